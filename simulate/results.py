@@ -1,0 +1,113 @@
+"""What a replay leaves behind: one row a job, step series over time, and who ran where.
+
+`ReplayResult` is plain columns, so that it pickles cheaply between processes and every picture,
+table and file is made from the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ClusterShape", "JobOutcomes", "ReplayResult", "Segments", "Timeline"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Texts = NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcomes:
+    """One row a job, in trace order; seconds from the trace's start, NaN where it never happened.
+
+    `extra` holds what a policy adds (for example `promotions`), already columns of the output.
+    """
+
+    job_id: Texts
+    user: Texts
+    vc: Texts
+    num_gpus: Ints
+    submit_time: Floats
+    first_start_time: Floats
+    finish_time: Floats
+    gpu_seconds: Floats
+    starts: Ints
+    preemptions: Ints
+    migrations: Ints
+    resizes: Ints
+    lost_seconds: Floats
+    status: Texts  # completed, refused, unfinished
+    reason: Texts  # why refused or unfinished, "" otherwise
+    duration: Floats  # true seconds of work the job needed
+    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.submit_time.shape[0])
+
+    @property
+    def jct(self) -> Floats:
+        """Finish minus submit, NaN for jobs that did not finish."""
+        return self.finish_time - self.submit_time
+
+    @property
+    def queueing_delay(self) -> Floats:
+        """First start minus submit, NaN for jobs that never started."""
+        return self.first_start_time - self.submit_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Step series: value k holds from `time[k]` until `time[k + 1]`."""
+
+    time: Floats
+    allocated_gpus: Ints
+    total_gpus: Ints  # GPUs in service (healthy and not drained empty)
+    running_jobs: Ints
+    waiting_jobs: Ints
+    waiting_gpus: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """Stretches in which a job held GPUs of one node; a gang over n nodes has n rows a stretch."""
+
+    job: Ints  # row in JobOutcomes
+    node: Ints  # index in ClusterShape
+    gpus: Ints  # how many of that node's GPUs
+    start: Floats
+    end: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterShape:
+    """The nodes a result's `Segments` speak of."""
+
+    spec: str
+    node_name: Texts
+    node_gpus: Ints
+    node_type: Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayResult:
+    """One finished run: a policy on a trace at a load with a seed.
+
+    `summary` has the keys of the `--summary-out` contract (`policy`, `semantics`, `options`,
+    `jobs`, `completed`, `avg_jct`, …), None where a value cannot be known.
+    """
+
+    label: str  # what tables and legends call the run: the policy's name, or name/placement
+    policy: str
+    trace: str
+    load: float | None
+    seed: int
+    jobs: JobOutcomes
+    timeline: Timeline
+    segments: Segments | None  # None when not recorded
+    cluster: ClusterShape
+    summary: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Trace formats, the native form, and the generator."""
