@@ -1,0 +1,118 @@
+"""The native format: CSV (also gzip, or Parquet) with a header, one row a job.
+
+Required are `job_id`, `submit_time`, `num_gpus`, and `duration` or `total_iterations`. Times are
+seconds from the trace's start and stay as they are. Columns this module doesn't know are kept: as
+numbers if they hold nothing else, as text otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlsched.core.errors import BadInput
+from simulate.traces.ledger import Ledger
+from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.options import ReadOptions
+from simulate.traces.parquet import read_parquet
+from simulate.traces.table import EMPTY, Table, as_numbers, read_table
+from simulate.traces.textfile import stem_of
+from simulate.traces.trace import Trace
+
+__all__ = ["NUMBER_COLUMNS", "TEXT_COLUMNS", "read", "recognises"]
+
+REQUIRED = ("job_id", "submit_time", "num_gpus")
+NUMBER_COLUMNS = frozenset(
+    {
+        *("submit_time", "num_gpus", "duration", "total_iterations", "batch_size"),
+        *("min_gpus", "max_gpus", "num_cpus", "num_nodes", "memory_gb"),
+        *("priority", "weight", "deadline", "time_limit"),
+        *("start_time", "end_time", "round_delivered", "attempts"),
+    }
+)
+TEXT_COLUMNS = frozenset(
+    {
+        *("job_id", "user", "account", "vc", "name", "model", "gpu_type", "status"),
+        *("group", "parents", "note", "attempt_durations"),
+    }
+)
+_IN_TRACE = frozenset({*REQUIRED, "duration", "user", "vc", "status"})
+
+
+def recognises(header: Sequence[str]) -> bool:
+    """Whether a header names the required columns."""
+    names = set(header)
+    return names.issuperset(REQUIRED) and bool(names & {"duration", "total_iterations"})
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """Read a native trace, exactly as it stands.
+
+    Raises:
+        BadInput: see `normal_trace`; also a required field that is empty or not a number, fewer
+            than one GPU share, a negative submit time.
+    """
+    ledger = Ledger(path, skip_bad_rows=options.skip_bad_rows)
+    if path.suffix == ".parquet":
+        table = read_parquet(path, ledger, numbers=NUMBER_COLUMNS, required=REQUIRED)
+    else:
+        table = read_table(path, ledger, numbers=NUMBER_COLUMNS, required=REQUIRED, lost=EMPTY)
+    if not {"duration", "total_iterations"} & set(table.header):
+        raise BadInput(f"{path}:1: no column duration (or total_iterations, with a profile)")
+    _refuse_unusable(table, options)
+    columns = {name: _column(table, name) for name in table.header if name not in _IN_TRACE}
+    rows = Rows.of(
+        table,
+        job_id=table.text("job_id"),
+        submit_time=table.number("submit_time"),
+        num_gpus=table.number("num_gpus"),
+        duration=table.number("duration"),
+        user=table.text("user"),
+        vc=table.text("vc" if "vc" in table.header else "account"),
+        status=table.statuses("status"),
+        columns=columns,
+    )
+    return normal_trace(rows, ledger, options, name=stem_of(path), source="dlsched", is_log=False)
+
+
+def _refuse_unusable(table: Table, options: ReadOptions) -> None:
+    submit_time, num_gpus = table.number("submit_time"), table.number("num_gpus")
+    missing = {
+        "job_id": table.text("job_id") == "",
+        "submit_time": np.isnan(submit_time),
+    }
+    if options.on_missing == "drop":
+        missing["num_gpus"] = np.isnan(num_gpus)
+        missing["duration"] = np.isnan(table.number("duration")) & np.isnan(
+            table.number("total_iterations")
+        )
+    for name, rows in missing.items():
+        table.refuse(np.flatnonzero(rows), f"{name} is empty", f"{name} is empty")
+    table.refuse(
+        np.flatnonzero(submit_time < 0),
+        "submit_time is negative",
+        lambda row: f"submit_time is {submit_time[row]:g}; times count from 0, the trace's start",
+    )
+    if options.drop_cpu_jobs:
+        table.refuse(
+            np.flatnonzero(num_gpus <= 0),
+            "num_gpus is not positive",
+            lambda row: (
+                f"num_gpus is {num_gpus[row]:g}; a job needs more than 0 "
+                "(CPU jobs only when they are to be kept)"
+            ),
+        )
+
+
+def _column(table: Table, name: str) -> NDArray[Any]:
+    if name in NUMBER_COLUMNS:
+        return table.number(name)
+    column = table.text(name)
+    if name in TEXT_COLUMNS:
+        return column
+    numbers = as_numbers(column)
+    return column if numbers is None else numbers

@@ -1,0 +1,188 @@
+"""From a format's columns to a `Trace`: the rules that hold for every format.
+
+Rows are left out in a fixed order of reasons and counted; the rest is sorted by submit time, ties
+in file order. Logs of real clusters are shifted so that their first kept submit is second 0;
+research traces already count from 0 and keep their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlsched.core.errors import BadInput
+from simulate.traces.ledger import Ledger, Lines
+from simulate.traces.options import LOG_STATUSES, ReadOptions
+from simulate.traces.table import Table
+from simulate.traces.trace import FloatColumn, TextColumn, Trace
+
+__all__ = ["TIME_COLUMNS", "Rows", "normal_trace"]
+
+# Columns in the time base of `submit_time`: they move with it.
+TIME_COLUMNS = ("start_time", "end_time", "round_delivered", "deadline")
+
+
+@dataclass(slots=True, kw_only=True)
+class Rows:
+    """One row a job, in file order, before anything is left out. Times in seconds."""
+
+    job_id: TextColumn
+    submit_time: FloatColumn
+    num_gpus: FloatColumn
+    duration: FloatColumn
+    user: TextColumn
+    vc: TextColumn
+    status: TextColumn
+    lines: Lines
+    usable: NDArray[np.bool_]
+    columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        *,
+        job_id: TextColumn,
+        submit_time: FloatColumn,
+        num_gpus: FloatColumn,
+        duration: FloatColumn,
+        user: TextColumn | None = None,
+        vc: TextColumn | None = None,
+        status: TextColumn | None = None,
+        columns: dict[str, NDArray[Any]] | None = None,
+    ) -> Rows:
+        """Take lines and usable rows from the table; what isn't given is unknown ("")."""
+        unknown = np.full(len(table), "", dtype=object)
+        return cls(
+            job_id=job_id,
+            submit_time=submit_time,
+            num_gpus=num_gpus,
+            duration=duration,
+            user=unknown if user is None else user,
+            vc=unknown if vc is None else vc,
+            status=unknown if status is None else status,
+            lines=table.lines,
+            usable=table.usable.copy(),
+            columns=columns or {},
+        )
+
+
+def _no_offset(_: float) -> float:
+    return 0.0
+
+
+def normal_trace(
+    rows: Rows,
+    ledger: Ledger,
+    options: ReadOptions,
+    *,
+    name: str,
+    source: str,
+    is_log: bool,
+    zone: str = "",
+    utc_offset: Callable[[float], float] = _no_offset,
+    notes: tuple[str, ...] = (),
+) -> Trace:
+    """Apply the common rules.
+
+    Args:
+        rows: the format's jobs; consumed.
+        ledger: takes what is left out.
+        options: what to leave out.
+        name: see `Trace`.
+        source: see `Trace`.
+        is_log: times are of a wall clock: shift them, and use the limits meant for logs.
+        zone: see `Trace`.
+        utc_offset: the offset from UTC [s] of a log's time, asked for the first submit.
+        notes: see `Trace`.
+
+    Raises:
+        BadInput: a negative duration or GPU count, a job id that is there twice (unless bad rows
+            are skipped); no job is left.
+    """
+    _refuse_impossible(rows, ledger)
+    _drop_unwanted(rows, ledger, options, is_log=is_log)
+    _refuse_repeated_ids(rows, ledger)
+    kept = np.flatnonzero(rows.usable)
+    if not kept.size:
+        why = ", ".join(f"{count} x {reason}" for reason, count in ledger.dropped().items())
+        raise BadInput(f"{ledger.path}: no job to use ({why or 'the table has no rows'})")
+    order = kept[np.argsort(rows.submit_time[kept], kind="stable")]
+    submit_time = rows.submit_time[order]
+    columns = {key: column[order] for key, column in rows.columns.items()}
+    epoch = None
+    if is_log:
+        origin = submit_time[0]
+        submit_time = submit_time - origin
+        epoch = float(origin) - utc_offset(float(origin))
+        columns |= {key: columns[key] - origin for key in TIME_COLUMNS if key in columns}
+    return Trace(
+        name=name,
+        source=source,
+        job_id=rows.job_id[order],
+        submit_time=submit_time,
+        num_gpus=rows.num_gpus[order],
+        duration=rows.duration[order],
+        user=rows.user[order],
+        vc=rows.vc[order],
+        status=rows.status[order],
+        columns=columns,
+        epoch=epoch,
+        zone=zone,
+        dropped=ledger.dropped(),
+        notes=notes,
+    )
+
+
+def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
+    for name, column in (("duration", rows.duration), ("num_gpus", rows.num_gpus)):
+        for row in np.flatnonzero(rows.usable & (column < 0)):
+            value = f"{column[row]:g}"
+            ledger.refuse(
+                int(rows.lines[row]), f"{name} is negative", f"{name} is {value}, below 0"
+            )
+            rows.usable[row] = False
+
+
+def _drop_unwanted(rows: Rows, ledger: Ledger, options: ReadOptions, *, is_log: bool) -> None:
+    def drop(unwanted: NDArray[np.bool_], reason: str) -> None:
+        rows_dropped = rows.usable & unwanted
+        ledger.drop(reason, rows.lines[rows_dropped])
+        rows.usable &= ~rows_dropped
+
+    drop(np.isnan(rows.submit_time), "submit time unknown")
+    if options.drop_cpu_jobs:
+        drop(rows.num_gpus == 0, "CPU job")
+    wanted = options.status or (LOG_STATUSES if is_log else ())
+    if wanted:
+        for status in sorted(set(rows.status.tolist()) - {"", *wanted}):
+            drop(np.asarray(rows.status == status, dtype=np.bool_), f"status {status}")
+    if options.on_missing == "drop":
+        drop(np.isnan(rows.num_gpus), "GPU count unknown")
+        if "total_iterations" not in rows.columns:
+            drop(np.isnan(rows.duration), "duration unknown")
+    shortest = options.min_duration if options.min_duration is not None else float(is_log)
+    drop(rows.duration < shortest, f"shorter than {shortest:g} s")
+
+
+def _refuse_repeated_ids(rows: Rows, ledger: Ledger) -> None:
+    kept = np.flatnonzero(rows.usable)
+    ids = rows.job_id[kept].tolist()
+    if len(set(ids)) == len(ids):
+        return
+    first_line: dict[str, int] = {}
+    for row, job_id in zip(kept, ids, strict=True):
+        line = int(rows.lines[row])
+        if job_id in first_line:
+            ledger.refuse(
+                line,
+                "job_id is there twice",
+                f"job_id {job_id} is there twice, first in line {first_line[job_id]}",
+            )
+            rows.usable[row] = False
+        else:
+            first_line[job_id] = line

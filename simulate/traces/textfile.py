@@ -1,0 +1,68 @@
+"""Text files as people keep them: plain or gzip, with or without a byte order mark."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from dlsched.core.errors import BadInput
+
+__all__ = ["first_line", "open_text", "stem_of"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_SUFFIXES = (".gz", ".csv", ".parquet", ".json", ".txt")
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """Open a UTF-8 text, gzip or not (told by content), lines kept as they end.
+
+    Raises:
+        BadInput: for whatever the file's bytes do wrong, also later while it is being read.
+    """
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            plain = gzip.GzipFile(fileobj=raw) if packed else raw
+            # utf-8-sig swallows the mark that spreadsheet programs write.
+            with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
+                yield text
+    except EOFError:
+        raise BadInput(f"{path}: the gzip file ends too early; copy it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise BadInput(f"{path}: damaged gzip file ({error}); copy it again") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 text (byte {error.start} of a block)") from None
+    except csv.Error as error:
+        raise BadInput(f"{path}: not a table of separated values ({error})") from None
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file") from None
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror or error})") from None
+
+
+def first_line(path: Path) -> str:
+    """Return the first line that isn't blank, without its ending; "" for an empty file."""
+    with open_text(path) as text:
+        for line in text:
+            if line.strip():
+                return line.strip("\r\n")
+    return ""
+
+
+def stem_of(path: Path) -> str:
+    """Return what to call a trace in tables: the file's name without its known endings."""
+    name = path.name
+    while (shorter := name.removesuffix(next(filter(name.endswith, _SUFFIXES), ""))) not in (
+        "",
+        name,
+    ):
+        name = shorter
+    return name
