@@ -1,0 +1,225 @@
+"""Policies side by side: the table of summary figures, bars with intervals, lines over loads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Table, legend_of
+from simulate.report.intervals import Estimate
+from simulate.report.metrics import COMPARED, METRICS, Metric, standing
+from simulate.report.scale import Axis, nice_axis
+from simulate.report.study import Group, Study, load_text
+from simulate.report.wording import (
+    DASH,
+    common_unit,
+    count_text,
+    duration_text,
+    share_text,
+)
+
+__all__ = ["comparison_figure", "load_figure", "summary_table", "value_text"]
+
+
+def value_text(value: float, metric: Metric) -> str:
+    """A metric's value with its unit."""
+    if metric.quantity == "duration":
+        return duration_text(value)
+    return share_text(value) if metric.quantity == "share" else count_text(value)
+
+
+def summary_table(study: Study) -> Table:
+    """One row a policy and load, one column a figure, in one unit a column; best ones marked."""
+    blocks = [study.at(load) for load in study.loads]
+    cells: list[list[str]] = [[group.label] for block in blocks for group in block]
+    columns = [""]
+    best: set[tuple[int, int]] = set()
+    near: set[tuple[int, int]] = set()
+    for metric in METRICS:
+        standings = [standing(block, metric) for block in blocks]
+        known = [e for s in standings for e in s.estimates if math.isfinite(e.mean)]
+        if not known:
+            continue
+        unit, say = column_format(metric, known)
+        columns.append(f"{metric.short} ({unit})" if unit else metric.short)
+        row = 0
+        for found in standings:
+            for i, value in enumerate(found.estimates):
+                cells[row + i].append(say(value))
+            best |= {(row + i, len(columns) - 1) for i in found.best}
+            near |= {(row + i, len(columns) - 1) for i in found.near}
+            row += len(found.estimates)
+    headings = (
+        tuple((load_text(b[0].load).capitalize(), len(b)) for b in blocks if b)
+        if len(blocks) > 1
+        else ()
+    )
+    return Table(
+        caption="Summary figures",
+        columns=tuple(columns),
+        rows=tuple(tuple(c) for c in cells),
+        groups=headings,
+        best=frozenset(best),
+        near=frozenset(near),
+    )
+
+
+def column_format(
+    metric: Metric, known: Sequence[Estimate]
+) -> tuple[str, Callable[[Estimate], str]]:
+    """A unit for the whole column and how its cells are written."""
+    if metric.quantity == "duration":
+        unit, size = common_unit([e.mean for e in known])
+    elif metric.quantity == "share":
+        unit, size = "%", 0.01
+    else:
+        unit, size = "", 1.0
+    whole = metric.quantity == "number" and all(e.mean == round(e.mean) for e in known)
+    smallest = min((abs(e.mean) / size for e in known if e.mean != 0), default=1.0)
+    # Enough digits to tell the smallest apart, the same in the whole column.
+    digits = 0 if whole or smallest >= 100 else (1 if smallest >= 10 else 2)
+
+    def say(value: Estimate) -> str:
+        if not math.isfinite(value.mean):
+            return DASH
+        text = f"{value.mean / size:,.{digits}f}".replace("-", "\u2212")
+        if math.isfinite(value.half_width) and value.half_width > 0:
+            text += f" ± {value.half_width / size:,.{digits}f}"
+        return text
+
+    return unit, say
+
+
+def comparison_figure(groups: tuple[Group, ...]) -> Figure:
+    """Bars of the main figures, one panel a figure."""
+    title = "Policies side by side"
+    if len(groups) < 2:
+        return Figure(
+            key="compare", title=title, caption="", absent="One policy: nothing to compare with."
+        )
+    panels = []
+    for metric in COMPARED:
+        found = standing(groups, metric)
+        if not any(math.isfinite(e.mean) for e in found.estimates):
+            continue
+        bars = tuple(
+            Bar(
+                group.label,
+                group.series,
+                e.mean,
+                e.low,
+                e.high,
+                value_text(e.mean, metric),
+                i in found.best,
+            )
+            for i, (group, e) in enumerate(zip(groups, found.estimates, strict=True))
+        )
+        arrow = {"low": "lower is better", "high": "higher is better", "none": ""}[metric.better]
+        panels.append(Bars(title=metric.name, x=bar_axis(metric, bars), bars=bars, note=arrow))
+    seeds = max(len(g.runs) for g in groups)
+    caption = (
+        f"Means over {seeds} seeds with 95 % intervals (Student's t)."
+        if seeds > 1
+        else "One seed: no intervals can be given."
+    )
+    if not panels:
+        return Figure(
+            key="compare", title=title, caption="", absent="The summaries hold no figures."
+        )
+    caption += " The best of each panel is set in bold."
+    return Figure(key="compare", title=title, caption=caption, panels=tuple(panels))
+
+
+def bar_axis(metric: Metric, bars: Sequence[Bar]) -> Axis:
+    """From zero past the largest bar or interval end; shares of GPUs go to 100 %."""
+    ends = [v for b in bars for v in (b.value, b.high) if math.isfinite(v)]
+    top = max(ends, default=1.0)
+    if metric.key == "gpu_utilization":
+        top = max(top, 1.0)
+    return nice_axis("", metric.quantity, top, ticks=4)
+
+
+def load_figure(study: Study) -> Figure:
+    """The main figures against the load."""
+    title = "Policies against load"
+    loads = [load for load in study.loads if load is not None]
+    if len(loads) < 2:
+        return Figure(key="loads", title=title, caption="", absent="Only one load was replayed.")
+    x = load_axis(loads)
+    panels = []
+    for metric in COMPARED:
+        curves = []
+        for series, label in enumerate(study.labels):
+            mine = [g for g in study.groups if g.label == label and g.load is not None]
+            estimates = [standing((g,), metric).estimates[0] for g in mine]
+            y = np.array([e.mean for e in estimates])
+            if not np.isfinite(y).any():
+                continue
+            curves.append(
+                Curve(
+                    label=label,
+                    series=series,
+                    x=np.array([g.load for g in mine], dtype=np.float64),
+                    y=y,
+                    markers=np.arange(len(mine), dtype=np.int64),
+                    spread_low=np.array([e.low for e in estimates]),
+                    spread_high=np.array([e.high for e in estimates]),
+                )
+            )
+        if curves:
+            panels.append(
+                Curves(
+                    title=metric.name,
+                    x=x,
+                    y=value_axis(metric, curves),
+                    curves=tuple(curves),
+                    height=260.0,
+                )
+            )
+    seeds = max(len(g.runs) for g in study.groups)
+    return Figure(
+        key="loads",
+        title=title,
+        caption="Each point is one policy at one load"
+        + (
+            f", mean over {seeds} seeds with its 95 % interval (Student's t)." if seeds > 1 else "."
+        ),
+        panels=tuple(panels),
+        legend=legend_of([g.key for g in study.at(loads[0])]),
+    )
+
+
+def load_axis(loads: Sequence[float]) -> Axis:
+    """Loads with a little air at both ends."""
+    air = 0.05 * (loads[-1] - loads[0])
+    gaps = np.diff(loads)
+    step = float(gaps[0]) if np.allclose(gaps, gaps[0]) else None
+    return Axis(
+        label="load factor",
+        quantity="number",
+        low=loads[0] - air,
+        high=loads[-1] + air,
+        step=step,
+    )
+
+
+def value_axis(metric: Metric, curves: Sequence[Curve]) -> Axis:
+    """From zero past the largest interval end; logarithmic when policies lie decades apart."""
+    values = np.concatenate([c.y for c in curves])
+    ends = [c.spread_high for c in curves if c.spread_high is not None]
+    known = np.concatenate([values, *ends])
+    top = float(known[np.isfinite(known)].max())
+    if metric.key == "gpu_utilization":
+        return Axis(label="", quantity="share", low=0.0, high=max(1.0, top), step=0.25)
+    positive = values[np.isfinite(values) & (values > 0)]
+    if positive.size and top / float(positive.min()) > 60:
+        return Axis(
+            label="log scale",
+            quantity=metric.quantity,
+            low=float(positive.min()) * 0.8,
+            high=top * 1.2,
+            kind="log",
+        )
+    return nice_axis("", metric.quantity, top)

@@ -1,0 +1,421 @@
+"""Panels as SVG text. Colours and fonts come from the page's style sheet, by class.
+
+Sizes are pixels of a view box 1040 (wide) or 508 (half) across, which the page shows at about
+their natural size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from simulate.report.charts import (
+    Bars,
+    Curve,
+    Curves,
+    Gantt,
+    Key,
+    Panel,
+    Range,
+    Ranges,
+    Reference,
+    Strips,
+)
+from simulate.report.palette import colour_of, dash_of, marker_of
+from simulate.report.scale import Axis
+from simulate.report.svg import element, label, line, marker, number, path, polyline, rect
+from simulate.report.wording import clean, duration_text, shorten, text_width
+from simulate.results import Floats
+
+__all__ = ["WIDE", "draw_panel", "swatch"]
+
+WIDE = 1040.0
+HALF = 508.0
+TEXT = 12.0
+
+STRIP = 46.0
+STRIP_GAP = 9.0
+RANGE = 13.0
+BAR = 24.0
+
+
+def draw_panel(panel: Panel, identity: str) -> str:
+    """One panel as a complete `<svg>`; `identity` is unique on the page."""
+    width = WIDE if panel.wide else HALF
+    if isinstance(panel, Curves):
+        body, height, said = draw_curves(panel, width)
+    elif isinstance(panel, Strips):
+        body, height, said = draw_strips(panel, width)
+    elif isinstance(panel, Ranges):
+        body, height, said = draw_ranges(panel, width)
+    elif isinstance(panel, Bars):
+        body, height, said = draw_bars(panel, width)
+    else:
+        body, height, said = draw_gantt(panel, width)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {number(width)} '
+        f'{number(height)}" width="{number(width)}" height="{number(height)}" '
+        f'class="{"wide" if panel.wide else "half"}" aria-labelledby="{identity}-t {identity}-d">'
+        f'<title id="{identity}-t">{escape(clean(panel.title))}</title>'
+        f'<desc id="{identity}-d">{escape(clean(said))}</desc>{body}</svg>'
+    )
+
+
+def swatch(key: Key) -> str:
+    """A legend's little line with its marker."""
+    dash = dash_of(key.series)
+    return (
+        '<svg class="swatch" viewBox="0 0 26 12" width="26" height="12" aria-hidden="true">'
+        + path("M0,6H26", f"line c{colour_of(key.series)}", dash=dash)
+        + path(marker(13, 6, key.series), marker_class(key.series))
+        + "</svg>"
+    )
+
+
+def marker_class(series: int) -> str:
+    """Crosses are drawn, other markers filled."""
+    kind = "cross" if marker_of(series) == "cross" else "mark"
+    return f"{kind} c{colour_of(series)}"
+
+
+def x_axis(axis: Axis, left: float, right: float, top: float, bottom: float) -> str:
+    """Grid lines, tick labels and the axis' name under a plot."""
+    parts = []
+    for at, text in axis.ticks(right - left):
+        x = left + at * (right - left)
+        parts.append(line(x, top, x, bottom, "grid"))
+        # The outermost labels lean inwards rather than out of the picture.
+        half = text_width(text, TEXT) / 2
+        x = min(max(x, half + 1), right + 24 - half)
+        parts.append(label(x, bottom + 16, text, "tick", "middle"))
+    parts.append(line(left, bottom, right, bottom, "axis"))
+    if axis.label:
+        parts.append(label((left + right) / 2, bottom + 34, axis.label, "name", "middle"))
+    return "".join(parts)
+
+
+def y_axis(axis: Axis, left: float, right: float, top: float, bottom: float) -> str:
+    """Grid lines and tick labels beside a plot; its name stands above it."""
+    parts = []
+    for at, text in axis.ticks(bottom - top, apart=36.0):
+        y = bottom - at * (bottom - top)
+        parts.append(line(left, y, right, y, "grid"))
+        parts.append(label(left - 7, y + 4, text, "tick", "end"))
+    return "".join(parts)
+
+
+def y_room(axis: Axis, length: float) -> float:
+    """Pixels that the tick labels of a vertical axis take."""
+    return max((text_width(t.text, TEXT) for t in axis.ticks(length, apart=36.0)), default=0) + 12
+
+
+def references(
+    marks: Sequence[Reference], axis: Axis, left: float, right: float, top: float, bottom: float
+) -> str:
+    """Dashed lines across a plot, each with its word at the top."""
+    parts = []
+    for mark in marks:
+        x = left + float(axis.fraction([mark.at])[0]) * (right - left)
+        parts.append(line(x, top, x, bottom, "reference"))
+        roomy = x + text_width(mark.text, 11) + 6 < right
+        parts.append(
+            label(
+                x + 4 if roomy else x - 4,
+                top + 10,
+                mark.text,
+                "remark",
+                "start" if roomy else "end",
+            )
+        )
+    return "".join(parts)
+
+
+def draw_curves(panel: Curves, width: float) -> tuple[str, float, str]:
+    """Lines with markers and intervals."""
+    top, bottom = 44.0, panel.height - (42.0 if panel.x.label else 24.0)
+    left = max(y_room(panel.y, bottom - top), 30.0)
+    room = 0.0
+    if panel.direct:
+        room = min(max(text_width(c.label, TEXT) for c in panel.curves) + 14, 150.0)
+    right = width - max(room, 14.0)
+    parts = [label(0, 14, panel.title, "title")]
+    if panel.y.label:
+        parts.append(label(0, 31, panel.y.label, "name"))
+    parts.append(y_axis(panel.y, left, right, top, bottom))
+    parts.append(x_axis(panel.x, left, right, top, bottom))
+    parts.append(references(panel.references, panel.x, left, right, top, bottom))
+    for curve in panel.curves:
+        parts.append(draw_curve(curve, panel, left, right, top, bottom))
+    if panel.direct:
+        parts.append(end_labels(panel, right, top, bottom, room))
+    named = ", ".join(c.label for c in panel.curves)
+    return "".join(parts), panel.height, f"Curves of {named} over {panel.x.label}."
+
+
+def draw_curve(
+    curve: Curve, panel: Curves, left: float, right: float, top: float, bottom: float
+) -> str:
+    """One line, its intervals and its markers."""
+    x = left + panel.x.fraction(curve.x) * (right - left)
+    y = bottom - panel.y.fraction(curve.y) * (bottom - top)
+    colour = f"c{colour_of(curve.series)}"
+    parts = [element("title", escape(clean(curve.label)))]
+    if curve.spread_low is not None and curve.spread_high is not None:
+        low = bottom - panel.y.fraction(curve.spread_low) * (bottom - top)
+        high = bottom - panel.y.fraction(curve.spread_high) * (bottom - top)
+        d = "".join(
+            f"M{number(a)},{number(b)}V{number(c)}M{number(a - 3)},{number(b)}h6"
+            f"M{number(a - 3)},{number(c)}h6"
+            for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
+            if math.isfinite(b) and math.isfinite(c)
+        )
+        if d:
+            parts.append(path(d, f"whisker {colour}"))
+    d = polyline(x, y, step=curve.step)
+    parts.append(path(d, f"line {colour}", dash=dash_of(curve.series)))
+    places = [
+        (float(x[i]), float(y[i])) for i in curve.markers.tolist() if math.isfinite(float(y[i]))
+    ]
+    if places:
+        parts.append(
+            path("".join(marker(a, b, curve.series) for a, b in places), marker_class(curve.series))
+        )
+    return element("g", "".join(parts))
+
+
+def end_labels(panel: Curves, right: float, top: float, bottom: float, room: float) -> str:
+    """The names of curves at their right ends, moved apart where they would overlap."""
+    ends = []
+    for curve in panel.curves:
+        known = np.flatnonzero(np.isfinite(curve.y))
+        if known.size:
+            last = float(panel.y.fraction([curve.y[known[-1]]])[0])
+            ends.append((bottom - last * (bottom - top), curve))
+    ends.sort(key=lambda e: e[0])
+    places = apart([y for y, _ in ends], 14.0, top + 4, bottom)
+    return "".join(
+        label(right + 8, y + 4, shorten(c.label, room - 10, TEXT), f"direct c{colour_of(c.series)}")
+        for y, (_, c) in zip(places, ends, strict=True)
+    )
+
+
+def apart(places: Sequence[float], gap: float, top: float, bottom: float) -> list[float]:
+    """Ascending places moved as little as a two-way sweep needs to keep them `gap` apart."""
+    moved = list(places)
+    for i in range(len(moved)):
+        moved[i] = max(moved[i], top if i == 0 else moved[i - 1] + gap)
+    for i in range(len(moved) - 1, -1, -1):
+        moved[i] = min(moved[i], bottom if i == len(moved) - 1 else moved[i + 1] - gap)
+    return moved
+
+
+def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
+    """Filled bands under each other."""
+    names = max((text_width(s.label, TEXT) for s in panel.strips), default=0.0)
+    left = min(max(names, 30.0), 160.0) + 52.0
+    right = width - 62.0
+    parts = [label(0, 14, panel.title, "title")]
+    parts.append(label(width, 14, panel.figure_title, "name", "end"))
+    top = 26.0
+    bottom = top + len(panel.strips) * (STRIP + STRIP_GAP) - STRIP_GAP
+    parts.append(x_axis(panel.x, left, right, top, bottom))
+    for strip in panel.strips:
+        floor = top + STRIP
+        for at, text in panel.y.ticks(STRIP, apart=20.0):
+            level = floor - at * STRIP
+            parts.append(line(left, level, right, level, "grid"))
+            parts.append(label(left - 7, level + 4, text, "small", "end"))
+        x = left + panel.x.fraction(strip.x) * (right - left)
+        y = floor - panel.y.fraction(np.append(strip.y, strip.y[-1])) * STRIP
+        parts.append(fill_under(x, y, floor, strip.series))
+        parts.append(line(left, floor, right, floor, "axis"))
+        middle = top + STRIP / 2 + 4
+        shown = shorten(strip.label, left - 54.0, TEXT)
+        parts.append(label(0, middle, shown, f"direct c{colour_of(strip.series)}"))
+        parts.append(label(width, middle, strip.figure, "figure", "end"))
+        top += STRIP + STRIP_GAP
+    parts.append(references(panel.references, panel.x, left, right, 26.0, bottom))
+    said = ", ".join(f"{s.label} {panel.figure_title} {s.figure}" for s in panel.strips)
+    return "".join(parts), bottom + 42.0, said + "."
+
+
+def fill_under(x: Floats, y: Floats, floor: float, series: int) -> str:
+    """The area between a step line and the floor, with the line on top; unknown parts stay empty."""
+    known = np.isfinite(y)
+    d = []
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
+    for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        part = polyline(x[start:stop], y[start:stop], step=True)
+        d.append(f"{part}V{number(floor)}H{number(float(x[start]))}z")
+    return path("".join(d), f"area c{colour_of(series)}")
+
+
+def draw_ranges(panel: Ranges, width: float) -> tuple[str, float, str]:
+    """Percentile ranges in categories."""
+    names = max((text_width(r.label, TEXT) for r in panel.rows), default=0.0)
+    left = min(max(names, 40.0), 140.0) + 52.0
+    right = width - 14.0
+    top = 28.0
+    y = top
+    parts = [label(0, 14, panel.title, "title")]
+    body = []
+    for row in panel.rows:
+        tall = max(len(row.ranges) * RANGE, 18.0) + 10.0
+        if y > top:
+            body.append(line(0, y, right, y, "grid"))
+        middle = y + tall / 2 + 4
+        body.append(label(0, middle, shorten(row.label, left - 54, TEXT), "category"))
+        body.append(label(left - 8, middle, row.detail, "small", "end"))
+        for i, r in enumerate(row.ranges):
+            at = y + tall / 2 + (i - (len(row.ranges) - 1) / 2) * RANGE
+            body.append(draw_range(panel.x, r, at, left, right))
+        y += tall
+    parts.append(x_axis(panel.x, left, right, top, y))
+    said = "; ".join(
+        f"{row.label}: "
+        + ", ".join(f"{r.label} median {duration_text(r.p50)}" for r in row.ranges if r.jobs)
+        for row in panel.rows
+    )
+    return "".join(parts) + "".join(body), y + 42.0, said + "."
+
+
+def draw_range(axis: Axis, r: Range, y: float, left: float, right: float) -> str:
+    """One series' range: thin 5–95, thick 25–75, marker at the median."""
+    if not r.jobs:
+        return ""
+    five = left + axis.fraction([r.p5, r.p25, r.p50, r.p75, r.p95]) * (right - left)
+    p5, p25, p50, p75, p95 = five.tolist()
+    colour = f"c{colour_of(r.series)}"
+    tip = (
+        f"{r.label}: median {duration_text(r.p50)}, 25–75 % {duration_text(r.p25)} to "
+        f"{duration_text(r.p75)}, 95 % {duration_text(r.p95)}, {r.jobs:,} jobs"
+    )
+    return element(
+        "g",
+        element("title", escape(clean(tip)))
+        + line(p5, y, p95, y, f"thin {colour}")
+        + line(p25, y, p75, y, f"thick {colour}")
+        + path(marker(p50, y, r.series, 3.6), marker_class(r.series)),
+    )
+
+
+def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
+    """Horizontal bars with intervals and figures in a column at the right."""
+    names = max((text_width(b.label, TEXT) for b in panel.bars), default=0.0)
+    left = min(max(names, 40.0), 150.0) + 10.0
+    figures = max((text_width(b.text, TEXT) for b in panel.bars), default=0.0) * 1.06
+    right = width - max(figures, 40.0) - 16.0
+    top = 26.0
+    bottom = top + len(panel.bars) * BAR + 4.0
+    parts = [label(0, 14, panel.title, "title")]
+    if panel.note:
+        parts.append(label(width, 14, panel.note, "name", "end"))
+    parts.append(x_axis(panel.x, left, right, top, bottom))
+    for i, bar in enumerate(panel.bars):
+        y = top + 2.0 + i * BAR + BAR / 2
+        weight = " best" if bar.best else ""
+        shown = shorten(bar.label, left - 10, TEXT)
+        parts.append(label(left - 8, y + 4, shown, f"category{weight}", "end"))
+        parts.append(label(width, y + 4, bar.text, f"figure{weight}", "end"))
+        if not math.isfinite(bar.value):
+            continue
+        at = left + panel.x.fraction([bar.value, bar.low, bar.high]) * (right - left)
+        value, low, high = at.tolist()
+        parts.append(rect(left, y - 7, value - left, 14, f"bar c{colour_of(bar.series)}"))
+        if math.isfinite(low) and high - low > 0.5:
+            d = (
+                f"M{number(low)},{number(y)}H{number(high)}M{number(low)},{number(y - 4)}v8"
+                f"M{number(high)},{number(y - 4)}v8"
+            )
+            parts.append(path(d, "interval"))
+    parts.append(line(left, top, left, bottom, "axis"))
+    said = ", ".join(f"{b.label} {b.text}" for b in panel.bars)
+    return "".join(parts), bottom + (42.0 if panel.x.label else 22.0), said + "."
+
+
+def draw_gantt(panel: Gantt, width: float) -> tuple[str, float, str]:
+    """Bands of nodes with blocks of jobs."""
+    lane = min(max(720.0 / max(panel.total_lanes, 1), 1.6), 11.0)
+    gap = 3.0
+    names = max((text_width(n.name, 11.0) for n in panel.nodes), default=0.0)
+    left = min(max(names, 30.0), 150.0) + 10.0
+    right = width - 14.0
+    top = 28.0
+    tops: list[float] = []  # of each lane, in pixels
+    bands = []
+    y = top
+    for node in panel.nodes:
+        tall = max(node.lanes * lane, 11.0)
+        tops.extend(y + np.arange(node.lanes) * (tall / max(node.lanes, 1)))
+        bands.append(rect(left, y, right - left, tall, "idle"))
+        shown = shorten(node.name, left - 10, 11.0)
+        bands.append(label(left - 6, y + tall / 2 + 4, shown, "node", "end"))
+        y += tall + gap
+    bottom = y
+    # Past the last lane of each node there is a gap: a block's end is its last lane's end.
+    lane_top = np.asarray(tops, dtype=np.float64)
+    lane_end = np.empty_like(lane_top)
+    for node in panel.nodes:
+        here = slice(node.top, node.top + node.lanes)
+        step = max(node.lanes * lane, 11.0) / max(node.lanes, 1)
+        lane_end[here] = lane_top[here] + step
+    parts = [label(0, 14, panel.title, "title")]
+    if panel.note:
+        parts.append(label(width, 14, panel.note, "name", "end"))
+    parts.extend(bands)
+    parts.append(x_axis(panel.x, left, right, top, bottom))
+    parts.append(gantt_jobs(panel, left, right, lane_top, lane_end))
+    said = (
+        f"{len(panel.job_name)} jobs on {len(panel.nodes)} nodes, "
+        f"{duration_text(panel.x.high - panel.x.low)}."
+    )
+    return "".join(parts), bottom + 42.0, said
+
+
+def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_end: Floats) -> str:
+    """A group a job, so that pointing at one block shows all its blocks."""
+    x0 = left + panel.x.fraction(panel.start) * (right - left)
+    x1 = left + panel.x.fraction(panel.end) * (right - left)
+    parts = []
+    blocks: dict[int, list[int]] = {}
+    for i, job in enumerate(panel.job.tolist()):
+        blocks.setdefault(job, []).append(i)
+    links: dict[int, list[str]] = {}
+    for link in panel.links:
+        x = left + float(panel.x.fraction([link.time])[0]) * (right - left) + 1.0
+        first, last = (
+            lane_place(link.top, lane_top, lane_end),
+            lane_place(link.bottom, lane_top, lane_end),
+        )
+        links.setdefault(link.job, []).append(f"M{number(x)},{number(first)}V{number(last)}")
+    for job, mine in sorted(blocks.items()):
+        d = []
+        words = []
+        for i in mine:
+            a, b = float(x0[i]), float(x1[i])
+            top = float(lane_top[panel.lane[i]])
+            tall = float(lane_end[panel.lane[i] + panel.lanes[i] - 1]) - top
+            # A hair of ground between blocks keeps neighbours apart; nothing is thinner than one.
+            wide = max(b - a - 0.5, 0.5)
+            d.append(
+                f"M{number(a)},{number(top)}h{number(wide)}v{number(tall - 0.5)}h-{number(wide)}z"
+            )
+            name = panel.job_name[job]
+            if tall >= 11.0 and wide > text_width(name, 10.0) + 6:
+                words.append(label(a + 3, top + tall / 2 + 3.5, name, "job"))
+        tip = f"{panel.job_name[job]}: {panel.job_detail[job]}"
+        body = element("title", escape(clean(tip))) + path("".join(d), f"j{panel.job_colour[job]}")
+        body += "".join(words)
+        if job in links:
+            body += path("".join(links[job]), "gang")
+        parts.append(element("g", body))
+    return element("g", "".join(parts), class_="jobs")
+
+
+def lane_place(lane: float, lane_top: Floats, lane_end: Floats) -> float:
+    """The pixel of a fractional lane."""
+    whole = min(int(lane), lane_top.shape[0] - 1)
+    return float(lane_top[whole] + (lane - whole) * (lane_end[whole] - lane_top[whole]))

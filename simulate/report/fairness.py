@@ -1,0 +1,200 @@
+"""Pictures of finish-time fairness ρ: its distribution, its worst value, the share above 1.
+
+ρ has several definitions that must not be mixed, so one picture shows one variant for all runs and
+names it. Taken in this order: a column `rho` that every run brings; the ratio to the run of the
+policy `isolated` on the same trace, load and seed (`gavel-report`); else `shockwave-static`, which
+needs nothing but the outcomes: JCT / (exclusive run time × max(1, jobs / GPUs)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simulate.report.cdf import cdf, marker_places
+from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Reference, legend_of
+from simulate.report.intervals import estimate
+from simulate.report.metrics import FTF
+from simulate.report.scale import Axis, log_number_axis, nice_axis
+from simulate.report.study import Group
+from simulate.report.wording import number_text, share_text
+from simulate.results import Floats, ReplayResult
+
+__all__ = ["Rho", "fairness_figure", "rho_of", "shockwave_static"]
+
+COLUMNS = ("rho", FTF)
+
+SAYS = {
+    "gavel-report": "JCT over the JCT of the same job under the policy isolated",
+    "shockwave-static": "JCT over exclusive run time × max(1, jobs / GPUs)",
+    "shockwave-themis": "JCT over exclusive run time × max(1, mean active jobs / GPUs)",
+}
+
+
+class Rho(NamedTuple):
+    """ρ of every job of every run of every group, NaN where unknown, and the variant's name."""
+
+    variant: str
+    values: dict[str, tuple[Floats, ...]]  # by label, one array a seed
+
+
+def shockwave_static(run: ReplayResult) -> Floats:
+    """ρ = JCT / (E · max(1, n/G)); NaN for jobs without a finish or a known duration."""
+    gpus = float(np.sum(run.cluster.node_gpus))
+    crowd = max(1.0, len(run.jobs) / gpus) if gpus > 0 else math.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rho = run.jobs.jct / (run.jobs.duration * crowd)
+    return np.where(run.jobs.duration > 0, rho, np.nan)
+
+
+def brought(run: ReplayResult) -> Floats | None:
+    """The column of ρ that a run brings."""
+    for name in COLUMNS:
+        if name in run.jobs.extra:
+            return np.asarray(run.jobs.extra[name], dtype=np.float64)
+    return None
+
+
+def variant_of(run: ReplayResult) -> str:
+    """The variant that a run's summary names, "" when it names none."""
+    said = run.summary.get(FTF)
+    return str(said.get("variant") or "") if isinstance(said, Mapping) else ""
+
+
+def rho_of(groups: Sequence[Group]) -> Rho:
+    """One variant of ρ for all the groups of one load."""
+    runs = [run for g in groups for run in g.runs]
+    columns = [brought(run) for run in runs]
+    named = {variant_of(run) for run in runs}
+    if runs and all(c is not None for c in columns) and len(named) == 1:
+        own = {
+            g.label: tuple(c for run in g.runs if (c := brought(run)) is not None) for g in groups
+        }
+        return Rho(named.pop() or "as the policy reports it", own)
+    alone = {r.seed: r for r in runs if r.policy == "isolated"}
+    if runs and all(
+        run.seed in alone and np.array_equal(run.jobs.job_id, alone[run.seed].jobs.job_id)
+        for run in runs
+    ):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = {
+                g.label: tuple(run.jobs.jct / alone[run.seed].jobs.jct for run in g.runs)
+                for g in groups
+                if g.first.policy != "isolated"
+            }
+        if ratios:
+            return Rho("gavel-report", ratios)
+    return Rho("shockwave-static", {g.label: tuple(map(shockwave_static, g.runs)) for g in groups})
+
+
+def fairness_figure(groups: Sequence[Group]) -> Figure:
+    """ρ as a distribution, its maximum and its share above 1."""
+    title = "Finish-time fairness ρ"
+    found = rho_of(groups)
+    shown = [
+        g
+        for g in groups
+        if g.label in found.values and any(np.isfinite(v).any() for v in found.values[g.label])
+    ]
+    if not shown:
+        return Figure(
+            key="fairness",
+            title=title,
+            caption="",
+            absent="ρ is not known: no job finished, or true durations are unknown.",
+        )
+    pooled = {g.label: np.concatenate(found.values[g.label]) for g in shown}
+    caption = f"Variant {found.variant}"
+    if found.variant in SAYS:
+        caption += f": {SAYS[found.variant]}"
+    caption += ". Jobs right of the line at 1 were treated worse than their fair share."
+    told = {variant_of(run) for g in groups for run in g.runs} - {"", found.variant}
+    if told:
+        caption += (
+            f" The summary figures use another variant ({', '.join(sorted(told))}); the two are "
+            "not comparable."
+        )
+    return Figure(
+        key="fairness",
+        title=f"{title} ({found.variant})",
+        caption=caption,
+        legend=legend_of([g.key for g in shown]),
+        panels=(
+            rho_curves(shown, pooled),
+            rho_bars(shown, found, "Worst ρ", lambda v: float(np.nanmax(v)), share=False),
+            rho_bars(
+                shown,
+                found,
+                "Share of jobs with ρ > 1",
+                lambda v: float(np.mean(v[np.isfinite(v)] > 1.0)),
+                share=True,
+            ),
+        ),
+    )
+
+
+def rho_curves(groups: Sequence[Group], pooled: dict[str, Floats]) -> Curves:
+    """Cumulative distribution of ρ on a logarithmic axis with the line at 1."""
+    known = np.concatenate([v[np.isfinite(v) & (v > 0)] for v in pooled.values()])
+    low, high = (
+        (float(np.quantile(known, 0.001)), float(known.max())) if known.size else (0.1, 10.0)
+    )
+    x = log_number_axis("ρ, log scale", min(low, 0.5), max(high, 2.0))
+    curves = []
+    for group in groups:
+        shown = cdf(pooled[group.label])
+        curves.append(
+            Curve(
+                label=group.label,
+                series=group.series,
+                x=np.append(np.concatenate([[x.low], shown.value]), x.high),
+                y=np.append(np.concatenate([[0.0], shown.share]), 1.0),
+                step=True,
+                markers=marker_places(shown) + 1,
+            )
+        )
+    return Curves(
+        title="Distribution of ρ over completed jobs",
+        x=x,
+        y=Axis(label="share of jobs", quantity="share", low=0.0, high=1.0, step=0.25),
+        curves=tuple(curves),
+        references=(Reference(at=1.0, text="ρ = 1"),),
+    )
+
+
+def rho_bars(
+    groups: Sequence[Group],
+    found: Rho,
+    title: str,
+    figure: Callable[[Floats], float],
+    *,
+    share: bool,
+) -> Bars:
+    """One figure of ρ per group with its interval over seeds."""
+    bars = []
+    estimates = [
+        estimate(
+            {
+                run.seed: figure(v) if np.isfinite(v).any() else math.nan
+                for run, v in zip(g.runs, found.values[g.label], strict=True)
+            }
+        )
+        for g in groups
+    ]
+    lowest = min((e.mean for e in estimates if math.isfinite(e.mean)), default=math.nan)
+    for group, e in zip(groups, estimates, strict=True):
+        text = share_text(e.mean) if share else number_text(e.mean)
+        best = len(groups) > 1 and e.mean == lowest
+        bars.append(Bar(group.label, group.series, e.mean, e.low, e.high, text, best))
+    ends = [v for b in bars for v in (b.value, b.high) if math.isfinite(v)]
+    top = max(ends, default=1.0)
+    quantity = "share" if share else "number"
+    return Bars(
+        title=title,
+        x=nice_axis("", quantity, top),  # type: ignore[arg-type]
+        bars=tuple(bars),
+        note="lower is better",
+    )

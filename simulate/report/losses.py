@@ -1,0 +1,97 @@
+"""Pictures of what preemption costs: restarts, migrations, resizes, and GPU time lost to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from simulate.report.charts import Bar, Bars, Figure
+from simulate.report.intervals import estimate
+from simulate.report.metrics import lost_share
+from simulate.report.scale import nice_axis
+from simulate.report.study import Group
+from simulate.report.wording import number_text, share_text
+from simulate.results import JobOutcomes, ReplayResult
+
+__all__ = ["loss_figure"]
+
+
+def loss_figure(groups: Sequence[Group]) -> Figure:
+    """Restarts per job and lost GPU time, per group with intervals over seeds."""
+    title = "Restarts and lost work"
+    panels = [
+        panel
+        for panel in (
+            bars(groups, "Restarts per started job", restarts_per_job, share=False),
+            bars(
+                groups, "GPU time lost to restarts, share of GPU time held", lost_share, share=True
+            ),
+            bars(
+                groups,
+                "Migrations per started job",
+                per_started(lambda j: j.migrations),
+                share=False,
+            ),
+            bars(groups, "Resizes per started job", per_started(lambda j: j.resizes), share=False),
+        )
+        if panel is not None
+    ]
+    if not panels:
+        return Figure(
+            key="losses",
+            title=title,
+            caption="",
+            absent="No job was restarted and no work was lost in any run.",
+        )
+    return Figure(
+        key="losses",
+        title=title,
+        caption=(
+            "Restarts are starts after a job's first. Lost time is what a job held GPUs for without "
+            "progress (restart overhead, work since the last checkpoint), times its gang size. "
+            "Figures that are zero in every run are left out."
+        ),
+        panels=tuple(panels),
+    )
+
+
+def restarts_per_job(run: ReplayResult) -> float:
+    """Starts after the first, over jobs that started; NaN when none did."""
+    started = run.jobs.starts >= 1
+    n = int(started.sum())
+    return float((run.jobs.starts[started] - 1).sum()) / n if n else math.nan
+
+
+def per_started(column: Callable[[JobOutcomes], np.ndarray]) -> Callable[[ReplayResult], float]:
+    """A total over jobs that started."""
+
+    def figure(run: ReplayResult) -> float:
+        n = int((run.jobs.starts >= 1).sum())
+        return float(column(run.jobs).sum()) / n if n else math.nan
+
+    return figure
+
+
+def bars(
+    groups: Sequence[Group], title: str, figure: Callable[[ReplayResult], float], *, share: bool
+) -> Bars | None:
+    """A panel, or None when the figure is zero or unknown everywhere."""
+    estimates = [estimate({run.seed: figure(run) for run in g.runs}) for g in groups]
+    if not any(e.mean > 0 for e in estimates):
+        return None
+    shown = tuple(
+        Bar(
+            g.label,
+            g.series,
+            e.mean,
+            e.low,
+            e.high,
+            share_text(e.mean) if share else number_text(e.mean),
+            False,
+        )
+        for g, e in zip(groups, estimates, strict=True)
+    )
+    top = max(v for b in shown for v in (b.value, b.high) if math.isfinite(v))
+    return Bars(title=title, x=nice_axis("", "share" if share else "number", top), bars=shown)

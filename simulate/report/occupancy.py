@@ -1,0 +1,108 @@
+"""Pictures over time: GPU utilisation, and jobs waiting and running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from simulate.report.charts import Curve, Curves, Figure, Reference, Strip, Strips, legend_of
+from simulate.report.scale import Axis, nice_axis, time_axis
+from simulate.report.steps import bin_edges, bin_means, last_time, time_weighted_mean, utilization
+from simulate.report.study import Group
+from simulate.report.wording import count_text, duration_text, share_text
+from simulate.results import Floats, Ints, Timeline
+
+__all__ = ["occupancy_figure"]
+
+
+def occupancy_figure(groups: Sequence[Group], *, bins: int) -> Figure:
+    """Utilisation and queue length over the whole replay, one seed a group."""
+    title = "GPU utilisation and queue over time"
+    shown = [g for g in groups if last_time(g.first.timeline) > 0]
+    if not shown:
+        return Figure(key="occupancy", title=title, caption="", absent="No time passed in any run.")
+    end = max(last_time(g.first.timeline) for g in shown)
+    edges = bin_edges(0.0, end, bins)
+    x = time_axis("time since the trace's start", 0.0, end)
+    submits = [g.first.jobs.submit_time for g in shown]
+    last_submit = max((float(s.max()) for s in submits if s.size), default=0.0)
+    marks = (Reference(at=last_submit, text="last submit"),) if last_submit < 0.97 * end else ()
+    caption = (
+        f"Each point is the time-weighted mean over {duration_text(end / bins, 2)}. "
+        "Figures at the right are means over the run. Queue length counts the jobs that wait."
+    )
+    if any(len(g.runs) > 1 for g in shown):
+        caption += " One seed is shown: the lowest."
+    return Figure(
+        key="occupancy",
+        title=title,
+        caption=caption,
+        legend=legend_of([g.key for g in shown]),
+        panels=(
+            utilization_strips(shown, edges, x, marks),
+            count_panel("Jobs waiting", shown, edges, x, marks, lambda t: t.waiting_jobs),
+            count_panel("Jobs running", shown, edges, x, marks, lambda t: t.running_jobs),
+        ),
+    )
+
+
+def utilization_strips(
+    groups: Sequence[Group], edges: Floats, x: Axis, marks: tuple[Reference, ...]
+) -> Strips:
+    """A band a group: overlaid, four of these curves would hide each other."""
+    strips = []
+    for group in groups:
+        line = group.first.timeline
+        used = time_weighted_mean(line.time, line.allocated_gpus)
+        total = time_weighted_mean(line.time, line.total_gpus)
+        strips.append(
+            Strip(
+                label=group.label,
+                series=group.series,
+                x=edges,
+                y=utilization(line, edges),
+                figure=share_text(used / total) if total > 0 else share_text(float("nan")),
+            )
+        )
+    return Strips(
+        title="GPU utilisation: allocated share of the GPUs in service",
+        x=x,
+        y=Axis(label="", quantity="share", low=0.0, high=1.0, step=0.5),
+        strips=tuple(strips),
+        references=marks,
+        figure_title="mean",
+    )
+
+
+def count_panel(
+    title: str,
+    groups: Sequence[Group],
+    edges: Floats,
+    x: Axis,
+    marks: tuple[Reference, ...],
+    column: Callable[[Timeline], Ints],
+) -> Curves:
+    """A line a group."""
+    curves = []
+    for group in groups:
+        line = group.first.timeline
+        y = bin_means(line.time, column(line), edges)
+        curves.append(
+            Curve(
+                label=f"{group.label} (peak {count_text(float(column(line).max()))})",
+                series=group.series,
+                x=edges,
+                y=np.append(y, y[-1]),
+                step=True,
+            )
+        )
+    top = max((float(np.nanmax(c.y)) for c in curves if np.isfinite(c.y).any()), default=1.0)
+    return Curves(
+        title=title,
+        x=x,
+        y=nice_axis("jobs", "number", max(top, 1.0)),
+        curves=tuple(curves),
+        references=marks,
+        height=240.0,
+    )

@@ -1,0 +1,228 @@
+"""Axes: from values to places between 0 and 1, and the ticks that a reader can make sense of.
+
+Both the page and the matplotlib files place everything through `Axis.fraction` and label through
+`Axis.ticks`, so that their pictures agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from simulate.report.wording import number_text
+from simulate.results import Floats
+
+__all__ = ["Axis", "Tick", "log_duration_axis", "log_number_axis", "nice_axis", "time_axis"]
+
+Quantity = Literal["duration", "share", "number"]
+Kind = Literal["linear", "log", "symlog"]
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+# On a logarithmic axis: few, well apart, and each a duration that people say.
+LOG_DURATIONS: tuple[float, ...] = (
+    *(10.0**k for k in range(-6, 1)),
+    10.0,
+    MINUTE,
+    10 * MINUTE,
+    HOUR,
+    6 * HOUR,
+    DAY,
+    7 * DAY,
+    30 * DAY,
+    100 * DAY,
+    365 * DAY,
+    3650 * DAY,
+)
+# The same when the axis spans less than about a decade.
+FINE_DURATIONS: tuple[float, ...] = tuple(
+    sorted(
+        [m * 10.0**k for k in range(-6, 1) for m in (1, 2, 5)]
+        + [10.0, 20.0, 30.0]
+        + [m * MINUTE for m in (1, 2, 5, 10, 20, 30)]
+        + [m * HOUR for m in (1, 2, 3, 6, 12)]
+        + [m * DAY for m in (1, 2, 4, 7, 14, 30, 60, 120, 240, 365, 730)]
+    )
+)
+STEPS: tuple[float, ...] = tuple(
+    [m * 10.0**k for k in range(-6, 1) for m in (1, 2, 5)]
+    + [10.0, 15.0, 30.0]
+    + [m * MINUTE for m in (1, 2, 5, 10, 15, 30)]
+    + [m * HOUR for m in (1, 2, 3, 6, 12)]
+    + [m * DAY for m in (1, 2, 5, 10, 20, 30, 50, 100, 200, 365, 730, 1825, 3650)]
+)
+
+# The part of a symlog axis that shows 0 up to the threshold.
+LINEAR_PART = 0.06
+
+
+class Tick(NamedTuple):
+    """A place on an axis, 0 to 1, and what stands there."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A scale from `low` to `high`; `symlog` is linear from 0 to `threshold`, logarithmic after.
+
+    Durations are in seconds, shares are of one.
+    """
+
+    label: str
+    quantity: Quantity
+    low: float
+    high: float
+    kind: Kind = "linear"
+    threshold: float = 1.0
+    step: float | None = None
+
+    def fraction(self, values: Floats | Iterable[float]) -> Floats:
+        """Where values lie, clipped to 0 … 1; NaN stays NaN."""
+        v = np.asarray(values, dtype=np.float64)
+        if self.kind == "linear":
+            place = (v - self.low) / (self.high - self.low)
+        elif self.kind == "log":
+            bottom = math.log(self.low)
+            span = math.log(self.high) - bottom
+            place = (np.log(np.maximum(v, self.low)) - bottom) / span
+        else:
+            span = math.log(self.high / self.threshold)
+            logged = np.log(np.maximum(v, self.threshold) / self.threshold) / span
+            place = np.where(
+                v <= self.threshold,
+                LINEAR_PART * np.maximum(v, 0.0) / self.threshold,
+                LINEAR_PART + (1.0 - LINEAR_PART) * logged,
+            )
+        return np.clip(place, 0.0, 1.0)
+
+    def ticks(self, length: float, apart: float = 64.0) -> list[Tick]:
+        """Ticks for an axis of `length` pixels whose labels should be `apart` pixels apart."""
+        if self.kind == "linear":
+            values = self._linear_values(max(int(length / apart), 1))
+        else:
+            values = self._log_values(length, apart)
+        places = self.fraction(values).tolist()
+        return [Tick(p, self._text(v)) for p, v in zip(places, values, strict=True)]
+
+    def _linear_values(self, most: int) -> list[float]:
+        span = self.high - self.low
+        step = self.step or span
+        if self.step is None or span / step > most + 1e-9:
+            if self.quantity == "duration":
+                step = next((s for s in STEPS if span / s <= most), STEPS[-1])
+            else:
+                step = nice_step(span / most)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [k * step for k in range(first, last + 1)]
+
+    def _log_values(self, length: float, apart: float) -> list[float]:
+        if self.quantity == "duration":
+            coarse, fine = LOG_DURATIONS, FINE_DURATIONS
+        else:
+            coarse = tuple(10.0**k for k in range(-9, 13))
+            fine = tuple(m * 10.0**k for k in range(-9, 13) for m in (1, 2, 5))
+        start = self.threshold if self.kind == "symlog" else self.low
+        inside = [v for v in coarse if start * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+        if len(inside) < 4:
+            inside = [v for v in fine if start * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+        if not inside:
+            inside = [start, self.high]
+        kept: list[float] = [0.0] if self.kind == "symlog" else []
+        # The "0" of a symlog axis is short: its neighbour may come closer.
+        for value in inside:
+            room = 0.4 * apart if kept == [0.0] else 0.75 * apart
+            before = float(self.fraction([kept[-1]])[0]) if kept else -1.0
+            if (float(self.fraction([value])[0]) - before) * length >= room:
+                kept.append(value)
+        return kept
+
+    def _text(self, value: float) -> str:
+        if value == 0:
+            return "0"
+        if self.quantity == "duration":
+            return tick_duration(value)
+        if self.quantity == "share":
+            return f"{number_text(value * 100, 3) if value < 1 else round(value * 100)} %"
+        return number_text(value, 3) if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def tick_duration(seconds: float) -> str:
+    """A round duration in its largest unit that keeps it whole: `90 min`, `36 h`, `1 d`."""
+    for name, size in (("d", DAY), ("h", HOUR), ("min", MINUTE)):
+        if seconds >= size and abs(seconds / size - round(seconds / size)) < 1e-6:
+            return f"{seconds / size:,.0f} {name}"
+    for name, size in (("d", DAY), ("h", HOUR), ("min", MINUTE)):
+        if seconds >= size:
+            return f"{seconds / size:,.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def nice_step(rough: float) -> float:
+    """The smallest 1, 2 or 5 times a power of ten that is at least `rough`."""
+    if not rough > 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
+
+
+def finite(values: Iterable[Floats]) -> Floats:
+    """All the known values of some columns as one."""
+    columns = [np.asarray(v, dtype=np.float64).ravel() for v in values]
+    together = np.concatenate(columns) if columns else np.empty(0)
+    return together[np.isfinite(together)]
+
+
+def nice_axis(label: str, quantity: Quantity, top: float, *, ticks: int = 4) -> Axis:
+    """A linear axis from zero that ends on a tick at or above `top`."""
+    if not (math.isfinite(top) and top > 0):
+        top = 1.0
+    if quantity == "duration":
+        step = next((s for s in STEPS if top / s <= ticks), STEPS[-1])
+    else:
+        step = nice_step(top / ticks)
+    high = step * math.ceil(top / step - 1e-9)
+    return Axis(label=label, quantity=quantity, low=0.0, high=high, step=step)
+
+
+def time_axis(label: str, start: float, end: float) -> Axis:
+    """A linear axis of the clock from `start` to `end` seconds."""
+    return Axis(
+        label=label, quantity="duration", low=start, high=end if end > start else start + 1.0
+    )
+
+
+def log_duration_axis(label: str, values: Iterable[Floats], *, zero: bool) -> Axis:
+    """A logarithmic axis over durations in seconds; with `zero` it also shows 0 (symlog).
+
+    Never starts below a seven-millionth of its top, so that one odd value can't flatten the rest.
+    """
+    known = finite(values)
+    positive = known[known > 0]
+    top = float(positive.max()) if positive.size else 60.0
+    high = top * 1.02
+    if zero:
+        return Axis(
+            label=label,
+            quantity="duration",
+            low=0.0,
+            high=max(high, 60.0),
+            kind="symlog",
+            threshold=1.0 if top > 60.0 else 0.1,
+        )
+    low = max(float(positive.min()) if positive.size else 1.0, top / 7e6)
+    low = max((v for v in FINE_DURATIONS if v <= low * (1 + 1e-9)), default=FINE_DURATIONS[0])
+    return Axis(label=label, quantity="duration", low=low, high=max(high, low * 4.0), kind="log")
+
+
+def log_number_axis(label: str, low: float, high: float) -> Axis:
+    """A logarithmic axis over plain numbers from about `low` to about `high`."""
+    low = low if math.isfinite(low) and low > 0 else 0.1
+    high = high if math.isfinite(high) and high > low else low * 10
+    return Axis(label=label, quantity="number", low=low, high=high * 1.02, kind="log")
