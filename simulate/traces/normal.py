@@ -83,6 +83,7 @@ def normal_trace(
     name: str,
     source: str,
     is_log: bool,
+    wall_clock: bool | None = None,
     zone: str = "",
     utc_offset: Callable[[float], float] = _no_offset,
     notes: tuple[str, ...] = (),
@@ -95,7 +96,8 @@ def normal_trace(
         options: what to leave out.
         name: see `Trace`.
         source: see `Trace`.
-        is_log: times are of a wall clock: shift them, and use the limits meant for logs.
+        is_log: what a real cluster wrote, defects and all: use the limits meant for logs.
+        wall_clock: times are of a wall clock, so shift them; None means as `is_log`.
         zone: see `Trace`.
         utc_offset: the offset from UTC [s] of a log's time, asked for the first submit.
         notes: see `Trace`.
@@ -115,7 +117,7 @@ def normal_trace(
     submit_time = rows.submit_time[order]
     columns = {key: column[order] for key, column in rows.columns.items()}
     epoch = None
-    if is_log:
+    if is_log if wall_clock is None else wall_clock:
         origin = submit_time[0]
         submit_time = submit_time - origin
         epoch = float(origin) - utc_offset(float(origin))

@@ -116,6 +116,7 @@ def read_table(
     required: Collection[str] = (),
     unique: Collection[str] = ("job_id",),
     header: Sequence[str] | None = None,
+    only: Collection[str] | None = None,
     delimiter: str = ",",
     quoted: bool = True,
     lost: Collection[str] = LOST,
@@ -129,6 +130,7 @@ def read_table(
         required: columns the header must have.
         unique: text columns whose values hardly repeat; all others share equal strings.
         header: names for a file that has no header line.
+        only: the columns to keep of a wide table; None keeps all.
         delimiter: the separator.
         quoted: whether "…" protects the separator.
         lost: spellings of "not known" in number columns.
@@ -149,6 +151,8 @@ def read_table(
             if header is None:
                 raise BadInput(f"{path}: the file is empty; its first line must name the columns")
         names = _column_names(path, header, required)
+        if only is not None:
+            names = tuple(name if name in only else "" for name in names)
         blocks: list[tuple[Lines, dict[str, TextColumn], dict[str, FloatColumn]]] = []
         while True:
             before = reader.line_num
@@ -288,7 +292,7 @@ def _columns(
     usable = np.ones(len(rows), dtype=np.bool_)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         if not name:
-            continue  # a separator at the end of the line makes a nameless column
+            continue  # not wanted, or made by a separator at the end of the line
         if name in numbers:
             values[name], malformed = parse_numbers(cells, lost)
             for row in malformed:
