@@ -55,6 +55,7 @@ class Curve:
     markers: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # indices into x
     spread_low: Floats | None = None
     spread_high: Floats | None = None
+    aside: float = 0.0  # moved sideways by so many marker widths, where points share their x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +169,11 @@ class NodeRow(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A moment at which a gang over several nodes starts: job and its topmost and lowest lanes."""
+    """A moment at which a gang over several nodes starts, and where it is: ascending lanes."""
 
     job: int
     time: float
-    top: float
-    bottom: float
+    lanes: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +234,7 @@ class Figure:
     panels: tuple[Panel, ...] = ()
     legend: tuple[Key, ...] = ()
     choice: tuple[str, ...] = ()
+    stacked: bool = False  # the first panel at the left, the others under each other at its right
     absent: str = ""
     table: Table | None = None
 

@@ -20,7 +20,10 @@ from simulate.report.wording import (
     share_text,
 )
 
-__all__ = ["comparison_figure", "load_figure", "summary_table", "value_text"]
+__all__ = ["comparison_figure", "load_figure", "summary_tables", "value_text"]
+
+# So many of the metrics say how jobs fared; the rest is about the cluster.
+OUTCOMES = 7
 
 
 def value_text(value: float, metric: Metric) -> str:
@@ -30,14 +33,26 @@ def value_text(value: float, metric: Metric) -> str:
     return share_text(value) if metric.quantity == "share" else count_text(value)
 
 
-def summary_table(study: Study) -> Table:
-    """One row a policy and load, one column a figure, in one unit a column; best ones marked."""
+def summary_tables(study: Study) -> tuple[Table, ...]:
+    """One row a policy and load; outcomes in one table, use, fairness and cost in another."""
+    return tuple(
+        table
+        for table in (
+            metric_table(study, "Outcomes", METRICS[:OUTCOMES]),
+            metric_table(study, "Use, fairness and cost", METRICS[OUTCOMES:]),
+        )
+        if len(table.columns) > 1
+    )
+
+
+def metric_table(study: Study, caption: str, metrics: Sequence[Metric]) -> Table:
+    """One column a figure, each in one unit; figures that no run knows are left out."""
     blocks = [study.at(load) for load in study.loads]
     cells: list[list[str]] = [[group.label] for block in blocks for group in block]
     columns = [""]
     best: set[tuple[int, int]] = set()
     near: set[tuple[int, int]] = set()
-    for metric in METRICS:
+    for metric in metrics:
         standings = [standing(block, metric) for block in blocks]
         known = [e for s in standings for e in s.estimates if math.isfinite(e.mean)]
         if not known:
@@ -51,16 +66,12 @@ def summary_table(study: Study) -> Table:
             best |= {(row + i, len(columns) - 1) for i in found.best}
             near |= {(row + i, len(columns) - 1) for i in found.near}
             row += len(found.estimates)
-    headings = (
-        tuple((load_text(b[0].load).capitalize(), len(b)) for b in blocks if b)
-        if len(blocks) > 1
-        else ()
-    )
+    headings = tuple((load_text(b[0].load).capitalize(), len(b)) for b in blocks)
     return Table(
-        caption="Summary figures",
+        caption=caption,
         columns=tuple(columns),
         rows=tuple(tuple(c) for c in cells),
-        groups=headings,
+        groups=headings if len(blocks) > 1 else (),
         best=frozenset(best),
         near=frozenset(near),
     )
@@ -77,13 +88,13 @@ def column_format(
     else:
         unit, size = "", 1.0
     whole = metric.quantity == "number" and all(e.mean == round(e.mean) for e in known)
-    smallest = min((abs(e.mean) / size for e in known if e.mean != 0), default=1.0)
-    # Enough digits to tell the smallest apart, the same in the whole column.
-    digits = 0 if whole or smallest >= 100 else (1 if smallest >= 10 else 2)
 
     def say(value: Estimate) -> str:
         if not math.isfinite(value.mean):
             return DASH
+        scaled = abs(value.mean) / size
+        # Three digits of the mean; its interval gets as many decimals.
+        digits = 0 if whole or scaled >= 100 or scaled == 0 else (1 if scaled >= 10 else 2)
         text = f"{value.mean / size:,.{digits}f}".replace("-", "\u2212")
         if math.isfinite(value.half_width) and value.half_width > 0:
             text += f" ± {value.half_width / size:,.{digits}f}"
@@ -137,7 +148,7 @@ def bar_axis(metric: Metric, bars: Sequence[Bar]) -> Axis:
     ends = [v for b in bars for v in (b.value, b.high) if math.isfinite(v)]
     top = max(ends, default=1.0)
     if metric.key == "gpu_utilization":
-        top = max(top, 1.0)
+        top = 1.0
     return nice_axis("", metric.quantity, top, ticks=4)
 
 
@@ -164,6 +175,7 @@ def load_figure(study: Study) -> Figure:
                     x=np.array([g.load for g in mine], dtype=np.float64),
                     y=y,
                     markers=np.arange(len(mine), dtype=np.int64),
+                    aside=series - (len(study.labels) - 1) / 2,
                     spread_low=np.array([e.low for e in estimates]),
                     spread_high=np.array([e.high for e in estimates]),
                 )
@@ -212,7 +224,7 @@ def value_axis(metric: Metric, curves: Sequence[Curve]) -> Axis:
     known = np.concatenate([values, *ends])
     top = float(known[np.isfinite(known)].max())
     if metric.key == "gpu_utilization":
-        return Axis(label="", quantity="share", low=0.0, high=max(1.0, top), step=0.25)
+        return Axis(label="", quantity="share", low=0.0, high=1.0, step=0.25)
     positive = values[np.isfinite(values) & (values > 0)]
     if positive.size and top / float(positive.min()) > 60:
         return Axis(

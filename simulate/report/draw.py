@@ -40,6 +40,7 @@ STRIP = 46.0
 STRIP_GAP = 9.0
 RANGE = 13.0
 BAR = 24.0
+ASIDE = 6.0
 
 
 def draw_panel(panel: Panel, identity: str) -> str:
@@ -159,18 +160,17 @@ def draw_curve(
     curve: Curve, panel: Curves, left: float, right: float, top: float, bottom: float
 ) -> str:
     """One line, its intervals and its markers."""
-    x = left + panel.x.fraction(curve.x) * (right - left)
+    x = left + panel.x.fraction(curve.x) * (right - left) + curve.aside * ASIDE
     y = bottom - panel.y.fraction(curve.y) * (bottom - top)
     colour = f"c{colour_of(curve.series)}"
     parts = [element("title", escape(clean(curve.label)))]
     if curve.spread_low is not None and curve.spread_high is not None:
-        low = bottom - panel.y.fraction(curve.spread_low) * (bottom - top)
-        high = bottom - panel.y.fraction(curve.spread_high) * (bottom - top)
         d = "".join(
-            f"M{number(a)},{number(b)}V{number(c)}M{number(a - 3)},{number(b)}h6"
-            f"M{number(a - 3)},{number(c)}h6"
-            for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
-            if math.isfinite(b) and math.isfinite(c)
+            whisker(a, low, high, panel.y, top, bottom)
+            for a, low, high in zip(
+                x.tolist(), curve.spread_low.tolist(), curve.spread_high.tolist(), strict=True
+            )
+            if math.isfinite(low) and math.isfinite(high)
         )
         if d:
             parts.append(path(d, f"whisker {colour}"))
@@ -184,6 +184,17 @@ def draw_curve(
             path("".join(marker(a, b, curve.series) for a, b in places), marker_class(curve.series))
         )
     return element("g", "".join(parts))
+
+
+def whisker(x: float, low: float, high: float, y: Axis, top: float, bottom: float) -> str:
+    """An interval; an end beyond the axis has no cap, since it is not there that it ends."""
+    ends = bottom - y.fraction([low, high]) * (bottom - top)
+    b, a = ends.tolist()
+    d = f"M{number(x)},{number(b)}V{number(a)}"
+    for value, at in ((low, b), (high, a)):
+        if y.low <= value <= y.high:
+            d += f"M{number(x - 3)},{number(at)}h6"
+    return d
 
 
 def end_labels(panel: Curves, right: float, top: float, bottom: float, room: float) -> str:
@@ -215,7 +226,7 @@ def apart(places: Sequence[float], gap: float, top: float, bottom: float) -> lis
 def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
     """Filled bands under each other."""
     names = max((text_width(s.label, TEXT) for s in panel.strips), default=0.0)
-    left = min(max(names, 30.0), 160.0) + 52.0
+    left = min(max(names * 1.08, 30.0), 170.0) + 54.0
     right = width - 62.0
     parts = [label(0, 14, panel.title, "title")]
     parts.append(label(width, 14, panel.figure_title, "name", "end"))
@@ -233,7 +244,7 @@ def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
         parts.append(fill_under(x, y, floor, strip.series))
         parts.append(line(left, floor, right, floor, "axis"))
         middle = top + STRIP / 2 + 4
-        shown = shorten(strip.label, left - 54.0, TEXT)
+        shown = shorten(strip.label, left - 53.0, TEXT * 1.08)
         parts.append(label(0, middle, shown, f"direct c{colour_of(strip.series)}"))
         parts.append(label(width, middle, strip.figure, "figure", "end"))
         top += STRIP + STRIP_GAP
@@ -243,7 +254,7 @@ def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
 
 
 def fill_under(x: Floats, y: Floats, floor: float, series: int) -> str:
-    """The area between a step line and the floor, with the line on top; unknown parts stay empty."""
+    """The area between a step line and the floor; unknown parts stay empty."""
     known = np.isfinite(y)
     d = []
     edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
@@ -256,7 +267,7 @@ def fill_under(x: Floats, y: Floats, floor: float, series: int) -> str:
 def draw_ranges(panel: Ranges, width: float) -> tuple[str, float, str]:
     """Percentile ranges in categories."""
     names = max((text_width(r.label, TEXT) for r in panel.rows), default=0.0)
-    left = min(max(names, 40.0), 140.0) + 52.0
+    left = min(max(names, 40.0), 150.0) + 56.0
     right = width - 14.0
     top = 28.0
     y = top
@@ -305,7 +316,7 @@ def draw_range(axis: Axis, r: Range, y: float, left: float, right: float) -> str
 def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     """Horizontal bars with intervals and figures in a column at the right."""
     names = max((text_width(b.label, TEXT) for b in panel.bars), default=0.0)
-    left = min(max(names, 40.0), 150.0) + 10.0
+    left = min(max(names * 1.08, 40.0), 160.0) + 12.0
     figures = max((text_width(b.text, TEXT) for b in panel.bars), default=0.0) * 1.06
     right = width - max(figures, 40.0) - 16.0
     top = 26.0
@@ -317,7 +328,7 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     for i, bar in enumerate(panel.bars):
         y = top + 2.0 + i * BAR + BAR / 2
         weight = " best" if bar.best else ""
-        shown = shorten(bar.label, left - 10, TEXT)
+        shown = shorten(bar.label, left - 10, TEXT * 1.08)
         parts.append(label(left - 8, y + 4, shown, f"category{weight}", "end"))
         parts.append(label(width, y + 4, bar.text, f"figure{weight}", "end"))
         if not math.isfinite(bar.value):
@@ -326,10 +337,10 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
         value, low, high = at.tolist()
         parts.append(rect(left, y - 7, value - left, 14, f"bar c{colour_of(bar.series)}"))
         if math.isfinite(low) and high - low > 0.5:
-            d = (
-                f"M{number(low)},{number(y)}H{number(high)}M{number(low)},{number(y - 4)}v8"
-                f"M{number(high)},{number(y - 4)}v8"
-            )
+            d = f"M{number(low)},{number(y)}H{number(high)}"
+            for end, at in ((bar.low, low), (bar.high, high)):
+                if panel.x.low <= end <= panel.x.high:
+                    d += f"M{number(at)},{number(y - 4)}v8"
             parts.append(path(d, "interval"))
     parts.append(line(left, top, left, bottom, "axis"))
     said = ", ".join(f"{b.label} {b.text}" for b in panel.bars)
@@ -339,7 +350,7 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
 def draw_gantt(panel: Gantt, width: float) -> tuple[str, float, str]:
     """Bands of nodes with blocks of jobs."""
     lane = min(max(720.0 / max(panel.total_lanes, 1), 1.6), 11.0)
-    gap = 3.0
+    gap = 4.0
     names = max((text_width(n.name, 11.0) for n in panel.nodes), default=0.0)
     left = min(max(names, 30.0), 150.0) + 10.0
     right = width - 14.0
@@ -383,14 +394,13 @@ def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_e
     blocks: dict[int, list[int]] = {}
     for i, job in enumerate(panel.job.tolist()):
         blocks.setdefault(job, []).append(i)
-    links: dict[int, list[str]] = {}
+    links: dict[int, tuple[list[str], list[str]]] = {}
     for link in panel.links:
         x = left + float(panel.x.fraction([link.time])[0]) * (right - left) + 1.0
-        first, last = (
-            lane_place(link.top, lane_top, lane_end),
-            lane_place(link.bottom, lane_top, lane_end),
-        )
-        links.setdefault(link.job, []).append(f"M{number(x)},{number(first)}V{number(last)}")
+        places = [lane_place(lane, lane_top, lane_end) for lane in link.lanes]
+        line_of, dots_of = links.setdefault(link.job, ([], []))
+        line_of.append(f"M{number(x)},{number(places[0])}V{number(places[-1])}")
+        dots_of.extend(f"M{number(x)},{number(y)}h0" for y in places)
     for job, mine in sorted(blocks.items()):
         d = []
         words = []
@@ -410,7 +420,9 @@ def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_e
         body = element("title", escape(clean(tip))) + path("".join(d), f"j{panel.job_colour[job]}")
         body += "".join(words)
         if job in links:
-            body += path("".join(links[job]), "gang")
+            body += path("".join(links[job][0]), "gang")
+            # Round caps make dots of empty strokes: these are the nodes that the gang is on.
+            body += path("".join(links[job][1]), "gang dots")
         parts.append(element("g", body))
     return element("g", "".join(parts), class_="jobs")
 

@@ -122,6 +122,7 @@ def fairness_figure(groups: Sequence[Group]) -> Figure:
         title=f"{title} ({found.variant})",
         caption=caption,
         legend=legend_of([g.key for g in shown]),
+        stacked=True,
         panels=(
             rho_curves(shown, pooled),
             rho_bars(shown, found, "Worst ρ", lambda v: float(np.nanmax(v)), share=False),

@@ -70,9 +70,9 @@ def gantt_figure(
     caption = (
         f"{duration_text(end - start)} from {duration_text(start)} after the trace's start"
         f"{'' if window else ', around the longest queue'}. One band a node, as high as its GPUs; "
-        "a block is a job, as high as the GPUs it holds there; a dark line joins the parts of a "
-        "gang over several nodes. Grey is idle. Colours tell neighbours apart and mean nothing "
-        "else; which of a node's GPUs a job held is not recorded."
+        "a block is a job, as high as the GPUs it holds there; a dark line with dots joins the "
+        "parts of a gang that starts on several nodes. Grey is idle. Colours tell neighbours apart "
+        "and mean nothing else; which of a node's GPUs a job held is not recorded."
     )
     if any(len(g.runs) > 1 for g in recorded):
         caption += " One seed is shown: the lowest."
@@ -263,38 +263,41 @@ def runs_of(lanes: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def colour_jobs(inside: Stretches, order: Ints, jobs: Ints) -> tuple[int, ...]:
-    """A colour a job, unlike those that recently ran on its nodes; the least used of the rest."""
-    colour: dict[int, int] = {}
-    used = [0] * JOB_COLOURS
-    recent: dict[int, list[int]] = {}
-    nodes_of: dict[int, list[int]] = {}
+    """A colour a job, unlike what recently ran on its nodes; of the rest the least seen one."""
+    area = inside.gpus * (inside.end - inside.start)
+    rows_of: dict[int, list[int]] = {}
     for row in order.tolist():
-        nodes_of.setdefault(int(inside.job[row]), []).append(int(inside.node[row]))
+        rows_of.setdefault(int(inside.job[row]), []).append(row)
+    seen = [0.0] * JOB_COLOURS
+    recent: dict[int, list[int]] = {}
+    colour: dict[int, int] = {}
     for row in order.tolist():
         job = int(inside.job[row])
-        if job not in colour:
-            near = {c for n in nodes_of[job] for m in (n - 1, n, n + 1) for c in recent.get(m, [])}
-            choices = [c for c in range(JOB_COLOURS) if c not in near] or list(range(JOB_COLOURS))
-            colour[job] = min(choices, key=lambda c: (used[c], c))
-            used[colour[job]] += 1
-        seen = recent.setdefault(int(inside.node[row]), [])
-        if colour[job] in seen:
-            seen.remove(colour[job])
-        seen.append(colour[job])
-        del seen[:-6]
+        if job in colour:
+            continue
+        nodes = sorted({int(inside.node[r]) for r in rows_of[job]})
+        here = {c for n in nodes for c in recent.get(n, [])[-8:]}
+        beside = {c for n in nodes for m in (n - 1, n + 1) for c in recent.get(m, [])[-3:]}
+        chosen = min(range(JOB_COLOURS), key=lambda c: (c in here, c in beside, seen[c], c))
+        colour[job] = chosen
+        seen[chosen] += float(area[rows_of[job]].sum())
+        for node in nodes:
+            recent.setdefault(node, []).append(chosen)
     return tuple(colour[j] for j in jobs.tolist())
 
 
 def gang_links(
     inside: Stretches, middle: dict[int, float], jobs: Ints, window_start: float
 ) -> list[Link]:
-    """Where a job holds several nodes from one moment on: one link a moment."""
+    """Where a job takes several nodes at one moment within the window."""
     together: dict[tuple[int, float], list[float]] = {}
-    for row, lane in sorted(middle.items()):
-        together.setdefault((int(inside.job[row]), float(inside.start[row])), []).append(lane)
+    for row, lane in middle.items():
+        start = float(inside.start[row])
+        if start > window_start:
+            together.setdefault((int(inside.job[row]), start), []).append(lane)
     index = {int(j): i for i, j in enumerate(jobs.tolist())}
     return [
-        Link(index[job], max(time, window_start), min(lanes), max(lanes))
+        Link(index[job], time, tuple(sorted(lanes)))
         for (job, time), lanes in sorted(together.items())
         if len(lanes) > 1
     ]

@@ -78,8 +78,8 @@ def preemption_figure(groups: Sequence[Group], *, bins: int = 80) -> Figure:
     if over_time is not None:
         panels.append(over_time)
         caption += (
-            "Interruptions over time are the moments at which a running job was preempted, migrated "
-            "or resized, or lost a node, from the recorded placements"
+            "Interruptions over time are the moments at which a running job was preempted, "
+            "migrated or resized, or lost a node, from the recorded placements"
         )
         caption += " of the lowest seed. " if any(len(g.runs) > 1 for g in groups) else ". "
     elif any(g.first.segments is None for g in groups) and most >= 1:

@@ -49,8 +49,8 @@ def loss_figure(groups: Sequence[Group]) -> Figure:
         key="losses",
         title=title,
         caption=(
-            "Restarts are starts after a job's first. Lost time is what a job held GPUs for without "
-            "progress (restart overhead, work since the last checkpoint), times its gang size. "
+            "Restarts are starts after a job's first. Lost time is what a job held GPUs for "
+            "without progress (restart overhead, work since the last checkpoint), times its gang size. "
             "Figures that are zero in every run are left out."
         ),
         panels=tuple(panels),

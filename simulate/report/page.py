@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -54,11 +55,11 @@ def render(
     name = clean(title) if title else default_title(study)
     body = [header(name, study), findings_section(study)]
     if shown.study.groups:
-        body.append(section("Summary", table_html(shown.summary) + table_key(shown)))
+        body.append(section("Summary", "".join(map(table_html, shown.summary)) + table_key(shown)))
         body.append(figures_section(shown))
         body.append(options_section(study))
     body.append(
-        f"<footer>Made by dlsched {escape(__version__)}. Times are from submit in the trace’s clock; "
+        f"<footer>Made by dlsched {escape(__version__)}. Times are in the trace’s clock; "
         "JCT is finish minus submit, queueing delay first start minus submit.</footer>"
     )
     return (
@@ -75,7 +76,8 @@ def check_window(window: tuple[float, float] | None) -> None:
     """A window must have a positive length."""
     if window is not None and not window[0] < window[1]:
         raise BadInput(
-            f"the window of the Gantt chart is empty: it starts at {window[0]} s and ends at {window[1]} s"
+            "the window of the Gantt chart is empty: "
+            f"it starts at {window[0]} s and ends at {window[1]} s"
         )
 
 
@@ -148,8 +150,13 @@ def findings_section(study: Study) -> str:
     said = findings(study)
     if not said:
         return ""
-    items = "".join(f"<li>{escape(s)}</li>" for s in said)
+    items = "".join(f"<li>{escape(kept_together(s))}</li>" for s in said)
     return f'<section><h2>At a glance</h2><ul class="findings">{items}</ul></section>'
+
+
+def kept_together(text: str) -> str:
+    """Numbers and their units on one line."""
+    return re.sub(r"(?<=\d) (?=(?:s|min|h|d|%)(?:\W|$))", "\u00a0", text)
 
 
 def section(title: str, body: str) -> str:
@@ -191,14 +198,16 @@ def cell_class(table: Table, row: int, column: int) -> str:
 
 
 def cell_mark(table: Table, row: int, column: int) -> str:
-    """Marks what cannot be told from the best."""
-    return " ≈" if (row, column) in table.near else ""
+    """Marks what cannot be told from the best; others of the column keep the room for it."""
+    if not any(c == column for _, c in table.near):
+        return ""
+    return f"<i>{' ≈' if (row, column) in table.near else ''}</i>"
 
 
 def table_key(shown: Pictures) -> str:
     """What the marks in the summary table mean."""
     said = []
-    if shown.summary.best:
+    if any(t.best for t in shown.summary):
         said.append(
             "<b>Bold</b>: best of its column"
             + (" at that load" if len(shown.study.loads) > 1 else "")
@@ -206,9 +215,10 @@ def table_key(shown: Pictures) -> str:
         )
     if any(len(g.runs) > 1 for g in shown.study.groups):
         said.append("± is half of the 95 % interval over seeds (Student’s t).")
-    if shown.summary.near:
+    if any(t.near for t in shown.summary):
         said.append(
-            "≈: not told apart from the best (the 95 % interval of the difference, paired by seed, includes 0)."
+            "≈: not told apart from the best (the 95 % interval of the difference, paired by seed, "
+            "includes 0)."
         )
     said.append(f"{DASH}: not known.")
     return f'<p class="key">{" ".join(said)}</p>'
@@ -255,15 +265,18 @@ def tabs(name: str, panes: Sequence[tuple[str, str]], *, chosen: int, class_: st
     bodies = "".join(
         f'<div class="pane"><h3>{escape(clean(title))}</h3>{body}</div>' for title, body in panes
     )
-    return f'<div class="tabs {class_}">{inputs}<nav>{labels}</nav><div class="panes">{bodies}</div></div>'
+    return (
+        f'<div class="tabs {class_}">{inputs}<nav>{labels}</nav>'
+        f'<div class="panes">{bodies}</div></div>'
+    )
 
 
 def figure_html(figure: Figure, number: int, identity: str) -> str:
     """Legend, panels, caption, and the numbers behind it."""
     if figure.is_absent:
         return (
-            f'<figure id="{identity}"><div class="absent"><b>Figure {number}. {escape(figure.title)}.'
-            f"</b> {escape(clean(figure.absent))}</div></figure>"
+            f'<figure id="{identity}"><div class="absent"><b>Figure {number}. '
+            f"{escape(figure.title)}.</b> {escape(clean(figure.absent))}</div></figure>"
         )
     drawn = [draw_panel(p, f"{identity}-{i}") for i, p in enumerate(figure.panels)]
     if figure.choice:
@@ -271,7 +284,8 @@ def figure_html(figure: Figure, number: int, identity: str) -> str:
             f"{identity}-c", list(zip(figure.choice, drawn, strict=True)), chosen=0, class_="gantt"
         )
     else:
-        panels = f'<div class="panels">{"".join(drawn)}</div>'
+        look = "panels stacked" if figure.stacked else "panels"
+        panels = f'<div class="{look}">{"".join(drawn)}</div>'
     legend = ""
     if figure.legend:
         items = "".join(
@@ -287,7 +301,8 @@ def figure_html(figure: Figure, number: int, identity: str) -> str:
         )
     return (
         f'<figure id="{identity}">{legend}{panels}<figcaption><b>Figure {number}. '
-        f"{escape(clean(figure.title))}.</b> {escape(clean(figure.caption))}</figcaption>{behind}</figure>"
+        f"{escape(clean(figure.title))}.</b> {escape(clean(figure.caption))}"
+        f"</figcaption>{behind}</figure>"
     )
 
 

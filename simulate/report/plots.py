@@ -131,6 +131,8 @@ def sheet(figure: Figure, panels: Sequence[Panel]) -> Sheet:
             rows[-1].append(panel)
         else:
             rows.append([panel])
+    if figure.stacked:
+        rows = [list(panels[:1])]
     heights = [max(height_in(p) for p in row) for row in rows]
     lone = len(panels) == 1 and not panels[0].wide
     per_row = 6
@@ -147,6 +149,12 @@ def sheet(figure: Figure, panels: Sequence[Panel]) -> Sheet:
             frameon=False,
             handlelength=2.2,
         )
+    if figure.stacked:
+        stack = drawn.add_gridspec(max(len(panels) - 1, 1), 2)
+        draw(drawn.add_subplot(stack[:, 0]), panels[0])
+        for i, panel in enumerate(panels[1:]):
+            draw(drawn.add_subplot(stack[i, 1]), panel)
+        return drawn
     grid = drawn.add_gridspec(len(rows), 2, height_ratios=heights)
     for r, row in enumerate(rows):
         if len(row) == 1 and (row[0].wide or lone):
@@ -249,7 +257,8 @@ def draw_curves(axes: Axes, panel: Curves) -> None:
     axes.grid(axis="y", color=FAINT, linewidth=0.6)
     mark(axes, panel.references, panel.x)
     for curve in panel.curves:
-        x, y = panel.x.fraction(curve.x), panel.y.fraction(curve.y)
+        x = panel.x.fraction(curve.x) + curve.aside * 0.014
+        y = panel.y.fraction(curve.y)
         axes.plot(
             x,
             y,
@@ -370,8 +379,8 @@ def draw_gantt(axes: Axes, panel: Gantt) -> None:
     )
     for link in panel.links:
         at = float(panel.x.fraction([link.time])[0])
-        ends = [lane + float(shift[min(int(lane), total - 1)]) for lane in (link.top, link.bottom)]
-        axes.plot([at, at], ends, color=INK, linewidth=0.6)
+        places = [lane + float(shift[min(int(lane), total - 1)]) for lane in link.lanes]
+        axes.plot([at] * len(places), places, color=INK, linewidth=0.5, marker=".", markersize=2)
     axes.set_ylim(total + len(panel.nodes) * gap, 0.0)
     axes.set_yticks(
         [n.top + n.lanes / 2 + i * gap for i, n in enumerate(panel.nodes)],

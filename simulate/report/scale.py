@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulate.report.wording import number_text
 from simulate.results import Floats
 
 __all__ = ["Axis", "Tick", "log_duration_axis", "log_number_axis", "nice_axis", "time_axis"]
@@ -53,7 +52,7 @@ STEPS: tuple[float, ...] = tuple(
     + [10.0, 15.0, 30.0]
     + [m * MINUTE for m in (1, 2, 5, 10, 15, 30)]
     + [m * HOUR for m in (1, 2, 3, 6, 12)]
-    + [m * DAY for m in (1, 2, 5, 10, 20, 30, 50, 100, 200, 365, 730, 1825, 3650)]
+    + [m * DAY for m in (1, 2, 3, 4, 5, 10, 20, 30, 50, 100, 200, 365, 730, 1825, 3650)]
 )
 
 # The part of a symlog axis that shows 0 up to the threshold.
@@ -104,13 +103,14 @@ class Axis:
     def ticks(self, length: float, apart: float = 64.0) -> list[Tick]:
         """Ticks for an axis of `length` pixels whose labels should be `apart` pixels apart."""
         if self.kind == "linear":
-            values = self._linear_values(max(int(length / apart), 1))
+            step, values = self._linear_values(max(int(length / apart), 1))
         else:
+            step = 0.0
             values = self._log_values(length, apart)
         places = self.fraction(values).tolist()
-        return [Tick(p, self._text(v)) for p, v in zip(places, values, strict=True)]
+        return [Tick(p, self._text(v, step)) for p, v in zip(places, values, strict=True)]
 
-    def _linear_values(self, most: int) -> list[float]:
+    def _linear_values(self, most: int) -> tuple[float, list[float]]:
         span = self.high - self.low
         step = self.step or span
         if self.step is None or span / step > most + 1e-9:
@@ -120,7 +120,7 @@ class Axis:
                 step = nice_step(span / most)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [k * step for k in range(first, last + 1)]
+        return step, [k * step for k in range(first, last + 1)]
 
     def _log_values(self, length: float, apart: float) -> list[float]:
         if self.quantity == "duration":
@@ -143,14 +143,39 @@ class Axis:
                 kept.append(value)
         return kept
 
-    def _text(self, value: float) -> str:
+    def _text(self, value: float, step: float) -> str:
         if value == 0:
             return "0"
         if self.quantity == "duration":
-            return tick_duration(value)
+            linear = self.kind == "linear"
+            return clock_text(value, step, self.high) if linear else tick_duration(value)
         if self.quantity == "share":
-            return f"{number_text(value * 100, 3) if value < 1 else round(value * 100)} %"
-        return number_text(value, 3) if abs(value) < 1000 else f"{value:,.0f}"
+            return f"{plain(value * 100)} %"
+        return plain(value)
+
+
+def plain(value: float) -> str:
+    """A tick's number without trailing zeros."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+
+
+def clock_text(seconds: float, step: float, high: float) -> str:
+    """A tick of a linear time axis, in the form that all its ticks have.
+
+    Whole days read `3 d`; whole hours `30 h`, or `1 d 6 h` when the axis passes two days; finer
+    steps `38:50 h` or `2:30 min` when the axis passes an hour or a minute.
+    """
+    if step % DAY == 0:
+        return f"{seconds / DAY:,.0f} d"
+    if step % HOUR == 0:
+        days, rest = divmod(seconds, DAY)
+        if high < 2 * DAY or not days:
+            return f"{seconds / HOUR:,.0f} h"
+        return f"{days:,.0f} d {rest / HOUR:.0f} h" if rest else f"{days:,.0f} d"
+    for name, size, part in (("h", HOUR, MINUTE), ("min", MINUTE, 1.0)):
+        if step % part == 0 and high > size:
+            return f"{seconds // size:,.0f}:{seconds % size / part:02.0f} {name}"
+    return tick_duration(seconds)
 
 
 def tick_duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulate.report.charts import Figure, Table
-from simulate.report.compare import comparison_figure, load_figure, summary_table
+from simulate.report.compare import comparison_figure, load_figure, summary_tables
 from simulate.report.distributions import delay_figure, jct_figure
 from simulate.report.fairness import fairness_figure
 from simulate.report.gantt import gantt_figure
@@ -38,7 +38,7 @@ class Pictures:
     """Everything a report shows: the summary, what spans loads, and the figures of each load."""
 
     study: Study
-    summary: Table
+    summary: tuple[Table, ...]
     across: tuple[Figure, ...]
     by_load: tuple[LoadPictures, ...]
 
@@ -67,5 +67,5 @@ def pictures(
         by_load.append(LoadPictures(load=load, figures=figures))
     across = (load_figure(study),) if len(study.loads) > 1 else ()
     return Pictures(
-        study=study, summary=summary_table(study), across=across, by_load=tuple(by_load)
+        study=study, summary=summary_tables(study), across=across, by_load=tuple(by_load)
     )

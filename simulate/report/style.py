@@ -42,7 +42,7 @@ figcaption b{color:var(--ink)}
 .legend{display:flex;flex-wrap:wrap;gap:4px 22px;list-style:none;margin:0 0 10px;padding:0;font-size:13.5px}
 .legend li{display:flex;align-items:center;gap:8px;overflow-wrap:anywhere}
 .panels{display:grid;grid-template-columns:1fr 1fr;gap:22px 24px}
-.panels svg.wide{grid-column:1/-1}
+.panels svg.wide{grid-column:1/-1}.stacked svg:first-child{grid-row:1/span 2}
 svg{display:block;overflow:visible}
 .panels svg,.gantt svg{width:100%;height:auto}
 .swatch{flex:none;width:26px;height:12px}
@@ -56,6 +56,7 @@ th:first-child,td:first-child{text-align:left;padding-left:2px}
 tbody th{font-weight:500}
 tbody:last-child tr:last-child>*{border-bottom:2px solid var(--ink)}
 tr.group th{color:var(--soft);font-weight:600;padding-top:10px}
+td i{display:inline-block;width:1.1em;text-align:right;font-style:normal;color:var(--soft)}
 td.best{font-weight:700;background:var(--best)}
 td.text,th.text{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .key{font-size:13px;color:var(--soft)}
@@ -94,10 +95,9 @@ text.best{font-weight:700}
 .bar{fill:var(--c);fill-opacity:var(--bar)}
 .interval{stroke:var(--ink);stroke-width:1.3;fill:none}
 .idle{fill:var(--idle)}
-.gang{stroke:#14171b;stroke-width:1.1;fill:none;pointer-events:none}
+.gang{stroke:#14171b;stroke-width:1;fill:none;pointer-events:none;stroke-linecap:round;stroke-opacity:.5}.dots{stroke-width:4;stroke-opacity:.9}
 .jobs:hover>g{opacity:.22}
 .jobs:hover>g:hover{opacity:1}
-@media (prefers-color-scheme:dark){.gang{stroke:#fff}}
 @media (max-width:760px){main{padding:20px 14px 40px}.panels{grid-template-columns:1fr}
 .facts{grid-template-columns:max-content 1fr}.panels svg.wide,.gantt svg{min-width:720px}
 .panels,.gantt{overflow-x:auto}}

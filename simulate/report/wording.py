@@ -103,7 +103,7 @@ def clean(text: object) -> str:
 
 
 def text_width(text: str, size: float = 12.0) -> float:
-    """About how wide `text` is in pixels at a font size, for leaving room; errs on the wide side."""
+    """About how many pixels wide `text` is at a font size; errs on the wide side."""
     units = 0.0
     for char in text:
         if char in NARROW:
