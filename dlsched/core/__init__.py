@@ -1,0 +1,1 @@
+"""The words both worlds speak: no file, no clock, no database."""

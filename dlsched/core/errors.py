@@ -1,6 +1,8 @@
 """The small tree of errors that reach a user, each mapped once to an exit code.
 
-Exit code 2 means the client could tell that the input was wrong, 1 that the thing asked for was refused or failed. Every message is one line that names what is wrong, where, and what would be right.
+Exit code 2 means the client could tell that the input was wrong, 1 that the thing asked for was
+refused or failed. Every message is one line that names what is wrong, where, and what would be
+right.
 """
 
 from __future__ import annotations

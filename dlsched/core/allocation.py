@@ -1,0 +1,116 @@
+"""What a policy answers with: a ranking, or grants it made itself, and reasons for every "no"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from dlsched.core.arrays import Rows
+from dlsched.core.calendar import Booking
+from dlsched.core.occupancy import Placement
+
+__all__ = ["Allocation", "Grant", "Misfit", "Ranking", "Rebuild", "Refused"]
+
+Misfit = Literal["skip", "stop", "tail-preempt"]
+Rebuild = Literal["sticky", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A "no" with its reason, shown unchanged to the user.
+
+    Attributes:
+        reason: one word of the field ("Resources", "Fragmented", "Quota", "Admission", "Lease", …).
+        detail: the sentence that says what is missing and what would change it.
+    """
+
+    reason: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """An order over the ranked units, which the shared walk turns into grants.
+
+    Attributes:
+        order: positions in the ranked `Units`, best first.
+        misfit: what the walk does with a row that does not fit: go on with the next (`skip`), end
+            (`stop`), or suspend running rows from the tail until it fits and end when it still
+            does not (`tail-preempt`, Blox).
+        rebuild: `sticky` keeps a running row that stays selected on its GPUs; `full` places every
+            selected row anew.
+        wake_at: ask again at this time, in seconds, even if nothing changes.
+        stable_until: without arrivals, ends or cluster events, nothing would change before then.
+    """
+
+    order: Rows
+    misfit: Misfit = "skip"
+    rebuild: Rebuild = "sticky"
+    wake_at: float = np.inf
+    stable_until: float = -np.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a row gets besides its GPUs; None and 0 mean "as asked".
+
+    Attributes:
+        batch_size: examples a step over all replicas (Pollux, Sia).
+        accumulation: gradient accumulation steps.
+        share_group: rows of one number share the same GPUs (Lucid, AntMan, Salus, Muri).
+        share: the part of each GPU it may use, in (0, 1].
+        cpus: CPU cores for the gang (Synergy).
+        memory_gb: host memory for the gang.
+        lease_until: the round lease ends then, in seconds.
+        net_rate: bytes per second it may send (Karuna).
+        complete: its target is reached: end it well.
+    """
+
+    batch_size: int = 0
+    accumulation: int = 0
+    share_group: int = -1
+    share: float = 1.0
+    cpus: float | None = None
+    memory_gb: float | None = None
+    lease_until: float | None = None
+    net_rate: float | None = None
+    complete: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Allocation:
+    """The outcome of one decision, before it is turned into commands.
+
+    Attributes:
+        suspended: rows that lose their GPUs, in the order in which they were taken back.
+        launched: rows that start, with their GPUs, in order; a row in both is moved.
+        grants: what rows get besides GPUs.
+        refused: reasons by row, where one is known more exactly than the default.
+        reserved: GPUs kept for rows until their victims have left.
+        future: planned starts, for the calendar.
+        wake_at: ask again then.
+        stable_until: as in `Ranking`.
+        nodes_wanted: the cluster size the policy would like, None for no wish (autoscaling).
+        columns: extra output columns, by name and row.
+    """
+
+    suspended: dict[int, Placement] = field(default_factory=dict)
+    launched: dict[int, Placement] = field(default_factory=dict)
+    grants: dict[int, Grant] = field(default_factory=dict)
+    refused: dict[int, Refused] = field(default_factory=dict)
+    reserved: dict[int, Placement] = field(default_factory=dict)
+    future: list[Booking] = field(default_factory=list)
+    wake_at: float = np.inf
+    stable_until: float = -np.inf
+    nodes_wanted: int | None = None
+    columns: dict[str, dict[int, float]] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> list[int]:
+        """Rows that were suspended and started again in this decision."""
+        return [row for row in self.suspended if row in self.launched]

@@ -1,0 +1,88 @@
+"""The calendar: GPUs promised for the future.
+
+Reservations, planned starts and maintenance are bookings of a number of GPUs over a stretch of
+time. The free profile is a step function; `earliest_start` answers the one question that planning
+policies ask again and again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass
+
+__all__ = ["Booking", "Calendar"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """GPUs promised to a row (or to nobody: maintenance, row -1) from `start` until `end`."""
+
+    row: int
+    gpus: int
+    start: float
+    end: float
+    purpose: str = "planned"
+
+
+class Calendar:
+    """Bookings against a fixed number of GPUs, as a step function of what is free.
+
+    `_times[k]` starts a step on which `_free[k]` GPUs are free; the last step never ends.
+    """
+
+    def __init__(self, gpus: int, *, start: float = 0.0) -> None:
+        self.gpus = gpus
+        self._times: list[float] = [start]
+        self._free: list[int] = [gpus]
+        self.bookings: dict[int, Booking] = {}
+
+    def _split(self, time: float) -> int:
+        """Make `time` the start of a step and return that step."""
+        k = bisect_left(self._times, time)
+        if k == len(self._times) or self._times[k] != time:
+            insort(self._times, time)
+            self._free.insert(k, self._free[k - 1] if k else self.gpus)
+        return k
+
+    def book(self, booking: Booking) -> None:
+        """Enter a booking; capacity may be overdrawn only by the caller's intent (`free_at`)."""
+        if booking.end <= booking.start:
+            return
+        first = self._split(booking.start)
+        last = self._split(booking.end) if booking.end != float("inf") else len(self._times)
+        for k in range(first, last):
+            self._free[k] -= booking.gpus
+        if booking.row >= 0:
+            self.bookings[booking.row] = booking
+
+    def forget_before(self, time: float) -> None:
+        """Drop steps that lie in the past."""
+        k = bisect_right(self._times, time) - 1
+        if k > 0:
+            del self._times[:k], self._free[:k]
+
+    def free_at(self, time: float) -> int:
+        """GPUs free at a moment."""
+        k = bisect_right(self._times, time) - 1
+        return self._free[k] if k >= 0 else self.gpus
+
+    def earliest_start(self, gpus: int, duration: float, *, not_before: float) -> float:
+        """The earliest time from which `gpus` are free for `duration` seconds; inf if never."""
+        k = max(bisect_right(self._times, not_before) - 1, 0)
+        start = not_before
+        while True:
+            while k < len(self._times) and self._free[k] < gpus:
+                k += 1
+                if k < len(self._times):
+                    start = self._times[k]
+            if k >= len(self._times):
+                return float("inf")
+            j = k
+            while j < len(self._times) and self._free[j] >= gpus:
+                step_end = self._times[j + 1] if j + 1 < len(self._times) else float("inf")
+                if step_end >= start + duration:
+                    return start
+                j += 1
+            k = j
+            if k < len(self._times):
+                start = self._times[k]

@@ -1,0 +1,114 @@
+"""What a policy is told in a round: the snapshot, and nothing else.
+
+A policy sees columns, the cluster's occupancy, what changed since the last decision, and a
+generator of its own. No clock, no file, no network: the same context gives the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Rows
+from dlsched.core.calendar import Calendar
+from dlsched.core.pools import Pools
+from dlsched.core.semantics import Semantics
+from dlsched.core.units import Status, Units, UnitTable
+
+if TYPE_CHECKING:
+    from dlsched.core.forecast import Forecaster
+    from dlsched.core.occupancy import Occupancy
+
+__all__ = ["Change", "Mode", "RoundContext"]
+
+Mode = Literal["full", "fill"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that happened since the last decision, in order."""
+
+    kind: Literal["arrive", "finish", "node-up", "node-down", "node-drain", "retype"]
+    time: float
+    subject: int  # a unit's row, or a node
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundContext:
+    """One decision's snapshot.
+
+    Attributes:
+        now: seconds.
+        number: the round's number, from 0.
+        mode: `full`, or `fill`: running rows are frozen and only idle GPUs are given.
+        table: all units.
+        active: rows admitted and not ended, in order of admission.
+        occupancy: who holds which GPU.
+        pools: which nodes each unit may use.
+        semantics: the profile of the run.
+        changes: what happened since the last decision.
+        finished: rows that have completed so far, in order of completion.
+        calendar: bookings of the future.
+        forecast: runs the present state on; None where the world offers none.
+        restart_overhead: seconds without progress after a start.
+        min_run: a row is not preempted before it has run so long.
+        seed: the run's seed.
+    """
+
+    now: float
+    number: int
+    mode: Mode
+    table: UnitTable
+    active: Rows
+    occupancy: Occupancy
+    pools: Pools
+    semantics: Semantics
+    changes: list[Change]
+    finished: list[int]
+    calendar: Calendar
+    forecast: Forecaster | None = None
+    restart_overhead: float = 0.0
+    min_run: float = 0.0
+    seed: int = 0
+
+    @property
+    def units(self) -> Units:
+        """All active units."""
+        return Units(self.table, self.active, self.now)
+
+    @property
+    def waiting(self) -> Units:
+        """Active units that hold no GPUs, in order of admission."""
+        status = self.table.status[self.active]
+        return Units(self.table, self.active[status == Status.WAITING], self.now)
+
+    @property
+    def running(self) -> Units:
+        """Active units that hold GPUs, in order of admission."""
+        status = self.table.status[self.active]
+        return Units(self.table, self.active[status == Status.RUNNING], self.now)
+
+    @property
+    def free_gpus(self) -> int:
+        """Free GPUs on nodes that may get new work."""
+        if self.occupancy.draining:
+            return self.occupancy.free_in(self.occupancy.open_nodes)
+        return self.occupancy.free_total
+
+    @property
+    def round_length(self) -> float:
+        """Seconds between decisions; 0 when every change is one."""
+        return self.semantics.grid or 0.0
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A generator of this round's own, the same for the same seed and round."""
+        return np.random.default_rng((self.seed, self.number))
+
+    def protected(self, units: Units) -> Bools:
+        """Running rows that have not yet run the minimum time."""
+        if self.min_run <= 0:
+            return np.zeros(len(units), np.bool_)
+        return units.running & (self.now - units.since < self.min_run)

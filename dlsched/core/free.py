@@ -1,0 +1,151 @@
+"""What a placement sees: one row's ask, and the free GPUs it may choose from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.occupancy import Occupancy, Placement, lowest_bits, lowest_node
+from dlsched.core.units import UnitTable
+
+__all__ = ["Ask", "FreeGpus", "HostResources"]
+
+
+class Ask:
+    """A row that wants GPUs.
+
+    Attributes:
+        row: its row.
+        gang: how many GPUs.
+        cpus_per_gpu, memory_per_gpu: NaN when unknown.
+    """
+
+    __slots__ = ("_table", "gang", "row")
+
+    def __init__(self, row: int, gang: int, table: UnitTable) -> None:
+        self.row = row
+        self.gang = gang
+        self._table = table
+
+    @property
+    def cpus_per_gpu(self) -> float:
+        """CPU cores for each GPU of the gang, NaN when unknown."""
+        return float(self._table.cpus[self.row]) / max(self.gang, 1)
+
+    @property
+    def memory_per_gpu(self) -> float:
+        """GB of host memory for each GPU of the gang, NaN when unknown."""
+        return float(self._table.memory_gb[self.row]) / max(self.gang, 1)
+
+    def extra(self, column: str) -> Any:
+        """A further column of the trace; None when the trace has none of that name."""
+        values = self._table.extra.get(column)
+        return None if values is None else values[self.row]
+
+
+class FreeGpus:
+    """The free GPUs of a set of nodes, by how many a node has.
+
+    Where CPUs or host memory are tracked, a node counts only as many GPUs as its free cores and
+    memory can feed.
+
+    Attributes:
+        nodes: the nodes that may be used, as bits.
+        level: `level[k]` is the set of nodes (not yet limited to `nodes`) with k usable GPUs.
+    """
+
+    __slots__ = ("_usable", "level", "nodes", "occupancy")
+
+    def __init__(self, occupancy: Occupancy, nodes: int) -> None:
+        self.occupancy = occupancy
+        self.nodes = nodes & occupancy.open_nodes
+        self.level = occupancy.level
+        self._usable: list[int] | None = None
+
+    def limit(self, ask: Ask, host: HostResources) -> None:
+        """Count only GPUs that the node's free CPUs and memory can feed."""
+        usable = host.usable_gpus(ask, self.occupancy)
+        self._usable = usable
+        self.level = [0] * len(self.occupancy.level)
+        for node, count in enumerate(usable):
+            if self.nodes >> node & 1:
+                self.level[count] |= 1 << node
+
+    @property
+    def total(self) -> int:
+        """Usable free GPUs in all."""
+        return sum(k * (m & self.nodes).bit_count() for k, m in enumerate(self.level) if k)
+
+    def with_exactly(self, count: int) -> int:
+        """Nodes with exactly so many usable GPUs, as bits."""
+        return self.level[count] & self.nodes if count < len(self.level) else 0
+
+    def with_at_least(self, count: int) -> int:
+        """Nodes with at least so many usable GPUs, as bits."""
+        found = 0
+        for members in self.level[count:]:
+            found |= members
+        return found & self.nodes
+
+    def usable_on(self, node: int) -> int:
+        """Usable GPUs of one node."""
+        return self._usable[node] if self._usable else self.occupancy.free[node].bit_count()
+
+    def idle_nodes(self) -> int:
+        """Nodes all of whose GPUs are free, as bits."""
+        gpus = self.occupancy.cluster.gpus
+        found = 0
+        for k, filed in enumerate(self.level):
+            members = filed & self.nodes
+            while k and members:
+                node = lowest_node(members)
+                members ^= 1 << node
+                if gpus[node] == k:
+                    found |= 1 << node
+        return found
+
+    def one_node(self, node: int, count: int) -> Placement:
+        """The lowest free GPUs of one node."""
+        return Placement((node,), (lowest_bits(self.occupancy.free[node], count),))
+
+    def across(self, parts: list[tuple[int, int]]) -> Placement:
+        """The lowest free GPUs of several nodes, given as (node, count), in that order."""
+        free = self.occupancy.free
+        return Placement(
+            tuple(node for node, _ in parts),
+            tuple(lowest_bits(free[node], count) for node, count in parts),
+        )
+
+
+class HostResources:
+    """Free CPU cores and host memory per node, where the cluster file gives them.
+
+    A unit that does not say what it needs is held to nothing.
+    """
+
+    __slots__ = ("cpus", "memory_gb")
+
+    def __init__(self, occupancy: Occupancy, table: UnitTable) -> None:
+        self.cpus = occupancy.cluster.cpus.copy()
+        self.memory_gb = occupancy.cluster.memory_gb.copy()
+        for row, placement in occupancy.held.items():
+            self.change(Ask(row, placement.gpus, table), placement, -1)
+
+    def usable_gpus(self, ask: Ask, occupancy: Occupancy) -> list[int]:
+        """Per node how many free GPUs the ask could use."""
+        counts = np.array([mask.bit_count() for mask in occupancy.free], np.float64)
+        for free, need in ((self.cpus, ask.cpus_per_gpu), (self.memory_gb, ask.memory_per_gpu)):
+            if not math.isnan(need) and need > 0:
+                # a hair of tolerance: shares such as 1/3 of a core must add up to the whole
+                counts = np.fmin(counts, np.floor(free / need + 1e-9))
+        return [int(count) for count in counts]
+
+    def change(self, ask: Ask, placement: Placement, sign: int) -> None:
+        """Take (-1) or give back (+1) what the ask uses on a placement."""
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            gpus = mask.bit_count()
+            for free, need in ((self.cpus, ask.cpus_per_gpu), (self.memory_gb, ask.memory_per_gpu)):
+                if not math.isnan(need):
+                    free[node] += sign * need * gpus

@@ -1,0 +1,90 @@
+"""The rules that hold in both worlds, checked after every round in tests.
+
+No GPU twice; gangs whole or absent; capacity kept; terminal units hold nothing; work conserved:
+what a unit executed is the time it ran, less overhead and what it lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.core.occupancy import Occupancy
+from dlsched.core.units import Status, UnitTable
+
+__all__ = ["check_occupancy", "check_units", "check_world"]
+
+TOLERANCE_S = 1e-6  # clocks are sums of float seconds
+
+
+def check_world(table: UnitTable, occupancy: Occupancy, now: float) -> None:
+    """Check everything.
+
+    Raises:
+        InvariantBroken: names the rule and the row or node that breaks it.
+    """
+    check_occupancy(occupancy)
+    check_units(table, occupancy, now)
+
+
+def check_occupancy(occupancy: Occupancy) -> None:
+    """No GPU twice, none lost, and the index by level agrees with the bits."""
+    cluster = occupancy.cluster
+    held = [0] * len(cluster)
+    for row, placement in occupancy.held.items():
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if held[node] & mask:
+                raise InvariantBroken(
+                    f"a GPU of node {cluster.names[node]} is held twice (row {row})"
+                )
+            if not occupancy.in_service >> node & 1:
+                raise InvariantBroken(
+                    f"row {row} holds GPUs of node {cluster.names[node]}, out of service"
+                )
+            held[node] |= mask
+    reserved = [0] * len(cluster)
+    for placement in occupancy.reserved.values():
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            reserved[node] |= mask
+    for node, gpus in enumerate(cluster.gpus.tolist()):
+        everything = (1 << gpus) - 1
+        if held[node] & ~everything:
+            raise InvariantBroken(f"node {cluster.names[node]} has only {gpus} GPUs")
+        serving = occupancy.in_service >> node & 1
+        expected = everything & ~held[node] & ~reserved[node] if serving else 0
+        if occupancy.free[node] != expected:
+            raise InvariantBroken(
+                f"node {cluster.names[node]}: free GPUs {occupancy.free[node]:#x}, expected {expected:#x}"
+            )
+        levels = [k for k, members in enumerate(occupancy.level) if members >> node & 1]
+        if levels != ([expected.bit_count()] if serving else []):
+            raise InvariantBroken(f"node {cluster.names[node]} is filed under {levels}")
+    if occupancy.free_total != sum(mask.bit_count() for mask in occupancy.free):
+        raise InvariantBroken("the count of free GPUs is off")
+
+
+def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:
+    """Gangs whole or absent, terminal units hold nothing, work conserved."""
+    status = table.status
+    running = np.flatnonzero(status == Status.RUNNING)
+    if set(running.tolist()) != set(occupancy.held):
+        odd = sorted(set(running.tolist()) ^ set(occupancy.held))
+        raise InvariantBroken(f"rows {odd[:5]} hold GPUs without running, or run without GPUs")
+    for row in running.tolist():
+        gpus = occupancy.held[row].gpus
+        low = table.min_gpus[row] if table.min_gpus[row] >= 0 else table.gang[row]
+        high = table.max_gpus[row] if table.max_gpus[row] >= 0 else table.gang[row]
+        if gpus != table.gpus_now[row] or not low <= gpus <= high:
+            raise InvariantBroken(f"row {row} holds {gpus} GPUs of a gang of {table.gang[row]}")
+    done = status == Status.COMPLETED
+    if np.isnan(table.finish[done]).any():
+        raise InvariantBroken("a completed row has no finish time")
+    early = table.first_start < table.submit_time - TOLERANCE_S
+    if early.any():
+        raise InvariantBroken(f"row {int(np.flatnonzero(early)[0])} started before its submit")
+    waiting_left = table.executed < -TOLERANCE_S
+    if waiting_left.any():
+        raise InvariantBroken(f"row {int(np.flatnonzero(waiting_left)[0])} has negative progress")
+    past = table.since[running] > now + TOLERANCE_S
+    if past.any():
+        raise InvariantBroken(f"row {int(running[past][0])} started in the future")

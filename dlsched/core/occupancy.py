@@ -1,0 +1,234 @@
+"""Who holds which GPU, right now.
+
+Sets of GPUs and of nodes are the bits of integers: bit g of `free[node]` says that GPU g of that
+node is free, bit n of `level[k]` that node n is in service with exactly k free GPUs. So "the first
+node with room for 4" is a look at a few integers, whatever the size of the cluster.
+
+Invariant: a GPU is free, held by one holder, reserved, or out of service; `level` always agrees
+with `free`. Every change goes through `take`, `release`, `reserve`, `unreserve` and `set_service`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dlsched.core.arrays import Ints
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import InvariantBroken
+
+__all__ = ["Occupancy", "Placement", "lowest_bits", "lowest_node"]
+
+
+class Placement(NamedTuple):
+    """Exact GPUs: for each node (ascending, or in rank order) the bits of its GPUs."""
+
+    nodes: tuple[int, ...]
+    masks: tuple[int, ...]
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs."""
+        return sum(mask.bit_count() for mask in self.masks)
+
+    def gpu_ids(self, cluster: Cluster) -> list[int]:
+        """Global GPU ids, node by node, ascending inside a node."""
+        ids: list[int] = []
+        for node, mask in zip(self.nodes, self.masks, strict=True):
+            first = int(cluster.first_gpu[node])
+            ids.extend(first + g for g in range(mask.bit_length()) if mask >> g & 1)
+        return ids
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The lowest `count` set bits of `mask` (which must have that many)."""
+    taken = 0
+    for _ in range(count):
+        bit = mask & -mask
+        taken |= bit
+        mask ^= bit
+    return taken
+
+
+def lowest_node(nodes: int) -> int:
+    """The lowest node of a non-empty set of nodes."""
+    return (nodes & -nodes).bit_length() - 1
+
+
+class Occupancy:
+    """The GPUs of a cluster and their holders (rows of a UnitTable).
+
+    Attributes:
+        free: per node, the free GPUs as bits (0 for a node out of service).
+        level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
+        held: the holder's placement, by row.
+        reserved: GPUs kept for a row until it takes them, by row.
+        version: grows with every change.
+    """
+
+    __slots__ = (
+        "_blocked", "_node_bit", "cluster", "draining", "free", "free_total", "held", "in_service",
+        "level", "reserved", "type_of", "version",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:
+        self.cluster = cluster
+        count = len(cluster)
+        self._node_bit = [1 << node for node in range(count)]
+        self.in_service = (1 << count) - 1 if in_service is None else in_service
+        self.draining = 0
+        self.type_of: Ints = cluster.node_type.copy()  # a node may be refitted with another type
+        self.free = [0] * count
+        self.level = [0] * (cluster.largest_node + 1)
+        self.held: dict[int, Placement] = {}
+        self.reserved: dict[int, Placement] = {}
+        self._blocked = [0] * count  # reserved GPUs, free or still held by a victim
+        self.free_total = 0
+        self.version = 0
+        for node in range(count):
+            if self.in_service >> node & 1:
+                self.free[node] = (1 << int(cluster.gpus[node])) - 1
+                self.level[int(cluster.gpus[node])] |= self._node_bit[node]
+                self.free_total += int(cluster.gpus[node])
+
+    def copy(self) -> Occupancy:
+        """A twin that can be changed without touching this one."""
+        twin = object.__new__(Occupancy)
+        twin.cluster, twin._node_bit = self.cluster, self._node_bit
+        twin.in_service, twin.draining = self.in_service, self.draining
+        twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
+        twin.held, twin.reserved = dict(self.held), dict(self.reserved)
+        twin._blocked = self._blocked[:]
+        twin.free_total, twin.version = self.free_total, self.version
+        return twin
+
+    # -- what is free -----------------------------------------------------------------------------
+
+    @property
+    def open_nodes(self) -> int:
+        """Nodes that may get new work: in service and not draining."""
+        return self.in_service & ~self.draining
+
+    def free_in(self, nodes: int) -> int:
+        """Free GPUs in a set of nodes (those that may get new work)."""
+        nodes &= self.open_nodes
+        return sum(k * (members & nodes).bit_count() for k, members in enumerate(self.level) if k)
+
+    def capacity_in(self, nodes: int) -> int:
+        """GPUs, free or held, of the nodes in service in a set."""
+        serving = nodes & self.in_service
+        if serving == (1 << len(self.cluster)) - 1:
+            return self.cluster.total_gpus
+        gpus = self.cluster.gpus
+        return int(sum(int(gpus[n]) for n in range(len(self.cluster)) if serving >> n & 1))
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def _set_free(self, node: int, mask: int) -> None:
+        before, after = self.free[node].bit_count(), mask.bit_count()
+        self.free[node] = mask
+        if before != after and self.in_service >> node & 1:
+            bit = self._node_bit[node]
+            self.level[before] ^= bit
+            self.level[after] ^= bit
+            self.free_total += after - before
+
+    def take(self, row: int, placement: Placement) -> None:
+        """Give the GPUs of `placement` to `row`.
+
+        Raises:
+            InvariantBroken: the row holds GPUs already, or one of the GPUs is not free.
+        """
+        if row in self.held:
+            raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+        free = self.free
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & ~free[node] or not mask:
+                raise InvariantBroken(
+                    f"row {row} was given GPUs of node {self.cluster.names[node]} that are not free"
+                )
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._set_free(node, free[node] ^ mask)
+        self.held[row] = placement
+        self.version += 1
+
+    def release(self, row: int) -> Placement:
+        """Take back all GPUs of `row`; reserved ones stay closed to others."""
+        placement = self.held.pop(row)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if self.in_service >> node & 1:
+                self._set_free(node, self.free[node] | (mask & ~self._blocked[node]))
+        self.version += 1
+        return placement
+
+    def reserve(self, row: int, placement: Placement) -> None:
+        """Keep GPUs for `row`, whether free now or still held by others who are leaving.
+
+        Raises:
+            InvariantBroken: one of them is reserved already.
+        """
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & self._blocked[node]:
+                raise InvariantBroken(f"row {row} reserves GPUs that are reserved already")
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._blocked[node] |= mask
+            self._set_free(node, self.free[node] & ~mask)
+        self.reserved[row] = placement
+        self.version += 1
+
+    def unreserve(self, row: int) -> Placement:
+        """Open a reservation again: GPUs that nobody holds become free."""
+        placement = self.reserved.pop(row)
+        holders = self._held_bits(placement.nodes)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._blocked[node] &= ~mask
+            if self.in_service >> node & 1:
+                self._set_free(node, self.free[node] | (mask & ~holders[node]))
+        self.version += 1
+        return placement
+
+    def _held_bits(self, nodes: tuple[int, ...]) -> dict[int, int]:
+        bits = dict.fromkeys(nodes, 0)
+        for placement in self.held.values():
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                if node in bits:
+                    bits[node] |= mask
+        return bits
+
+    def set_service(self, node: int, *, serving: bool) -> None:
+        """Put a node into service or take it out; nobody may hold GPUs of a node that leaves."""
+        bit = self._node_bit[node]
+        if bool(self.in_service & bit) == serving:
+            return
+        if self.rows_on(node):
+            raise InvariantBroken(
+                f"node {self.cluster.names[node]} leaves while jobs hold its GPUs"
+            )
+        if serving:
+            self.in_service |= bit
+            self.free[node] = 0
+            self.level[0] |= bit
+            self._set_free(node, ((1 << int(self.cluster.gpus[node])) - 1) & ~self._blocked[node])
+        else:
+            self._set_free(node, 0)
+            self.level[0] &= ~bit
+            self.in_service &= ~bit
+        self.version += 1
+
+    def set_draining(self, node: int, *, draining: bool) -> None:
+        """A draining node keeps its jobs but gets no new ones."""
+        bit = self._node_bit[node]
+        self.draining = self.draining | bit if draining else self.draining & ~bit
+        self.version += 1
+
+    def rows_on(self, node: int) -> list[int]:
+        """Rows that hold GPUs of a node, ascending."""
+        return sorted(row for row, placement in self.held.items() if node in placement.nodes)
+
+    def gpu_owner(self) -> Ints:
+        """Per GPU the row that holds it, -1 when nobody does."""
+        owner = np.full(self.cluster.total_gpus, -1, np.int64)
+        for row, placement in self.held.items():
+            owner[placement.gpu_ids(self.cluster)] = row
+        return owner

@@ -1,0 +1,156 @@
+"""Options of parts: frozen dataclasses whose fields carry their own documentation.
+
+An option is declared with `option(default, "what it means", ...)` and given as KEY=VALUE text; its
+type is the field's annotation: bool, int, float, str, a Literal of words, a tuple of numbers or
+words (comma-separated), or one of these or None (the word `none`).
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dlsched.core.errors import BadInput
+
+__all__ = ["NoOptions", "OptionDoc", "describe", "option", "parse_options"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """A part that has nothing to choose."""
+
+
+def option(default: T, doc: str, *, low: float = -math.inf, high: float = math.inf) -> T:
+    """Declare an option: its default, what it means, and its allowed range (inclusive)."""
+    made: T = field(default=default, metadata={"doc": doc, "low": low, "high": high})
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionDoc:
+    """One option as `dlsched policy show` prints it."""
+
+    name: str
+    kind: str
+    default: str
+    doc: str
+
+
+def _hints(options_type: type[Any]) -> dict[str, Any]:
+    return get_type_hints(options_type)
+
+
+def describe(options_type: type[Any]) -> list[OptionDoc]:
+    """The options of a part, in declared order."""
+    return [
+        OptionDoc(
+            name=f.name,
+            kind=_kind(_hints(options_type)[f.name]),
+            default=show_value(f.default),
+            doc=str(f.metadata.get("doc", "")),
+        )
+        for f in fields(options_type)
+    ]
+
+
+def show_value(value: object) -> str:
+    """A value as one would type it after the equals sign."""
+    if isinstance(value, tuple):
+        return ",".join(show_value(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return "none" if value is None else str(value)
+
+
+def _kind(hint: Any) -> str:
+    if hint in (bool, int, float, str):
+        return {bool: "true|false", int: "whole number", float: "number", str: "text"}[hint]
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return "|".join(map(str, args))
+    if origin is tuple:
+        return f"{_kind(args[0])}, comma-separated"
+    if origin in (Union, types.UnionType):
+        return "|".join("none" if a is type(None) else _kind(a) for a in args)
+    return str(hint)
+
+
+def parse_options(
+    options_type: type[T], given: Mapping[str, object], *, who: str, also: Iterable[str] = ()
+) -> T:
+    """Build options from KEY=VALUE texts (or values that are already of the right type).
+
+    Args:
+        options_type: the dataclass.
+        given: values by option name.
+        who: the part's name, for messages.
+        also: further names to mention as known (for options of the run).
+
+    Raises:
+        BadInput: an unknown key, or a value that is not of the option's kind or range.
+    """
+    known = {f.name: f for f in fields(options_type)}  # type: ignore[arg-type]  # T is a dataclass
+    hints = _hints(options_type)
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in known:
+            names = ", ".join([*known, *also]) or "none"
+            raise BadInput(f"option {key!r} is not known to {who}; its options: {names}")
+        metadata = known[key].metadata
+        parsed = _parse(hints[key], value, f"option {who}.{key}")
+        low, high = metadata.get("low", -math.inf), metadata.get("high", math.inf)
+        for number in parsed if isinstance(parsed, tuple) else (parsed,):
+            if isinstance(number, int | float) and not low <= number <= high:
+                raise BadInput(
+                    f"option {who}.{key} must be {_range(low, high)}, not {show_value(number)}"
+                )
+        values[key] = parsed
+    return options_type(**values)
+
+
+def _range(low: float, high: float) -> str:
+    if high == math.inf:
+        return f"at least {show_value(float(low))}"
+    if low == -math.inf:
+        return f"at most {show_value(float(high))}"
+    return f"from {show_value(float(low))} to {show_value(float(high))}"
+
+
+_TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+
+
+def _parse(hint: Any, value: object, where: str) -> Any:  # noqa: PLR0911 - one return a kind
+    origin, args = get_origin(hint), get_args(hint)
+    text = value.strip() if isinstance(value, str) else show_value(value)
+    if origin in (Union, types.UnionType):
+        if type(None) in args and text.lower() == "none":
+            return None
+        return _parse(next(a for a in args if a is not type(None)), value, where)
+    if origin is tuple:
+        items = [item for item in text.split(",") if item.strip()]
+        return tuple(_parse(args[0], item, where) for item in items)
+    if origin is Literal:
+        for allowed in args:
+            if str(allowed) == text:
+                return allowed
+        raise BadInput(f"{where} must be one of {', '.join(map(str, args))}, not {text!r}")
+    if hint is bool:
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise BadInput(f"{where} must be true or false, not {text!r}")
+    if hint in (int, float):
+        try:
+            number = hint(text)
+        except ValueError:
+            raise BadInput(f"{where} must be a {_kind(hint)}, not {text!r}") from None
+        if isinstance(number, float) and math.isnan(number):
+            raise BadInput(f"{where} must be a number, not {text!r}")
+        return number
+    return text

@@ -1,0 +1,110 @@
+"""One round: a pure function from a snapshot to an allocation, the same in both worlds.
+
+    snapshot → estimate → entitle → admit → rank → allocate ⇄ place → allocation
+
+`Parts` are the stages of a run; `decide` is the round's second half, from `entitle` on. What it
+does to the occupancy is what the allocation says; when a policy fails, everything is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dlsched.core.allocation import Allocation, Refused
+from dlsched.core.arrays import Bools
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import DlschedError, InvariantBroken, PolicyFailed
+from dlsched.core.stage import (
+    AdmissionPolicy,
+    Estimator,
+    FairnessPolicy,
+    PlacementPolicy,
+    SchedulingPolicy,
+    Stage,
+)
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+
+__all__ = ["Parts", "admit", "decide"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The stages of a run, each chosen by name and replaceable at a round's boundary."""
+
+    scheduling: SchedulingPolicy[Any]
+    placement: PlacementPolicy[Any]
+    admission: AdmissionPolicy[Any]
+    estimator: Estimator[Any]
+    fairness: FairnessPolicy[Any] | None = None
+
+    def stages(self) -> dict[str, Stage[Any]]:
+        """The parts by stage; one object may fill several."""
+        parts: dict[str, Stage[Any]] = {
+            "scheduling": self.scheduling,
+            "placement": self.placement,
+            "admission": self.admission,
+            "estimator": self.estimator,
+        }
+        if self.fairness is not None:
+            parts["fairness"] = self.fairness
+        return parts
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of every distinct part, by the first stage that it fills."""
+        states: dict[str, Any] = {}
+        seen: set[int] = set()
+        for stage, part in self.stages().items():
+            if id(part) not in seen:
+                seen.add(id(part))
+                states[stage] = part.state_dict()
+        return states
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict` of the same parts."""
+        for stage, part in self.stages().items():
+            if stage in states:
+                part.load_state_dict(states[stage])
+
+
+def admit(parts: Parts, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+    """Ask admission which of the units held back may enter.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape.
+    """
+    try:
+        accepted, refused = parts.admission.admit(queue, ctx)
+    except DlschedError:
+        raise
+    except Exception as error:
+        raise PolicyFailed(f"admission {parts.admission.name} failed: {error!r}") from error
+    if accepted.shape != (len(queue),):
+        raise PolicyFailed(
+            f"admission {parts.admission.name} answered for {accepted.shape} of {len(queue)} units"
+        )
+    return accepted, refused
+
+
+def decide(parts: Parts, ctx: RoundContext) -> Allocation:
+    """Entitle, rank, allocate and place; the occupancy holds the outcome.
+
+    Raises:
+        PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
+    """
+    policy = parts.scheduling
+    whole = policy.preemptive and ctx.mode == "full"
+    units = ctx.units if whole else ctx.waiting
+    entitlements = parts.fairness.entitle(ctx.units, ctx) if parts.fairness is not None else None
+    walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
+    try:
+        policy.allocate(units, ctx, walk)
+    except (PolicyFailed, InvariantBroken) as error:
+        walk.rollback(0)
+        raise PolicyFailed(f"policy {policy.name}: {error}") from error
+    except Exception as error:  # a third party's code: whatever it raises must not end the world
+        walk.rollback(0)
+        raise PolicyFailed(f"policy {policy.name} failed: {error!r}") from error
+    return walk.answer()

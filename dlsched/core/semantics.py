@@ -1,0 +1,165 @@
+"""Named semantics: when things become visible, when they end, and what triggers a decision.
+
+One engine runs them all. A profile is a value, a few lines that name the sheet or paper it follows;
+what a published artifact does oddly lives here and never as an `if` in the engine. A profile may
+also carry option defaults for the parts it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dlsched.core.errors import BadInput
+
+__all__ = ["PROFILES", "Phase", "Semantics", "profile"]
+
+Phase = Literal["cluster", "complete", "track", "arrive", "choose", "admit", "decide"]
+
+PHASES: tuple[Phase, ...] = (
+    "cluster",
+    "complete",
+    "track",
+    "arrive",
+    "choose",
+    "admit",
+    "decide",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Semantics:
+    """How simulated time works.
+
+    Attributes:
+        name: what `-o semantics=` calls it.
+        source: the sheet or paper it follows.
+        grid: seconds between decisions; None decides at every change instead.
+        origin: time of the first grid tick, in seconds.
+        drift: a round ends when its last row stops, so the grid moves (Gavel).
+        phases: what happens at one instant, in order.
+        arrivals: visible at once, or at the next grid tick.
+        finish: the recorded finish is exact, or the tick at which it is seen.
+        release: GPUs come back at the exact finish, or at the tick.
+        progress: continuous, or whole steps a round (a row never runs part of a step).
+        between: what happens between grid ticks when something changes: nothing, a fill of idle
+            GPUs, or a full decision.
+        overhead: which starts lose the restart overhead: every one, or all but the first.
+        moved_counts: a row suspended and started again in one decision counts as a migration or
+            as a preemption.
+        option_defaults: option defaults of parts, by "part.key" ("las.misfit") or "key".
+        rejoin: may a row suspended in a decision take its own GPUs back in the same decision?
+    """
+
+    name: str
+    source: str = ""
+    grid: float | None = 60.0
+    origin: float = 0.0
+    drift: bool = False
+    phases: tuple[Phase, ...] = PHASES
+    arrivals: Literal["instant", "grid"] = "instant"
+    finish: Literal["exact", "tick"] = "exact"
+    release: Literal["exact", "tick"] = "exact"
+    progress: Literal["continuous", "whole-steps"] = "continuous"
+    between: Literal["none", "fill", "full"] = "fill"
+    overhead: Literal["every-start", "restarts"] = "every-start"
+    moved_counts: Literal["migration", "preemption"] = "migration"
+    rejoin: bool = True
+    option_defaults: Mapping[str, object] = field(default_factory=dict)
+
+    def with_grid(self, grid: float) -> Semantics:
+        """The same with another round length; a profile without rounds refuses.
+
+        Raises:
+            BadInput: the profile decides at every change, or the length is not positive.
+        """
+        if self.grid is None:
+            raise BadInput(
+                f"--round: semantics {self.name} decides at every change and has no rounds"
+            )
+        if not 0 < grid < float("inf"):
+            raise BadInput(f"--round must be a positive number of seconds, not {grid:g}")
+        return replace(self, grid=grid)
+
+    def tick_at_or_after(self, time: float) -> float:
+        """The first grid tick at or after `time`; ticks are origin + k·grid, never accumulated."""
+        for k in self._near(time):
+            tick = self.origin + k * self.grid_length
+            if tick >= time:
+                return tick
+        raise AssertionError("a tick is never more than one step away")
+
+    def tick_after(self, time: float) -> float:
+        """The first grid tick strictly after `time`."""
+        for k in self._near(time):
+            tick = self.origin + k * self.grid_length
+            if tick > time:
+                return tick
+        raise AssertionError("a tick is never more than one step away")
+
+    def _near(self, time: float) -> range:
+        k = round((time - self.origin) / self.grid_length)
+        return range(k - 1, k + 3)
+
+    @property
+    def grid_length(self) -> float:
+        """Seconds of a round; 0 when every change is a decision."""
+        return self.grid or 0.0
+
+
+PROFILES: dict[str, Semantics] = {}
+
+
+def _add(semantics: Semantics) -> Semantics:
+    PROFILES[semantics.name] = semantics
+    return semantics
+
+
+ROUNDS = _add(
+    Semantics(name="rounds", source="dlsched: grid decisions, exact finishes, fill between")
+)
+EVENTS = _add(
+    Semantics(name="events", source="dlsched: decide at every change", grid=None, between="full")
+)
+BLOX = _add(
+    Semantics(
+        name="blox",
+        source="Blox, EuroSys 2024: section 3 of its sheet",
+        grid=300.0,
+        arrivals="grid",
+        finish="tick",
+        release="tick",
+        between="none",
+        moved_counts="preemption",
+        rejoin=False,
+        option_defaults={
+            "misfit": "tail-preempt",
+            "service": "time",
+            "guard_s": 3_600_000.0,
+            "ties": "submit",
+        },
+    )
+)
+TIRESIAS = _add(
+    Semantics(
+        name="tiresias",
+        source="Tiresias' simulator: section 3 of its sheet",
+        grid=None,
+        between="full",
+        option_defaults={"jump": "artifact", "index": "artifact", "placement": "count"},
+    )
+)
+
+
+def profile(name: str) -> Semantics:
+    """The profile of that name.
+
+    Raises:
+        BadInput: there is none; the message lists those there are.
+    """
+    try:
+        return PROFILES[name]
+    except KeyError:
+        known = ", ".join(sorted(PROFILES))
+        raise BadInput(f"semantics {name!r} is not known; known: {known}") from None

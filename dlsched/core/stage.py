@@ -1,0 +1,175 @@
+"""The stages of a round, as interfaces: what a part of each kind must do.
+
+A part is found by name, made with its options, and keeps whatever state it needs in
+`state_dict`/`load_state_dict`, so that a daemon that was killed decides on as if nothing had
+happened. Changing one part is writing one file; the round knows none of them by name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from dlsched.core.allocation import Ranking, Refused
+from dlsched.core.options import NoOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dlsched.core.arrays import Bools, Floats
+    from dlsched.core.context import RoundContext
+    from dlsched.core.free import Ask, FreeGpus
+    from dlsched.core.occupancy import Placement
+    from dlsched.core.units import Units
+    from dlsched.core.walk import Walk
+
+__all__ = [
+    "AdmissionPolicy",
+    "Chooser",
+    "Entitlements",
+    "Estimator",
+    "FairnessPolicy",
+    "PlacementPolicy",
+    "SchedulingPolicy",
+    "Stage",
+]
+
+O = TypeVar("O")  # noqa: E741 - the options' type, as in "Stage[O]"
+
+
+class Stage(Generic[O]):
+    """A part of a round with a name and options.
+
+    Attributes:
+        name: what users type.
+        summary: one line for `dlsched policy list`.
+        Options: the dataclass of its options.
+        needs: columns that must be known for every unit, checked before the run.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
+    Options: ClassVar[type[Any]] = NoOptions
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, options: O) -> None:
+        self.options: O = options
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides future answers, as plain values and arrays."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+
+
+class SchedulingPolicy(Stage[O], ABC):
+    """Decides who runs.
+
+    Most policies only rank; one whose order depends on what was placed overrides `allocate` and
+    drives the walk itself.
+
+    Attributes:
+        preemptive: may it take GPUs from running rows? If not, only waiting rows are ranked.
+        rests: with nobody waiting, a decision changes nothing and keeps no state, so the world
+            need not ask.
+    """
+
+    preemptive: bool = False
+    rests: bool = True
+
+    def rank(self, units: Units, ctx: RoundContext) -> Ranking:
+        """Order the units, best first.
+
+        Args:
+            units: all active rows (preemptive, mode full) or the waiting rows, in order of
+                admission.
+            ctx: the round's snapshot.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement rank or allocate")
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Decide, through the walk; the default follows `rank`."""
+        walk.follow(units, self.rank(units, ctx))
+
+
+class AdmissionPolicy(Stage[O], ABC):
+    """Decides which submitted units may enter the queue now.
+
+    Attributes:
+        admits_all: every unit enters at once, so the world need not ask.
+    """
+
+    admits_all: ClassVar[bool] = False
+
+    @abstractmethod
+    def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+        """Choose among the units held back, in order of arrival.
+
+        Returns:
+            which of them enter now, and reasons by row for those that must wait or are refused
+            for good (reason "Never").
+        """
+
+
+class PlacementPolicy(Stage[O], ABC):
+    """Chooses exact GPUs for one row.
+
+    Attributes:
+        spans: it succeeds whenever the pool has as many free GPUs as the gang.
+    """
+
+    spans: ClassVar[bool] = False
+
+    @abstractmethod
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Choose GPUs for a row, or say why not; must not change anything."""
+
+    def sameness(self, ask: Ask) -> object:
+        """Rows of equal sameness are refused alike while no GPU becomes free."""
+        return ask.gang
+
+
+class Entitlements:
+    """Per account (virtual cluster code) the GPUs it is entitled to and may use at most.
+
+    Attributes:
+        entitlement: GPUs it gets back from borrowers.
+        ceiling: GPUs it may hold at most.
+    """
+
+    __slots__ = ("ceiling", "entitlement")
+
+    def __init__(self, entitlement: Floats, ceiling: Floats) -> None:
+        self.entitlement = entitlement
+        self.ceiling = ceiling
+
+
+class FairnessPolicy(Stage[O], ABC):
+    """Divides the cluster among accounts, before units are ranked inside them."""
+
+    @abstractmethod
+    def entitle(self, units: Units, ctx: RoundContext) -> Entitlements | None:
+        """Entitlements per virtual cluster code; None when there is nothing to divide."""
+
+
+class Estimator(Stage[O], ABC):
+    """Predicts how much work a unit needs, from what is known when it arrives."""
+
+    @abstractmethod
+    def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+        """Seconds of work per unit, NaN where it has no idea.
+
+        Args:
+            units: the units that arrive now.
+            true_work: what a replay knows; only the oracle and its noisy relatives look at it.
+            ctx: the snapshot; `ctx.finished` are the rows to learn from.
+        """
+
+
+class Chooser(ABC):
+    """A scheduling policy that picks the parts of the round anew before it begins."""
+
+    @abstractmethod
+    def choose(self, ctx: RoundContext) -> Mapping[str, str] | None:
+        """Parts to install now, by stage; None to keep the present ones."""

@@ -1,0 +1,480 @@
+"""The transactional walk: from an order to GPUs.
+
+Counting is not placing. The walk proposes a row, tries to place it, and commits or takes back, on
+the very occupancy of the world; whatever it did can be rolled back to a mark. A static order whose
+placement cannot fail is decided by counting, in a few vector operations; everything else tries row
+by row. Both give the same selection (a test holds them against each other).
+
+Invariant: between calls the occupancy is that of the start plus `suspended` and `launched`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Grant, Ranking, Refused
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.calendar import Booking
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import PolicyFailed
+from dlsched.core.free import Ask, FreeGpus, HostResources
+from dlsched.core.occupancy import Placement
+from dlsched.core.stage import Entitlements, PlacementPolicy
+from dlsched.core.units import Status, Units
+
+__all__ = ["Walk", "choose_by_count", "prefix_by_count"]
+
+
+def choose_by_count(gangs: Ints, capacity: int) -> Bools:
+    """Which rows of an order fit when each takes its GPUs in turn and misfits are skipped.
+
+    Each pass takes the longest prefix that fits; what remains is smaller than the first misfit,
+    so the number of passes is at most the number of distinct gang sizes.
+    """
+    chosen = np.zeros(len(gangs), np.bool_)
+    left = np.arange(len(gangs))
+    while left.size and capacity > 0:
+        left = left[gangs[left] <= capacity]
+        if not left.size:
+            break
+        used = np.cumsum(gangs[left])
+        fit = int(np.searchsorted(used, capacity, side="right"))
+        chosen[left[:fit]] = True
+        capacity -= int(used[fit - 1])
+        left = left[fit + 1 :]
+    return chosen
+
+
+def prefix_by_count(gangs: Ints, capacity: int) -> Bools:
+    """Which rows of an order fit before the first that does not."""
+    return np.asarray(np.cumsum(gangs) <= capacity)
+
+
+class Walk:
+    """One decision's grants, on the world's occupancy.
+
+    Attributes:
+        ctx: the round's snapshot.
+        suspended: rows that lost their GPUs, with where they were, in order.
+        launched: rows that got GPUs, in order.
+    """
+
+    def __init__(
+        self,
+        ctx: RoundContext,
+        placement: PlacementPolicy[object],
+        *,
+        preemptive: bool,
+        entitlements: Entitlements | None = None,
+    ) -> None:
+        self.ctx = ctx
+        self.table = ctx.table
+        self.occupancy = ctx.occupancy
+        self.placement = placement
+        self.may_preempt = preemptive and ctx.mode == "full"
+        self.entitlements = entitlements
+        self.suspended: dict[int, Placement] = {}
+        self.launched: dict[int, Placement] = {}
+        self._answer = Allocation(suspended=self.suspended, launched=self.launched)
+        self._journal: list[tuple[str, int, Placement]] = []
+        self._anew = False  # a full rebuild: nobody has a claim to its old GPUs
+        cluster = self.occupancy.cluster
+        tracked = not (np.isnan(cluster.cpus).all() and np.isnan(cluster.memory_gb).all())
+        self._host = HostResources(self.occupancy, self.table) if tracked else None
+        self._used = self._count_use() if entitlements is not None else None
+
+    # -- what a policy may say --------------------------------------------------------------------
+
+    def free_gpus(self, pool: int = 0) -> int:
+        """Free GPUs of a pool, as of now in this walk."""
+        occupancy = self.occupancy
+        if self.ctx.pools.whole and not occupancy.draining:
+            return occupancy.free_total
+        return occupancy.free_in(self.ctx.pools.nodes[pool])
+
+    def place(self, row: int, gang: int | None = None) -> Placement | Refused:
+        """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds."""
+        want = int(self.table.gang[row]) if gang is None else gang
+        refusal = self._over_ceiling(row, want)
+        if refusal is not None:
+            return refusal
+        returns = row in self.suspended and row not in self.launched and self.ctx.semantics.rejoin
+        if returns and not self._anew:
+            back = self._rejoin(row, want)
+            if back is not None:
+                return back
+        pool = int(self.table.pool[row])
+        ask = Ask(row, want, self.table)
+        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[pool])
+        if self._host is not None:
+            free.limit(ask, self._host)
+        chosen = self.placement.place(ask, free)
+        if isinstance(chosen, Refused):
+            return chosen
+        if returns and chosen == self.suspended[row]:
+            return self._rejoin(row, want) or chosen
+        self._take(row, chosen)
+        return chosen
+
+    def place_exactly(self, row: int, placement: Placement) -> None:
+        """Give a waiting row exact GPUs.
+
+        Raises:
+            PolicyFailed: one of them is not free, or the node may not be used.
+        """
+        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if not nodes >> node & 1 or mask & ~self.occupancy.free[node] or not mask:
+                name = self.occupancy.cluster.names[node]
+                raise PolicyFailed(f"it gave unit {row} GPUs of node {name} that it may not use")
+        if row in self.occupancy.held:
+            raise PolicyFailed(f"it gave unit {row} GPUs twice")
+        if self.ctx.semantics.rejoin and self.suspended.get(row) == placement:
+            self._rejoin(row, placement.gpus)
+        else:
+            self._take(row, placement)
+
+    def suspend(self, row: int) -> None:
+        """Take all GPUs from a running row.
+
+        Raises:
+            PolicyFailed: the row holds none, or the policy may not preempt now.
+        """
+        if not self.may_preempt:
+            raise PolicyFailed(f"it suspends unit {row}, but running rows are frozen now")
+        if row not in self.occupancy.held or row in self.launched:
+            raise PolicyFailed(f"it suspends unit {row}, which does not run")
+        self._take_back(row)
+
+    def reserve(self, row: int, placement: Placement) -> None:
+        """Keep GPUs for a row until their holders have left; nobody else gets them."""
+        self.occupancy.reserve(row, placement)
+        self._journal.append(("reserve", row, placement))
+        self._answer.reserved[row] = placement
+
+    def claim(self, row: int) -> Placement | Refused:
+        """Give a row its reserved GPUs if all their holders have left."""
+        placement = self.occupancy.unreserve(row)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & ~self.occupancy.free[node]:
+                self.occupancy.reserve(row, placement)
+                return Refused("Resources", "its reserved GPUs are still held by others")
+        self._answer.reserved.pop(row, None)
+        self._take(row, placement)
+        return placement
+
+    def grant(self, row: int, grant: Grant) -> None:
+        """Give a row more than GPUs: batch size, CPUs, a share, a lease end."""
+        self._answer.grants[row] = grant
+
+    def plan_ahead(self, booking: Booking) -> None:
+        """Enter a planned start in the calendar."""
+        self._answer.future.append(booking)
+
+    def refuse(self, row: int, why: Refused) -> None:
+        """Say why a row got nothing."""
+        self._answer.refused[row] = why
+
+    def wake_at(self, time: float) -> None:
+        """Ask to be called again at that time."""
+        self._answer.wake_at = min(self._answer.wake_at, time)
+
+    def stable_until(self, time: float) -> None:
+        """Declare that without changes nothing would be decided otherwise before that time."""
+        self._answer.stable_until = time
+
+    def output(self, column: str, row: int, value: float) -> None:
+        """Set an extra output column of a row."""
+        self._answer.columns.setdefault(column, {})[row] = value
+
+    def runs(self, units: Units) -> Bools:
+        """Which units hold GPUs as of now in this walk."""
+        if not self.suspended and not self.launched:
+            return units.running
+        held = np.fromiter(self.occupancy.held, np.int64, len(self.occupancy.held))
+        return np.isin(units.rows, held)
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything after a mark."""
+        while len(self._journal) > mark:
+            kind, row, placement = self._journal.pop()
+            if kind == "take":
+                del self.launched[row]
+                self._give_back(row)
+            elif kind == "rejoin":
+                self._give_back(row)
+                self.suspended[row] = placement
+            elif kind == "reserve":
+                self.occupancy.unreserve(row)
+                self._answer.reserved.pop(row, None)
+            else:
+                del self.suspended[row]
+                self._occupy(row, placement)
+
+    def answer(self) -> Allocation:
+        """What was decided."""
+        return self._answer
+
+    # -- following a ranking ----------------------------------------------------------------------
+
+    def follow(self, units: Units, ranking: Ranking) -> None:
+        """Turn an order into grants, by the ranking's misfit and rebuild rules."""
+        self.wake_at(ranking.wake_at)
+        self.stable_until(ranking.stable_until)
+        rows = units.rows[ranking.order]
+        running = self.table.status[rows] == Status.RUNNING
+        if not self.may_preempt:
+            self._fill(rows[~running], stop=ranking.misfit != "skip")
+        elif ranking.misfit == "tail-preempt":
+            self._preempt_from_tail(rows, running)
+        else:
+            rows, running = self._protected_first(rows, running)
+            if ranking.rebuild == "full":
+                self._empty(rows[running])
+                self._anew = True
+                self._fill(rows, stop=ranking.misfit == "stop")
+            elif self._counting_decides():
+                self._rebuild_by_count(rows, running, stop=ranking.misfit == "stop")
+            else:
+                self._rebuild_by_trying(rows, stop=ranking.misfit == "stop")
+
+    def _counting_decides(self) -> bool:
+        return (
+            self.placement.spans
+            and self.ctx.pools.disjoint
+            and self._used is None
+            and self._host is None
+            and not self.occupancy.draining
+            and not self.occupancy.reserved
+        )
+
+    def _protected_first(self, rows: Rows, running: Bools) -> tuple[Rows, Bools]:
+        if self.ctx.min_run <= 0 or not running.any():
+            return rows, running
+        behind = ~(running & (self.ctx.now - self.table.since[rows] < self.ctx.min_run))
+        order = np.argsort(behind, kind="stable")
+        until = self.table.since[rows[~behind]] + self.ctx.min_run
+        if until.size and not running.all():
+            self.wake_at(float(until.min()))
+        return rows[order], running[order]
+
+    def _by_pool(self, rows: Rows) -> list[tuple[int, Rows]]:
+        """The rows of each pool, keeping their order."""
+        if self.ctx.pools.whole:
+            return [(0, np.arange(len(rows)))]
+        pools = self.table.pool[rows]
+        return [(int(pool), np.flatnonzero(pools == pool)) for pool in np.unique(pools)]
+
+    def _fill(self, rows: Rows, *, stop: bool) -> None:
+        """Give free GPUs to waiting rows in order; nobody is preempted."""
+        if not rows.size:
+            return
+        if self._counting_decides():
+            for pool, where in self._by_pool(rows):
+                gangs = self.table.gang[rows[where]]
+                choose = prefix_by_count if stop else choose_by_count
+                self._launch(rows[where[choose(gangs, self.free_gpus(pool))]])
+            return
+        closed: set[object] = set()  # pools whose first misfit ended them, or hopeless asks
+        for row in self._entitled_first(rows).tolist():
+            pool = int(self.table.pool[row])
+            sameness = (
+                pool,
+                self.placement.sameness(Ask(row, int(self.table.gang[row]), self.table)),
+            )
+            if pool in closed or (sameness in closed and self._used is None and self._host is None):
+                continue
+            placed = self.place(row)
+            if isinstance(placed, Refused):
+                self.refuse(row, placed)
+                closed.add(pool if stop else sameness)
+            if not self.occupancy.free_total:
+                break
+
+    def _launch(self, rows: Rows) -> None:
+        for row in rows.tolist():
+            placed = self.place(row)
+            if isinstance(placed, Refused):
+                raise PolicyFailed(
+                    f"placement {self.placement.name} says it always fits, but refused unit {row}: "
+                    f"{placed}"
+                )
+
+    def _rebuild_by_count(self, rows: Rows, running: Bools, *, stop: bool) -> None:
+        """Select by counting; then the others leave and the newly selected come."""
+        chosen = np.zeros(len(rows), np.bool_)
+        for pool, where in self._by_pool(rows):
+            held = int(self.table.gpus_now[rows[where[running[where]]]].sum())
+            choose = prefix_by_count if stop else choose_by_count
+            gangs = self.table.gang[rows[where]]
+            chosen[where[choose(gangs, self.free_gpus(pool) + held)]] = True
+        for row in rows[running & ~chosen][::-1].tolist():
+            self._take_back(row)
+        self._launch(rows[chosen & ~running])
+
+    def _rebuild_by_trying(self, rows: Rows, *, stop: bool) -> None:
+        """Row by row: a running row stays, a waiting one may push out those ranked after it."""
+        rows = self._entitled_first(rows)
+        ordered: list[int] = rows.tolist()
+        closed: set[object] = set()
+        for position, row in enumerate(ordered):
+            if row in self.occupancy.held:
+                continue
+            pool = int(self.table.pool[row])
+            sameness = (
+                pool,
+                self.placement.sameness(Ask(row, int(self.table.gang[row]), self.table)),
+            )
+            if pool in closed or (sameness in closed and self._used is None and self._host is None):
+                continue
+            refusal = self._place_or_push(row, ordered, position)
+            if refusal is not None:
+                self.refuse(row, refusal)
+                closed.add(pool if stop else sameness)
+
+    def _place_or_push(self, row: int, ordered: list[int], position: int) -> Refused | None:
+        """Place a row, suspending rows from the tail until it fits; undone when it never does."""
+        placed = self.place(row)
+        if not isinstance(placed, Refused):
+            return None
+        start = self.mark()
+        nodes = self.ctx.pools.nodes[int(self.table.pool[row])]
+        for tail in range(len(ordered) - 1, position, -1):
+            victim = ordered[tail]
+            if not self._is_victim(victim, nodes):
+                continue
+            self._take_back(victim)
+            again = self.place(row)
+            if not isinstance(again, Refused):
+                return None
+            placed = again
+        self.rollback(start)
+        return placed
+
+    def _is_victim(self, row: int, nodes: int) -> bool:
+        held = self.occupancy.held.get(row)
+        if held is None or row in self.launched:
+            return False
+        if self.ctx.min_run > 0 and self.ctx.now - self.table.since[row] < self.ctx.min_run:
+            return False
+        return any(nodes >> node & 1 for node in held.nodes)
+
+    def _preempt_from_tail(self, rows: Rows, running: Bools) -> None:
+        """Blox' strict walk: a row that does not fit suspends rows from the end, or ends the walk.
+
+        Rows suspended for nothing stay suspended; one that is met later in the walk is tried again
+        as a waiting row.
+        """
+        ordered: list[int] = rows.tolist()
+        waiting: list[int] = np.flatnonzero(~running).tolist()
+        first_victim = len(ordered)  # every row from here on has been suspended or never ran
+        next_waiting = 0
+        position = -1
+        while True:
+            while next_waiting < len(waiting) and waiting[next_waiting] <= position:
+                next_waiting += 1
+            upcoming = waiting[next_waiting] if next_waiting < len(waiting) else len(ordered)
+            position = min(upcoming, max(first_victim, position + 1))
+            if position >= len(ordered):
+                return
+            row = ordered[position]
+            placed = self.place(row)
+            while isinstance(placed, Refused):
+                first_victim -= 1
+                while first_victim > position and not self._is_victim(ordered[first_victim], -1):
+                    first_victim -= 1
+                if first_victim <= position:
+                    self.refuse(row, placed)
+                    return
+                self._take_back(ordered[first_victim])
+                placed = self.place(row)
+
+    def _empty(self, rows: Rows) -> None:
+        """Take everything back (full rebuild), except from rows that must not be preempted yet."""
+        for row in rows.tolist():
+            if self._is_victim(row, -1):
+                self._take_back(row)
+
+    # -- entitlements -----------------------------------------------------------------------------
+
+    def _count_use(self) -> Ints:
+        assert self.entitlements is not None
+        used = np.zeros(len(self.entitlements.ceiling), np.int64)
+        for row, placement in self.occupancy.held.items():
+            if self.table.vc[row] >= 0:
+                used[self.table.vc[row]] += placement.gpus
+        return used
+
+    def _over_ceiling(self, row: int, gang: int) -> Refused | None:
+        account = int(self.table.vc[row])
+        if self.entitlements is None or self._used is None or account < 0:
+            return None
+        ceiling = self.entitlements.ceiling[account]
+        if self._used[account] + gang <= ceiling:
+            return None
+        name = self.table.names["vc"][account]
+        return Refused("Quota", f"vc {name}: {self._used[account]} of {ceiling:g} GPUs used")
+
+    def _entitled_first(self, rows: Rows) -> Rows:
+        """Rows inside their account's entitlement before those that would borrow."""
+        if self.entitlements is None:
+            return rows
+        entitlement: Floats = self.entitlements.entitlement
+        taken = np.zeros(len(entitlement))
+        if not self.may_preempt and self._used is not None:
+            taken += self._used
+        borrows = np.zeros(len(rows), np.bool_)
+        for position, row in enumerate(rows.tolist()):
+            account, gang = int(self.table.vc[row]), int(self.table.gang[row])
+            if account < 0:
+                continue
+            if taken[account] + gang <= entitlement[account]:
+                taken[account] += gang
+            else:
+                borrows[position] = True
+        return rows[np.argsort(borrows, kind="stable")]
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def _rejoin(self, row: int, gang: int) -> Placement | None:
+        """Undo a suspension made in this walk, if the row's own GPUs are still free."""
+        old = self.suspended[row]
+        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        if old.gpus != gang:
+            return None
+        for node, mask in zip(old.nodes, old.masks, strict=True):
+            if not nodes >> node & 1 or mask & ~self.occupancy.free[node]:
+                return None
+        del self.suspended[row]
+        self._occupy(row, old)
+        self._journal.append(("rejoin", row, old))
+        return old
+
+    def _take(self, row: int, placement: Placement) -> None:
+        self._occupy(row, placement)
+        self.launched[row] = placement
+        self._journal.append(("take", row, placement))
+
+    def _take_back(self, row: int) -> None:
+        placement = self._give_back(row)
+        self.suspended[row] = placement
+        self._journal.append(("suspend", row, placement))
+
+    def _occupy(self, row: int, placement: Placement) -> None:
+        self.occupancy.take(row, placement)
+        self._count(row, placement, +1)
+
+    def _give_back(self, row: int) -> Placement:
+        placement = self.occupancy.release(row)
+        self._count(row, placement, -1)
+        return placement
+
+    def _count(self, row: int, placement: Placement, sign: int) -> None:
+        if self._used is not None and self.table.vc[row] >= 0:
+            self._used[self.table.vc[row]] += sign * placement.gpus
+        if self._host is not None:
+            self._host.change(Ask(row, placement.gpus, self.table), placement, -sign)

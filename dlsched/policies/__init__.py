@@ -1,0 +1,1 @@
+"""The policies of the literature, one file a system; found by name through `registry`."""

@@ -1,0 +1,1 @@
+"""Which submitted jobs may enter the queue."""

@@ -1,0 +1,134 @@
+"""Admission: everybody, below a load threshold, or within quotas per user and per virtual cluster.
+
+Sheet `blox`, section 3 step 5. A job held back keeps its place in one FIFO queue; its waiting time
+counts from its submit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Bools
+from dlsched.core.context import RoundContext
+from dlsched.core.options import NoOptions, option
+from dlsched.core.stage import AdmissionPolicy
+from dlsched.core.units import Units
+
+__all__ = ["AcceptAll", "LoadThreshold", "Quota"]
+
+
+class AcceptAll(AdmissionPolicy[NoOptions]):
+    """Everybody enters at once."""
+
+    name = "accept-all"
+    summary = "every job enters the queue at once (default)"
+    admits_all = True
+
+    def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+        """All of them."""
+        return np.ones(len(queue), np.bool_), {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadThresholdOptions:
+    """Blox' LoadBasedAccept."""
+
+    threshold: float = option(
+        1.2, "admit while the demand of admitted jobs is at most this times the GPUs", low=0.0
+    )
+
+
+class LoadThreshold(AdmissionPolicy[LoadThresholdOptions]):
+    """Admit from the head while demand is at most threshold × GPUs.
+
+    The test precedes the addition, so demand may overshoot by one job.
+    """
+
+    name = "load-threshold"
+    summary = "admit in order while demand is at most a multiple of the GPUs (Blox)"
+    Options: ClassVar[type[Any]] = LoadThresholdOptions
+
+    def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+        """The longest head of the queue that starts below the threshold."""
+        capacity = ctx.occupancy.capacity_in(ctx.occupancy.in_service)
+        limit = self.options.threshold * capacity
+        demand = int(ctx.table.gang[ctx.active].sum())
+        before = demand + np.cumsum(queue.gang) - queue.gang
+        # demand only grows along the queue, so those that may enter are its head
+        accepted = np.asarray(before <= limit)
+        why = Refused(
+            "Admission",
+            f"admitted jobs ask for {demand} GPUs, the limit is {limit:g} of {capacity}",
+        )
+        return accepted, dict.fromkeys(queue.rows[~accepted].tolist(), why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaOptions:
+    """GPUs that admitted, unfinished jobs of one owner may ask for at once."""
+
+    user: float = option(np.inf, "GPUs per user", low=0.0)
+    vc: float = option(np.inf, "GPUs per virtual cluster", low=0.0)
+
+
+class Quota(AdmissionPolicy[QuotaOptions]):
+    """Each user and each virtual cluster may have so many GPUs' worth of jobs in the queue.
+
+    Owners do not block each other: a job over its owner's quota waits, those behind it go on, but
+    jobs of one owner enter in order. A job larger than its quota could never enter and is refused.
+    """
+
+    name = "quota"
+    summary = "at most so many GPUs per user and per virtual cluster"
+    Options: ClassVar[type[Any]] = QuotaOptions
+
+    def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+        """Walk the queue in order, counting per owner."""
+        active = ctx.units
+        limits = (("user", self.options.user), ("vc", self.options.vc))
+        used: dict[tuple[str, int], int] = {}
+        for kind, _ in limits:
+            owners = getattr(active, kind)
+            for owner in np.unique(owners).tolist():
+                used[kind, owner] = int(active.gang[owners == owner].sum())
+        closed: set[tuple[str, int]] = set()
+        accepted = np.zeros(len(queue), np.bool_)
+        refused: dict[int, Refused] = {}
+        owners_of = {kind: getattr(queue, kind) for kind, _ in limits}
+        for k, (row, gang) in enumerate(zip(queue.rows.tolist(), queue.gang.tolist(), strict=True)):
+            keys = [(kind, int(owners_of[kind][k]), limit) for kind, limit in limits]
+            refusal = _over(ctx, keys, used, gang, closed)
+            if refusal is None:
+                accepted[k] = True
+                for kind, owner, _ in keys:
+                    used[kind, owner] = used.get((kind, owner), 0) + gang
+            else:
+                refused[row] = refusal
+                if refusal.reason != "Never":
+                    closed.update((kind, owner) for kind, owner, limit in keys if limit < np.inf)
+        return accepted, refused
+
+
+def _over(
+    ctx: RoundContext,
+    keys: list[tuple[str, int, float]],
+    used: dict[tuple[str, int], int],
+    gang: int,
+    closed: set[tuple[str, int]],
+) -> Refused | None:
+    for kind, owner, limit in keys:
+        if owner < 0 or limit == np.inf:
+            continue
+        name = ctx.table.names[kind][owner]
+        if gang > limit:
+            return Refused(
+                "Never", f"asks for {gang} GPUs, the quota of {kind} {name} is {limit:g}"
+            )
+        have = used.get((kind, owner), 0)
+        if have + gang > limit or (kind, owner) in closed:
+            return Refused("Quota", f"{kind} {name}: {have} of {limit:g} GPUs in the queue")
+    return None

@@ -1,0 +1,1 @@
+"""How the cluster is divided among accounts."""

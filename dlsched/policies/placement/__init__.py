@@ -1,0 +1,1 @@
+"""On which GPUs: one file a rule."""

@@ -1,0 +1,264 @@
+"""Placements that may span nodes and so never fail while enough GPUs are free.
+
+Sheet `baselines`, section 4: first-free (Blox' scattered), min-nodes, best-fit, worst-fit, random.
+GPU ids ascend inside a node; ties go to the lowest node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.free import Ask, FreeGpus
+from dlsched.core.occupancy import Placement, lowest_node
+from dlsched.core.options import NoOptions, option
+from dlsched.core.stage import PlacementPolicy
+
+__all__ = ["BestFit", "Count", "FirstFree", "MinNodes", "RandomNodes", "WorstFit"]
+
+
+def too_few(ask: Ask, free: FreeGpus) -> Refused:
+    """The one refusal of a spanning placement."""
+    return Refused("Resources", f"needs {ask.gang} GPUs, {free.total} are free")
+
+
+def tightest_node(free: FreeGpus, gang: int) -> int:
+    """The node with the fewest usable GPUs that still holds the gang (lowest id), or -1."""
+    for count in range(gang, len(free.level)):
+        nodes = free.with_exactly(count)
+        if nodes:
+            return lowest_node(nodes)
+    return -1
+
+
+class FirstFree(PlacementPolicy[NoOptions]):
+    """Nodes ascending, GPUs ascending, free ones until the gang is met."""
+
+    name = "first-free"
+    summary = "nodes and GPUs in ascending order, may span"
+    spans = True
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Take the first free GPUs; refused only when the pool has too few."""
+        some = free.with_at_least(1)
+        parts: list[tuple[int, int]] = []
+        need = ask.gang
+        while need and some:
+            node = lowest_node(some)
+            some ^= 1 << node
+            got = min(need, free.usable_on(node))
+            parts.append((node, got))
+            need -= got
+        return free.across(parts) if not need else too_few(ask, free)
+
+
+class Count(FirstFree):
+    """Counting only: the cluster is one bag of GPUs (which ones is of no interest)."""
+
+    name = "count"
+    summary = "GPU counting only: the cluster is one bag of GPUs"
+
+
+class MinNodes(PlacementPolicy[NoOptions]):
+    """The fewest nodes; among such sets the least GPUs left over; then the lowest ids."""
+
+    name = "min-nodes"
+    summary = "fewest nodes, then least left over; may span (default)"
+    spans = True
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Take the tightest single node, or else the smallest set of nodes."""
+        node = tightest_node(free, ask.gang)
+        if node >= 0:
+            return free.one_node(node, ask.gang)
+        counts = fewest_nodes(
+            [free.with_exactly(k).bit_count() for k in range(len(free.level))], ask.gang
+        )
+        if counts is None:
+            return too_few(ask, free)
+        parts: list[tuple[int, int]] = []
+        need = ask.gang
+        for size in range(len(counts) - 1, 0, -1):  # whole nodes first, the last one gives the rest
+            nodes = free.with_exactly(size)
+            for _ in range(counts[size]):
+                node = lowest_node(nodes)
+                nodes ^= 1 << node
+                parts.append((node, min(size, need)))
+                need -= min(size, need)
+        return free.across(sorted(parts))
+
+
+def fewest_nodes(available: list[int], gang: int) -> list[int] | None:
+    """How many nodes of each size to use: fewest nodes, then least left over, large nodes first.
+
+    Args:
+        available: number of nodes by usable GPUs.
+        gang: GPUs needed.
+
+    Returns:
+        the number of nodes to use by usable GPUs; None when all together have too few.
+    """
+    nodes, reach = 0, 0
+    for size in range(len(available) - 1, 0, -1):  # the largest nodes show how few can do
+        used = min(available[size], -((reach - gang) // size)) if reach < gang else 0
+        nodes += used
+        reach += used * size
+    if reach < gang:
+        return None
+    largest = len(available) - 1
+    while available[largest] == 0:
+        largest -= 1
+    if gang % largest == 0 and available[largest] >= gang // largest:
+        return [0] * largest + [gang // largest]  # whole nodes, nothing left over
+    return _least_left_over(available, gang, nodes)
+
+
+def _least_left_over(available: list[int], gang: int, nodes: int) -> list[int]:
+    """Among multisets of exactly `nodes` sizes, one with the least sum that reaches the gang.
+
+    `sums[n]` has bit s set when some n of the sizes seen so far add up to s; the choice is read
+    back from the last size to the first, preferring large nodes among equals.
+    """
+    sizes = [size for size in range(1, len(available)) if available[size]]  # ascending
+    sums = [1] + [0] * nodes
+    history = [sums]
+    for size in sizes:
+        grown = sums[:]
+        for used in range(1, min(available[size], nodes) + 1):
+            for n in range(used, nodes + 1):
+                grown[n] |= sums[n - used] << (used * size)
+        sums = grown
+        history.append(sums)
+    reachable = sums[nodes] >> gang
+    total = gang + (reachable & -reachable).bit_length() - 1
+    counts = [0] * len(available)
+    n = nodes
+    for step in range(len(sizes), 0, -1):
+        size = sizes[step - 1]
+        for used in range(min(available[size], n, total // size), -1, -1):
+            if history[step - 1][n - used] >> (total - used * size) & 1:
+                counts[size] = used
+                n -= used
+                total -= used * size
+                break
+    return counts
+
+
+class BestFit(PlacementPolicy[NoOptions]):
+    """Least fragmentation: the tightest node; if none holds the gang, the fullest-free first."""
+
+    name = "best-fit"
+    summary = "tightest single node, else nodes with most free GPUs; may span"
+    spans = True
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Nodes by free GPUs descending until the rest fits one node, the tightest such."""
+        parts: list[tuple[int, int]] = []
+        need, taken = ask.gang, 0
+        while need:
+            rest = FreeGpusWithout(free, taken)
+            node = tightest_node(rest, need)
+            if node < 0:
+                node = roomiest_node(rest)
+                if node < 0:
+                    return too_few(ask, free)
+            got = min(need, free.usable_on(node))
+            parts.append((node, got))
+            taken |= 1 << node
+            need -= got
+        return free.across(sorted(parts))
+
+
+class FreeGpusWithout(FreeGpus):
+    """The same free GPUs without some nodes."""
+
+    __slots__ = ()
+
+    def __init__(self, free: FreeGpus, without: int) -> None:
+        self.occupancy, self.level, self._usable = free.occupancy, free.level, free._usable
+        self.nodes = free.nodes & ~without
+
+
+def roomiest_node(free: FreeGpus) -> int:
+    """The node with the most usable GPUs (lowest id), or -1 when none has any."""
+    for count in range(len(free.level) - 1, 0, -1):
+        nodes = free.with_exactly(count)
+        if nodes:
+            return lowest_node(nodes)
+    return -1
+
+
+class WorstFit(PlacementPolicy[NoOptions]):
+    """Spread: always the node with the most free GPUs."""
+
+    name = "worst-fit"
+    summary = "the node with most free GPUs first (spread); may span"
+    spans = True
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Take from the emptiest node, then the next emptiest."""
+        parts: list[tuple[int, int]] = []
+        need, taken = ask.gang, 0
+        while need:
+            node = roomiest_node(FreeGpusWithout(free, taken))
+            if node < 0:
+                return too_few(ask, free)
+            got = min(need, free.usable_on(node))
+            parts.append((node, got))
+            taken |= 1 << node
+            need -= got
+        return free.across(sorted(parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomOptions:
+    """Random placement."""
+
+    seed: int = option(0, "seed of the placement's own generator", low=0)
+
+
+class RandomNodes(PlacementPolicy[RandomOptions]):
+    """Nodes drawn uniformly among those with a free GPU, one GPU at a time."""
+
+    name = "random"
+    summary = "nodes drawn at random, one GPU at a time; may span"
+    Options: ClassVar[type[Any]] = RandomOptions
+    spans = True
+
+    def __init__(self, options: RandomOptions) -> None:
+        super().__init__(options)
+        self._rng = np.random.default_rng(options.seed)
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Draw node after node; the draws go on from decision to decision."""
+        left = {node: free.usable_on(node) for node in _members(free.with_at_least(1))}
+        if sum(left.values()) < ask.gang:
+            return too_few(ask, free)
+        got: dict[int, int] = {}
+        for _ in range(ask.gang):
+            nodes = list(left)
+            node = nodes[int(self._rng.integers(len(nodes)))]
+            got[node] = got.get(node, 0) + 1
+            left[node] -= 1
+            if not left[node]:
+                del left[node]
+        return free.across(sorted(got.items()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generator's state."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on drawing where the other left off."""
+        self._rng.bit_generator.state = state["rng"]
+
+
+def _members(nodes: int) -> list[int]:
+    found = []
+    while nodes:
+        found.append(lowest_node(nodes))
+        nodes &= nodes - 1
+    return found

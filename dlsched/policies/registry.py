@@ -1,0 +1,107 @@
+"""Parts by name: our own from this table, others' through Python entry points.
+
+A third party ships a part by declaring an entry point in the group of its stage, for example
+
+    [project.entry-points."dlsched.scheduling"]
+    mine = "my_package.mine:MyPolicy"
+
+Modules are imported only when a part is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from dlsched.core.errors import BadInput
+from dlsched.core.options import parse_options
+from dlsched.core.stage import Stage
+
+__all__ = ["STAGES", "find", "make", "names"]
+
+_SCHEDULING = "dlsched.policies.scheduling."
+_PLACEMENT = "dlsched.policies.placement."
+_TESTING = "dlsched.policies.testing.deciders"
+
+_OURS: dict[str, dict[str, str]] = {
+    "scheduling": {
+        "fifo": _SCHEDULING + "fifo:Fifo",
+        "first-fit": _SCHEDULING + "fifo:FirstFit",
+        "sjf": _SCHEDULING + "shortest:Sjf",
+        "sjf-gpu": _SCHEDULING + "shortest:SjfGpu",
+        "srtf": _SCHEDULING + "shortest:Srtf",
+        "srsf": _SCHEDULING + "shortest:Srsf",
+        "las": _SCHEDULING + "las:Las",
+    },
+    "placement": {
+        "min-nodes": _PLACEMENT + "spanning:MinNodes",
+        "first-free": _PLACEMENT + "spanning:FirstFree",
+        "best-fit": _PLACEMENT + "spanning:BestFit",
+        "worst-fit": _PLACEMENT + "spanning:WorstFit",
+        "random": _PLACEMENT + "spanning:RandomNodes",
+        "count": _PLACEMENT + "spanning:Count",
+        "consolidated": _PLACEMENT + "consolidated:Consolidated",
+        "yarn": _PLACEMENT + "consolidated:Yarn",
+        "skew": _PLACEMENT + "consolidated:Skew",
+    },
+    "admission": {
+        "accept-all": "dlsched.policies.admission.thresholds:AcceptAll",
+        "load-threshold": "dlsched.policies.admission.thresholds:LoadThreshold",
+        "quota": "dlsched.policies.admission.thresholds:Quota",
+    },
+    "fairness": {
+        "vc-quota": "dlsched.policies.fairness.vc_quota:VcQuota",
+    },
+    "estimator": {
+        "oracle": "dlsched.policies.estimators.estimators:Oracle",
+        "noise": "dlsched.policies.estimators.estimators:Noise",
+        "user": "dlsched.policies.estimators.estimators:UserLimit",
+        "history": "dlsched.policies.estimators.estimators:History",
+    },
+}
+_ALIASES = {"scheduling": {"fjf": "first-fit"}}
+_FLAGS = {"scheduling": "--policy", "estimator": "--estimate"}
+
+STAGES = tuple(_OURS)
+
+
+def names(stage: str) -> list[str]:
+    """Every part of a stage that can be named, ours first."""
+    theirs = [point.name for point in entry_points(group=f"dlsched.{stage}")]
+    return [*_OURS[stage], *sorted(name for name in theirs if name not in _OURS[stage])]
+
+
+def find(stage: str, name: str) -> type[Stage[Any]]:
+    """The class of a part.
+
+    Raises:
+        BadInput: no part of that name; the message lists those there are.
+    """
+    name = _ALIASES.get(stage, {}).get(name, name)
+    target = _OURS[stage].get(name)
+    if target is not None:
+        module, _, attribute = target.partition(":")
+        found: type[Stage[Any]] = getattr(import_module(module), attribute)
+        return found
+    for point in entry_points(group=f"dlsched.{stage}", name=name):
+        return _loaded(stage, point.name, point.load())
+    flag = _FLAGS.get(stage, f"--{stage}")
+    raise BadInput(f"{flag}: {name!r} is not known; known: {', '.join(names(stage))}")
+
+
+def _loaded(stage: str, name: str, loaded: Any) -> type[Stage[Any]]:
+    if not (isinstance(loaded, type) and issubclass(loaded, Stage)):
+        raise BadInput(f"entry point dlsched.{stage} {name}: {loaded!r} is not a Stage class")
+    return loaded
+
+
+def make(stage: str, name: str, options: Mapping[str, object] | None = None) -> Any:
+    """Make a part with options given as texts or values.
+
+    Raises:
+        BadInput: an unknown name or option, or a value that does not fit.
+    """
+    part = find(stage, name)
+    return part(parse_options(part.Options, options or {}, who=part.name))

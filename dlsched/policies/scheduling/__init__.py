@@ -1,0 +1,1 @@
+"""Who runs: one file a policy or a family of one paper."""

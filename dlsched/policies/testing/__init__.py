@@ -1,0 +1,1 @@
+"""Adversarial deciders: every invariant of the world must survive them."""

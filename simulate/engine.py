@@ -1,0 +1,433 @@
+"""The agenda: one loop that runs every semantics.
+
+The next moment is the earliest of: a visible arrival, a visible end, a cluster event, a wake-up, a
+grid tick at which something could be decided. At each moment the profile's phases run in order.
+Which round is skipped never changes an outcome, only the cost; a test matrix holds that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Refused
+from dlsched.core.arrays import Floats, Rows
+from dlsched.core.calendar import Calendar
+from dlsched.core.context import Change, Mode, RoundContext
+from dlsched.core.forecast import Forecaster
+from dlsched.core.pools import Pools
+from dlsched.core.round import Parts, admit, decide
+from dlsched.core.semantics import Phase
+from dlsched.core.stage import Chooser
+from dlsched.core.units import Status, Units
+from simulate.cluster_events import ClusterEvent
+from simulate.world import World
+
+__all__ = ["Engine", "Observer", "Stopped"]
+
+IDLE_ROUNDS = 10_000  # decisions in a row that start nothing while nothing runs: it never will
+STALE_ROUNDS = 1_000_000  # decisions in a row without an end: the policy thrashes for ever
+
+Observer = Callable[["Engine", Allocation], None]
+
+
+@dataclass(slots=True)
+class Stopped:
+    """Why and when a run ended."""
+
+    time: float
+    reason: str = ""  # "" when every unit has ended
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """A replay in progress.
+
+    Attributes:
+        world: the simulated cluster.
+        parts: the stages of the round; a chooser may replace them.
+        pools: which nodes each unit may use.
+        arrivals: rows in the order in which they become visible.
+        visible: when each row becomes visible, in seconds (not yet rounded to the grid).
+        events: cluster events, by time.
+        tracked: stop when these rows have ended; all rows when empty.
+        seed: the run's seed.
+        skipping: may rounds be skipped in which nothing can change?
+        horizon: stop at this time.
+        observers: called after every decision, with what it was.
+        make_forecast: builds the forecaster handed to policies.
+        rebuild_parts: makes parts from names, for choosers.
+        on_progress: called now and then with the number of units that have ended.
+    """
+
+    world: World
+    parts: Parts
+    pools: Pools
+    arrivals: Rows
+    visible: Floats
+    events: Sequence[ClusterEvent] = ()
+    tracked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    seed: int = 0
+    skipping: bool = True
+    horizon: float = math.inf
+    observers: list[Observer] = field(default_factory=list)
+    make_forecast: Callable[[Engine], Forecaster] | None = None
+    rebuild_parts: Callable[[Parts, Mapping[str, str]], Parts] | None = None
+    on_progress: Callable[[int], None] | None = None
+
+    now: float = 0.0
+    decisions: int = 0
+    refusals: dict[int, Refused] = field(default_factory=dict)
+    held_back: list[int] = field(default_factory=list)
+    columns: dict[str, dict[int, float]] = field(default_factory=dict)
+    calendar: Calendar = field(init=False)
+
+    _active: Rows = field(init=False)
+    _joined: list[int] = field(default_factory=list)
+    _left: int = 0
+    _next_arrival: int = 0
+    _next_event: int = 0
+    _freed: list[tuple[float, int]] = field(default_factory=list)  # children whose parents ended
+    _children: dict[int, list[int]] = field(init=False)
+    _parents_left: dict[int, int] = field(init=False)
+    _changes: list[Change] = field(default_factory=list)
+    _dirty: bool = False  # something changed since the last full decision
+    _touched: bool = False  # something changed since the last decision of any kind
+    _wake: float = math.inf
+    _stable: float = -math.inf
+    _round_end: float = math.inf
+    _quiet: int = 0
+    _stale: int = 0
+    _tracked_left: set[int] = field(init=False)
+    _ended: int = 0
+
+    def __post_init__(self) -> None:
+        table = self.world.table
+        self._active = np.zeros(0, np.int64)
+        self.calendar = Calendar(self.world.occupancy.cluster.total_gpus)
+        self._tracked_left = set(self.tracked.tolist())
+        self._parents_left = {row: len(parents) for row, parents in table.parents.items()}
+        self._children = {}
+        for row, parents in table.parents.items():
+            for parent in parents:
+                self._children.setdefault(parent, []).append(row)
+        semantics = self.world.semantics
+        if semantics.arrivals == "grid":
+            steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
+            self.visible = semantics.origin + np.maximum(steps, 0.0) * (semantics.grid or 1.0)
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def run(self) -> Stopped:
+        """Run until every unit (or every tracked one) has ended, or nothing more can happen.
+
+        Raises:
+            PolicyFailed: a part raised or answered what cannot be.
+        """
+        phases: dict[Phase, Callable[[], bool]] = {
+            "cluster": self._cluster_events,
+            "complete": self._completions,
+            "track": self._tracked_done,
+            "arrive": self._arrive,
+            "choose": self._choose,
+            "admit": self._admit,
+            "decide": self._decide,
+        }
+        order = [phases[phase] for phase in self.world.semantics.phases]
+        while True:
+            moment = self._next_moment()
+            if moment == math.inf:
+                return Stopped(self.now, self._unfinished())
+            if moment > self.horizon:
+                self.now = self.horizon
+                return Stopped(self.now, f"the horizon of {self.horizon:g} s was reached")
+            self.now = moment
+            for phase in order:
+                if phase():
+                    self._sample()
+                    return Stopped(self.now, self._stop_reason)
+            self._sample()
+
+    _stop_reason: str = ""
+
+    def _unfinished(self) -> str:
+        waiting = self.world.waiting + len(self.held_back)
+        return f"{waiting} jobs can never run" if waiting else ""
+
+    def _next_moment(self) -> float:
+        moment = min(self._arrival_time(), self._event_time())
+        semantics = self.world.semantics
+        if semantics.drift:
+            moment = min(moment, self._round_end)
+            return max(moment, self._round_end) if self._round_end < math.inf else moment
+        moment = min(moment, self.world.next_end())
+        if semantics.grid is None:
+            return min(moment, self._wake)
+        return min(moment, self._tick_time())
+
+    def _arrival_time(self) -> float:
+        time = math.inf
+        if self._next_arrival < len(self.arrivals):
+            time = float(self.visible[self.arrivals[self._next_arrival]])
+        if self._freed:
+            time = min(time, self._freed[0][0])
+        return time
+
+    def _event_time(self) -> float:
+        if self._next_event < len(self.events):
+            return self.events[self._next_event].time
+        return math.inf
+
+    def _tick_time(self) -> float:
+        """The next tick at which a full decision could change anything; inf when none could."""
+        semantics = self.world.semantics
+        something = self.world.waiting or self.held_back
+        if not something and (self.parts.scheduling.rests or not self.world.running):
+            return math.inf
+        if not self.skipping or self._dirty:
+            return semantics.tick_after(self.now)
+        due = max(self._stable, self.now)
+        if due > self.now:
+            due = min(due, self._wake)
+        if due == math.inf:
+            return math.inf
+        return (
+            semantics.tick_after(self.now) if due <= self.now else semantics.tick_at_or_after(due)
+        )
+
+    # -- phases; each returns True to stop the run ------------------------------------------------
+
+    def _cluster_events(self) -> bool:
+        while self._event_time() <= self.now:
+            event = self.events[self._next_event]
+            self._next_event += 1
+            kind = event.apply(self.world, self.now)
+            if event.kind == "retype":
+                self.pools.refresh(self.world.occupancy.type_of)
+            self._note(Change(kind, self.now, event.node))
+        return False
+
+    def _completions(self) -> bool:
+        world = self.world
+        if world.semantics.drift:
+            done = world.end_steps(self.now) if self.now >= self._round_end else []
+        else:
+            done = world.complete_until(self.now)
+        for row in done:
+            self._note(Change("finish", float(world.table.finish[row]), row))
+            self._left += 1
+            self._ended += 1
+            self._stale = 0
+            self._tracked_left.discard(row)
+            for child in self._children.get(row, ()):
+                self._parents_left[child] -= 1
+                if not self._parents_left[child]:
+                    heapq.heappush(self._freed, (max(float(self.visible[child]), self.now), child))
+        if done and self.on_progress is not None:
+            self.on_progress(self._ended)
+        return False
+
+    def _tracked_done(self) -> bool:
+        if len(self.tracked) and not self._tracked_left:
+            self._stop_reason = "all tracked jobs have ended"
+            return True
+        return False
+
+    def _arrive(self) -> bool:
+        arrived: list[int] = []
+        while self._next_arrival < len(self.arrivals):
+            row = int(self.arrivals[self._next_arrival])
+            if self.visible[row] > self.now:
+                break
+            self._next_arrival += 1
+            if not self._parents_left.get(row):
+                arrived.append(row)
+        while self._freed and self._freed[0][0] <= self.now:
+            arrived.append(heapq.heappop(self._freed)[1])
+        if not arrived:
+            return False
+        table = self.world.table
+        rows = np.array(arrived, np.int64)
+        rows = rows[table.status[rows] == Status.FUTURE]
+        units = Units(table, rows, self.now)
+        work = self.parts.estimator.predict(
+            units, self.world.true_work[rows], self._context("full")
+        )
+        table.predicted_work[rows] = work
+        table.status[rows] = Status.HELD_BACK
+        for row in rows.tolist():
+            self._note(Change("arrive", self.now, row))
+        self.held_back.extend(rows.tolist())
+        return False
+
+    def _choose(self) -> bool:
+        policy = self.parts.scheduling
+        if isinstance(policy, Chooser) and self.rebuild_parts is not None and self._is_full():
+            chosen = policy.choose(self._context("full"))
+            if chosen is not None:
+                self.parts = self.rebuild_parts(self.parts, chosen)
+        return False
+
+    def _admit(self) -> bool:
+        if not self.held_back:
+            return False
+        if self.parts.admission.admits_all:
+            accepted = self.held_back
+            self.held_back = []
+        else:
+            queue = Units(self.world.table, np.array(self.held_back, np.int64), self.now)
+            enters, refused = admit(self.parts, queue, self._context("full"))
+            accepted = queue.rows[enters].tolist()
+            held = [row for row, enter in zip(self.held_back, enters, strict=True) if not enter]
+            for row, why in refused.items():
+                self.refusals[row] = why
+                if why.reason == "Never":
+                    self.world.table.status[row] = Status.REFUSED
+                    self._ended += 1
+                    self._tracked_left.discard(row)
+                    held.remove(row)
+            self.held_back = held
+        for row in accepted:
+            self.world.admit(row, self.now)
+        self._joined.extend(accepted)
+        if accepted:
+            self._dirty = self._touched = True
+        return False
+
+    def _is_full(self) -> bool:
+        semantics = self.world.semantics
+        if semantics.drift:
+            return True
+        if semantics.grid is None or semantics.between == "full":
+            return self._touched or self.now >= self._wake
+        return semantics.tick_at_or_after(self.now) == self.now
+
+    def _decide(self) -> bool:
+        semantics, world = self.world.semantics, self.world
+        if semantics.drift:
+            return self._drifting_round()
+        if self._is_full():
+            if world.waiting or not self.parts.scheduling.rests:
+                return self._decide_in("full")
+            self._dirty = self._touched = False
+            self._changes.clear()
+            self._wake, self._stable = math.inf, math.inf
+        elif self._touched and semantics.between == "fill":
+            if world.waiting and world.occupancy.free_total:
+                self._decide_in("fill")
+            self._touched = False
+        return False
+
+    def _drifting_round(self) -> bool:
+        world, grid = self.world, self.world.semantics.grid or 0.0
+        if self.now < self._round_end < math.inf:
+            return False
+        if world.waiting or world.running:
+            self._decide_in("full")
+            self._round_end = world.begin_steps(self.now, grid)
+        else:
+            self._round_end = math.inf
+        return False
+
+    def _decide_in(self, mode: Mode) -> bool:
+        """One decision; returns True when the run should stop because nothing moves any more."""
+        world = self.world
+        ctx = self._context(mode)
+        allocation = decide(self.parts, ctx)
+        self.decisions += 1
+        self._changes.clear()
+        self._touched = False
+        if mode == "full":
+            self._dirty = False
+            self._wake, self._stable = allocation.wake_at, allocation.stable_until
+        else:
+            self._wake = min(self._wake, allocation.wake_at)
+            self._dirty = self._dirty or bool(allocation.launched)
+        if self._wake <= self.now:
+            self._wake = math.inf
+        world.apply(allocation, self.now)
+        self.refusals.update(allocation.refused)
+        for column, values in allocation.columns.items():
+            self.columns.setdefault(column, {}).update(values)
+        for booking in allocation.future:
+            self.calendar.book(booking)
+        for observer in self.observers:
+            observer(self, allocation)
+        return self._hopeless(allocation)
+
+    def _hopeless(self, allocation: Allocation) -> bool:
+        coming = self._arrival_time() < math.inf or self._event_time() < math.inf
+        idle = not self.world.running and not coming
+        self._quiet = 0 if allocation.launched or not idle else self._quiet + 1
+        self._stale = 0 if coming else self._stale + 1
+        if self._quiet >= IDLE_ROUNDS:
+            self._stop_reason = self._unfinished()
+        elif self._stale >= STALE_ROUNDS:
+            self._stop_reason = (
+                f"no job has ended in {STALE_ROUNDS:,} decisions: the policy thrashes"
+            )
+        else:
+            return False
+        return True
+
+    # -- what the round sees ----------------------------------------------------------------------
+
+    def _note(self, change: Change) -> None:
+        self._changes.append(change)
+        self._dirty = self._touched = True
+
+    @property
+    def active(self) -> Rows:
+        """Rows admitted and not ended, in order of admission."""
+        if self._left:
+            self._active = self._active[~_ended(self.world.table.status[self._active])]
+            self._left = 0
+        if self._joined:
+            self._active = np.concatenate([self._active, np.array(self._joined, np.int64)])
+            self._joined.clear()
+        return self._active
+
+    @property
+    def round_number(self) -> int:
+        """Grid ticks since the origin, or decisions so far when there is no grid."""
+        semantics = self.world.semantics
+        if semantics.grid is None or semantics.drift:
+            return self.decisions
+        return int((self.now - semantics.origin) // semantics.grid)
+
+    def _context(self, mode: Mode) -> RoundContext:
+        return RoundContext(
+            now=self.now,
+            number=self.round_number,
+            mode=mode,
+            table=self.world.table,
+            active=self.active,
+            occupancy=self.world.occupancy,
+            pools=self.pools,
+            semantics=self.world.semantics,
+            changes=self._changes,
+            finished=self.world.finished,
+            calendar=self.calendar,
+            forecast=self.make_forecast(self) if self.make_forecast is not None else None,
+            restart_overhead=self.world.costs.restart_overhead,
+            min_run=self.world.costs.min_run,
+            seed=self.seed,
+        )
+
+    def _sample(self) -> None:
+        world = self.world
+        if world.recorder.keeps_timeline:
+            total = world.occupancy.capacity_in(world.occupancy.in_service)
+            allocated = total - world.occupancy.free_total
+            counts = (allocated, total, world.running, world.waiting, world.waiting_gpus)
+            world.recorder.sample(self.now, counts)
+
+
+def _ended(
+    status: np.ndarray[tuple[int], np.dtype[np.int8]],
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return status >= Status.COMPLETED

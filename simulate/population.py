@@ -1,0 +1,164 @@
+"""From a trace to units: the columns that a replay starts with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import BadInput
+from dlsched.core.pools import Pools
+from dlsched.core.units import UnitTable
+from simulate.traces.trace import Trace
+
+__all__ = ["offered_load", "populate", "scaled_submits"]
+
+NUMBERS = {
+    "num_cpus": "cpus",
+    "memory_gb": "memory_gb",
+    "priority": "priority",
+    "weight": "weight",
+    "deadline": "deadline",
+    "time_limit": "time_limit",
+    "min_gpus": "min_gpus",
+    "max_gpus": "max_gpus",
+}
+
+
+def offered_load(trace: Trace, cluster: Cluster, load: float | None = None) -> float:
+    """GPU-seconds asked for, over GPUs × the span of the submits; NaN for a span of 0."""
+    span = float(trace.submit_time[-1] - trace.submit_time[0]) if len(trace) else 0.0
+    if span <= 0:
+        return math.nan
+    work = float(np.sum(np.ceil(trace.num_gpus) * trace.duration))
+    return work * (load or 1.0) / (cluster.total_gpus * span)
+
+
+def scaled_submits(submit: Floats, load: float | None) -> Floats:
+    """Submit times with the gaps divided by the load factor; the first stays where it is."""
+    if load is None or not len(submit):
+        return submit.copy()
+    return submit[0] + (submit - submit[0]) / load
+
+
+def _codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, tuple[str, ...]]:
+    """Texts as codes in order of first appearance; "" is -1."""
+    names: dict[str, int] = {}
+    codes = np.fromiter(
+        (names.setdefault(text, len(names)) if text else -1 for text in texts.tolist()),
+        np.int64,
+        len(texts),
+    )
+    return codes, tuple(names)
+
+
+def populate(
+    trace: Trace, cluster: Cluster, *, load: float | None = None
+) -> tuple[UnitTable, Floats, Pools, Floats]:
+    """Make the table of units.
+
+    Fractions of a GPU are rounded up to whole ones: sharing needs a policy that packs.
+
+    Returns:
+        the units, their true work in seconds, the pools of nodes, and when each becomes visible.
+
+    Raises:
+        BadInput: a job without duration, or a parent that is not in the trace.
+    """
+    count = len(trace)
+    if np.isnan(trace.duration).any():
+        row = int(np.flatnonzero(np.isnan(trace.duration))[0])
+        raise BadInput(
+            f"{trace.name}: job {trace.job_id[row]} has no duration and no profile is given"
+        )
+    units = UnitTable(count)
+    units.submit_time = scaled_submits(trace.submit_time, load)
+    units.gang = np.maximum(np.ceil(trace.num_gpus), 1).astype(np.int64)
+    units.user, users = _codes(trace.user)
+    units.vc, vcs = _codes(trace.vc)
+    units.names = {"user": users, "vc": vcs, "account": (), "group": ()}
+    for name, column in NUMBERS.items():
+        if name in trace.columns:
+            values = np.asarray(trace.columns[name], np.float64)
+            if column in ("min_gpus", "max_gpus"):
+                setattr(units, column, np.where(np.isnan(values), -1, values).astype(np.int64))
+            else:
+                setattr(units, column, values)
+    if "group" in trace.columns:
+        units.group, units.names["group"] = _codes(_texts(trace.columns["group"]))
+    if "parents" in trace.columns:
+        units.parents = _parents(trace)
+    reserved = {*NUMBERS, "group", "parents", "status"}
+    units.extra = {name: column for name, column in trace.columns.items() if name not in reserved}
+    pools = _pools(units, trace, cluster)
+    visible = units.submit_time
+    if "round_delivered" in trace.columns:
+        delivered = np.asarray(trace.columns["round_delivered"], np.float64)
+        delivered = scaled_submits(delivered, load)
+        visible = np.where(np.isnan(delivered), visible, delivered)
+    return units, trace.duration.astype(np.float64), pools, visible
+
+
+def _texts(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A column as texts; unknown numbers are "" and whole ones have no point."""
+    if column.dtype.kind == "O":
+        return column
+    texts = ["" if value != value else f"{value:g}" for value in column.tolist()]  # noqa: PLR0124 - NaN
+    return np.array(texts, np.object_)
+
+
+def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:
+    row_of = {job: row for row, job in enumerate(trace.job_id.tolist())}
+    parents: dict[int, tuple[int, ...]] = {}
+    for row, text in enumerate(_texts(trace.columns["parents"]).tolist()):
+        named = [name for name in str(text).replace(";", " ").replace("|", " ").split() if name]
+        for name in named:
+            if name not in row_of:
+                raise BadInput(
+                    f"{trace.name}: job {trace.job_id[row]} waits for {name}, which is not in the trace"
+                )
+        if named:
+            parents[row] = tuple(row_of[name] for name in named)
+    _refuse_cycles(parents, trace)
+    return parents
+
+
+def _refuse_cycles(parents: dict[int, tuple[int, ...]], trace: Trace) -> None:
+    done: set[int] = set()
+    for start in parents:
+        path: list[int] = []
+        stack: list[tuple[int, bool]] = [(start, False)]
+        while stack:
+            row, leaving = stack.pop()
+            if leaving:
+                path.pop()
+                done.add(row)
+            elif row in path:
+                raise BadInput(f"{trace.name}: job {trace.job_id[row]} waits for itself")
+            elif row not in done:
+                path.append(row)
+                stack.append((row, True))
+                stack.extend((parent, False) for parent in parents.get(row, ()))
+
+
+def _pools(units: UnitTable, trace: Trace, cluster: Cluster) -> Pools:
+    """Number the distinct (virtual cluster with nodes of its own, allowed GPU types) pairs."""
+    owned = {vc.name for vc in cluster.vcs.values() if vc.nodes}
+    types = trace.columns.get("gpu_type")
+    bound = types is not None and len(cluster.gpu_types) > 1
+    if not owned and not bound:
+        return Pools(cluster)
+    wanted = _texts(types).tolist() if types is not None and bound else [""] * len(trace)
+    keys: dict[tuple[str, str], int] = {}
+    for row, (vc, text) in enumerate(zip(trace.vc.tolist(), wanted, strict=True)):
+        key = (vc if vc in owned else "", _allowed_types(text))
+        units.pool[row] = keys.setdefault(key, len(keys))
+    return Pools(cluster, list(keys))
+
+
+def _allowed_types(text: str) -> str:
+    """The types a job allows, in one spelling; a type that the cluster lacks is refused later."""
+    return "|".join(part.strip() for part in str(text).split("|") if part.strip())

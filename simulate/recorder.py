@@ -1,0 +1,85 @@
+"""Notes taken while a replay runs: step series over time and stretches on nodes.
+
+Both are optional, because a million jobs write many of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from dlsched.core.occupancy import Placement
+from simulate.results import Segments, Timeline
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Collects a `Timeline` and `Segments`.
+
+    Attributes:
+        keeps_timeline, keeps_segments: what to collect.
+    """
+
+    def __init__(self, *, timeline: bool = True, segments: bool = True) -> None:
+        self.keeps_timeline = timeline
+        self.keeps_segments = segments
+        self._time = array("d")
+        self._counts = array("q")  # allocated, total, running, waiting, waiting GPUs, in turn
+        self._open: dict[int, tuple[Placement, float]] = {}
+        self._where = array("q")  # job, node, gpus, in turn
+        self._when = array("d")  # start, end, in turn
+
+    def sample(self, now: float, counts: tuple[int, int, int, int, int]) -> None:
+        """Note the counts that hold from now on; a later sample of the same moment replaces."""
+        if not self.keeps_timeline:
+            return
+        if self._time and self._time[-1] == now:
+            self._counts[-5:] = array("q", counts)
+            return
+        if self._counts and tuple(self._counts[-5:]) == counts:
+            return
+        self._time.append(now)
+        self._counts.extend(counts)
+
+    def began(self, row: int, placement: Placement, now: float) -> None:
+        """A unit got GPUs."""
+        if self.keeps_segments:
+            self._open[row] = (placement, now)
+
+    def ended(self, row: int, now: float) -> None:
+        """A unit left its GPUs."""
+        opened = self._open.pop(row, None)
+        if opened is None:
+            return
+        placement, start = opened
+        if now > start:
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                self._where.extend((row, node, mask.bit_count()))
+                self._when.extend((start, now))
+
+    def timeline(self) -> Timeline:
+        """The step series so far."""
+        counts = np.frombuffer(self._counts, np.int64).reshape(-1, 5) if self._counts else None
+        columns = counts.T.copy() if counts is not None else np.zeros((5, 0), np.int64)
+        return Timeline(
+            time=np.array(self._time, np.float64),
+            allocated_gpus=columns[0],
+            total_gpus=columns[1],
+            running_jobs=columns[2],
+            waiting_jobs=columns[3],
+            waiting_gpus=columns[4],
+        )
+
+    def segments(self, now: float) -> Segments | None:
+        """The stretches so far, those still open cut off now; None when not collected."""
+        if not self.keeps_segments:
+            return None
+        for row in list(self._open):
+            self.ended(row, now)
+        where = np.array(self._where, np.int64).reshape(-1, 3)
+        when = np.array(self._when, np.float64).reshape(-1, 2)
+        return Segments(
+            job=where[:, 0], node=where[:, 1], gpus=where[:, 2], start=when[:, 0], end=when[:, 1]
+        )

@@ -1,0 +1,329 @@
+"""One replay: a trace on a cluster under a policy, from settings to a result."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import BadInput
+from dlsched.core.free import Ask, FreeGpus
+from dlsched.core.occupancy import Occupancy
+from dlsched.core.performance import PerformanceModel, PlainDuration
+from dlsched.core.pools import Pools
+from dlsched.core.round import Parts
+from dlsched.core.semantics import Semantics
+from dlsched.core.units import Status, UnitTable
+from simulate.cluster_events import ClusterEvent
+from simulate.engine import Engine, Stopped
+from simulate.population import offered_load, populate
+from simulate.recorder import Recorder
+from simulate.results import ClusterShape, JobOutcomes, ReplayResult
+from simulate.settings import RunSettings, build_parts, effective_options, resolve_semantics
+from simulate.summary import fairness_figures, finite_or_none, job_figures
+from simulate.traces.trace import Trace
+from simulate.world import World
+
+__all__ = ["prepare", "replay"]
+
+
+def replay(
+    trace: Trace,
+    cluster: Cluster,
+    settings: RunSettings,
+    *,
+    events: Sequence[ClusterEvent] = (),
+    performance: PerformanceModel | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> ReplayResult:
+    """Replay a trace.
+
+    Args:
+        trace: the jobs.
+        cluster: every node that is ever in service.
+        settings: parts, options, semantics, costs.
+        events: cluster events; a node whose first event is a join starts out of service.
+        performance: how fast jobs really run; plain durations when None.
+        on_progress: called now and then with the number of jobs that have ended.
+
+    Raises:
+        BadInput: settings that cannot run on this trace and cluster; raised before the start.
+        PolicyFailed: a part failed on the way.
+    """
+    cpu, wall = time.process_time(), time.perf_counter()
+    engine = prepare(trace, cluster, settings, events=events, performance=performance)
+    engine.on_progress = on_progress
+    stopped = engine.run()
+    result = _result(trace, cluster, settings, engine, stopped)
+    result.summary["wall_seconds"] = time.perf_counter() - wall  # type: ignore[index]  # a dict
+    result.summary["cpu_seconds"] = time.process_time() - cpu  # type: ignore[index]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    result.summary["peak_rss_bytes"] = peak  # type: ignore[index]
+    return result
+
+
+def prepare(
+    trace: Trace,
+    cluster: Cluster,
+    settings: RunSettings,
+    *,
+    events: Sequence[ClusterEvent] = (),
+    performance: PerformanceModel | None = None,
+) -> Engine:
+    """Set up an engine, checking everything that can be known before the start.
+
+    Raises:
+        BadInput: unknown parts or options, missing columns, unknown tracked jobs, a bad load.
+    """
+    if settings.load is not None and not 0 < settings.load < math.inf:
+        raise BadInput(f"--load must be a positive number, not {settings.load:g}")
+    semantics = resolve_semantics(settings)
+    quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
+    parts = build_parts(settings, semantics, has_quotas=quotas)
+    units, work, pools, visible = populate(trace, cluster, load=settings.load)
+    _check_needs(parts, units, trace)
+    first = {event.node: event.kind for event in reversed(events)}
+    absent = cluster.nodes_mask(node for node, kind in first.items() if kind == "join")
+    occupancy = Occupancy(cluster, ((1 << len(cluster)) - 1) & ~absent)
+    world = World(
+        units,
+        occupancy,
+        work,
+        performance=performance or PlainDuration(),
+        semantics=semantics,
+        costs=settings.costs,
+        recorder=Recorder(timeline=settings.record, segments=settings.record),
+    )
+    refusals = _refuse_impossible(units, pools, parts, cluster)
+    alive = np.flatnonzero(units.status == Status.FUTURE)
+    engine = Engine(
+        world=world,
+        parts=parts,
+        pools=pools,
+        arrivals=alive[np.argsort(visible[alive], kind="stable")],
+        visible=visible,
+        events=sorted(events, key=lambda event: event.time),
+        tracked=_tracked(settings.track, trace, alive),
+        seed=settings.seed,
+        skipping=settings.skipping,
+        horizon=settings.horizon,
+    )
+    engine.refusals.update(refusals)
+    if settings.check:
+        from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only
+
+        check_after_each_decision(engine)
+    return engine
+
+
+def _check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
+    """Refuse a run whose parts need a column that some job lacks."""
+    for stage, part in parts.stages().items():
+        for column in sorted(part.needs - {"predicted_work"}):
+            missing = np.flatnonzero(~units.has(column))
+            if missing.size:
+                raise BadInput(
+                    f"{stage} {part.name} needs the column {column}, which {missing.size} of "
+                    f"{len(units)} jobs of {trace.name} lack (first: job {trace.job_id[missing[0]]})"
+                )
+
+
+def _refuse_impossible(
+    units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
+) -> dict[int, Refused]:
+    """Refuse units that could not run even on the empty cluster with every node in service."""
+    empty = Occupancy(cluster)
+    answers: dict[object, Refused | None] = {}
+    refusals: dict[int, Refused] = {}
+    shapes = np.stack([units.pool, units.gang])
+    plain = parts.placement.spans
+    for row in _representatives(shapes) if plain else range(len(units)):
+        ask = Ask(row, int(units.gang[row]), units)
+        pool = int(units.pool[row])
+        key = (pool, parts.placement.sameness(ask))
+        if key not in answers:
+            placed = parts.placement.place(ask, FreeGpus(empty, pools.nodes[pool]))
+            answers[key] = _never(placed, ask, pools, pool) if isinstance(placed, Refused) else None
+    if not any(answers.values()):
+        return {}
+    for row in range(len(units)):
+        ask = Ask(row, int(units.gang[row]), units)
+        why = answers[int(units.pool[row]), parts.placement.sameness(ask)]
+        if why is not None:
+            refusals[row] = why
+            units.status[row] = Status.REFUSED
+    return refusals
+
+
+def _representatives(shapes: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+    """One row for each distinct column of shapes."""
+    found: list[int] = np.unique(shapes, axis=1, return_index=True)[1].tolist()
+    return found
+
+
+def _never(refused: Refused, ask: Ask, pools: Pools, pool: int) -> Refused:
+    vc, types = pools.keys[pool]
+    where = f" of vc {vc}" if vc else ""
+    where += f" of type {types}" if types else ""
+    most = pools.largest_gang(pool)
+    if ask.gang > most:
+        return Refused("Never", f"asks for {ask.gang} GPUs, the cluster has {most}{where}")
+    return Refused("Never", f"cannot be placed even on the empty cluster: {refused.detail}")
+
+
+def _tracked(track: tuple[str, str] | None, trace: Trace, alive: Rows) -> Rows:
+    """Rows of the tracked jobs: ids between two, as numbers when both are, else by trace order."""
+    if track is None:
+        return np.zeros(0, np.int64)
+    first, last = track
+    ids: list[str] = [str(job) for job in trace.job_id.tolist()]
+    if first.isdigit() and last.isdigit() and all(job.isdigit() for job in ids):
+        low, high = int(first), int(last)
+        rows = [row for row, job in enumerate(ids) if low <= int(job) <= high]
+    else:
+        for name in (first, last):
+            if name not in ids:
+                raise BadInput(f"--track: job {name} is not in {trace.name}")
+        rows = list(range(ids.index(first), ids.index(last) + 1))
+    if not rows:
+        raise BadInput(f"--track {first}:{last} names no job of {trace.name}")
+    return np.intersect1d(np.array(rows, np.int64), alive)
+
+
+def _outcomes(trace: Trace, engine: Engine) -> JobOutcomes:
+    units = engine.world.table
+    status = np.full(len(trace), "unfinished", np.object_)
+    status[units.status == Status.COMPLETED] = "completed"
+    status[units.status == Status.REFUSED] = "refused"
+    reason = np.full(len(trace), "", np.object_)
+    for row, why in engine.refusals.items():
+        if status[row] != "completed":
+            reason[row] = str(why)
+    extra = {}
+    for column, values in engine.columns.items():
+        filled = np.zeros(len(trace))
+        filled[list(values)] = list(values.values())
+        whole = bool(np.all(filled == np.floor(filled)))
+        extra[column] = filled.astype(np.int64) if whole else filled
+    return JobOutcomes(
+        job_id=trace.job_id,
+        user=trace.user,
+        vc=trace.vc,
+        num_gpus=units.gang,
+        submit_time=units.submit_time,
+        first_start_time=units.first_start,
+        finish_time=units.finish,
+        gpu_seconds=units.attained,
+        starts=units.starts,
+        preemptions=units.preemptions,
+        migrations=units.migrations,
+        resizes=units.resizes,
+        lost_seconds=units.lost_s,
+        status=status,
+        reason=reason,
+        duration=engine.world.true_work,
+        extra=extra,
+    )
+
+
+def _counted(settings: RunSettings, jobs: JobOutcomes, engine: Engine) -> Bools:
+    """Jobs that the figures are about: the tracked ones, or those after the warm-up."""
+    if len(engine.tracked):
+        counted = np.zeros(len(jobs), np.bool_)
+        counted[engine.tracked] = True
+        return counted
+    begin = float(jobs.submit_time[0]) if len(jobs) else 0.0
+    return np.asarray(jobs.submit_time >= begin + settings.warmup_s)
+
+
+def _rounds(engine: Engine, semantics: Semantics) -> int:
+    if semantics.grid is None or semantics.drift:
+        return engine.decisions
+    return max(math.ceil((engine.now - semantics.origin) / semantics.grid), 0)
+
+
+def _result(
+    trace: Trace, cluster: Cluster, settings: RunSettings, engine: Engine, stopped: Stopped
+) -> ReplayResult:
+    world, semantics = engine.world, engine.world.semantics
+    segments = world.recorder.segments(engine.now)
+    for row in np.flatnonzero(world.table.status == Status.RUNNING).tolist():
+        _settle_for_output(world.table, row, engine.now)
+    jobs = _outcomes(trace, engine)
+    counted = _counted(settings, jobs, engine)
+    load = offered_load(trace, cluster, settings.load)
+    figures = job_figures(jobs, counted)
+    span = figures["makespan"]
+    used: Floats = jobs.gpu_seconds[counted]
+    whole = len(engine.tracked) == 0 and settings.warmup_s == 0
+    utilization = float(used.sum()) / (cluster.total_gpus * span) if span and whole else math.nan
+    summary: dict[str, Any] = {
+        "policy": settings.policy,
+        "semantics": semantics.name,
+        "options": _shown_options(settings, semantics, engine.parts),
+        "placement": engine.parts.placement.name,
+        "admission": engine.parts.admission.name,
+        "estimate": engine.parts.estimator.name,
+        "trace": trace.name,
+        "cluster": cluster.spec,
+        "load": settings.load,
+        "offered_load": finite_or_none(load),
+        "seed": settings.seed,
+        **figures,
+        "gpu_utilization": finite_or_none(utilization),
+        "rounds": _rounds(engine, semantics),
+        "decisions": engine.decisions,
+        "finish_time_fairness": fairness_figures(jobs, counted, cluster.total_gpus),
+        "end_time": engine.now,
+        "stopped": stopped.reason,
+    }
+    warnings = (*trace.notes, *([stopped.reason] if _worth_a_warning(stopped) else []))
+    return ReplayResult(
+        label=settings.label,
+        policy=settings.policy,
+        trace=trace.name,
+        load=settings.load,
+        seed=settings.seed,
+        jobs=jobs,
+        timeline=world.recorder.timeline(),
+        segments=segments,
+        cluster=ClusterShape(
+            spec=cluster.spec,
+            node_name=np.array(cluster.names, np.object_),
+            node_gpus=cluster.gpus,
+            node_type=np.array([node.gpu_type for node in cluster.nodes], np.object_),
+        ),
+        summary=summary,
+        warnings=warnings,
+    )
+
+
+def _worth_a_warning(stopped: Stopped) -> bool:
+    return bool(stopped.reason) and not stopped.reason.startswith("all tracked")
+
+
+def _settle_for_output(units: UnitTable, row: int, now: float) -> None:
+    held = now - float(units.since[row])
+    units.attained[row] += held * units.gpus_now[row]
+    units.held_s[row] += held
+
+
+def _shown_options(
+    settings: RunSettings, semantics: Semantics, parts: Parts
+) -> Mapping[str, str | float | None]:
+    costs = settings.costs
+    run: dict[str, str | float | None] = {
+        "round": semantics.grid,
+        "restart_overhead": costs.restart_overhead,
+        "checkpoint_interval": costs.checkpoint_interval,
+        "min_run": costs.min_run,
+        "warmup": settings.warmup_s,
+    }
+    return run | dict(effective_options(parts))

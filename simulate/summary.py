@@ -1,0 +1,65 @@
+"""The figures of a run, by the names of the `--summary-out` contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats
+from simulate.results import JobOutcomes
+
+__all__ = ["fairness_figures", "finite_or_none", "job_figures"]
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number, or None when it cannot be known."""
+    return float(value) if math.isfinite(value) else None
+
+
+def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
+    """Counts, JCT percentiles, delays and makespan over the counted jobs.
+
+    Percentiles are linear, over completed jobs; the makespan is last finish - first submit.
+    """
+    status = jobs.status[counted]
+    done = counted & (jobs.status == "completed")
+    jct = jobs.jct[done]
+    started = counted & ~np.isnan(jobs.first_start_time)
+    percentiles = np.percentile(jct, [50, 95, 99]) if jct.size else np.full(3, math.nan)
+    submits = jobs.submit_time[counted]
+    makespan = float(jobs.finish_time[done].max() - submits.min()) if jct.size else math.nan
+    delays = jobs.queueing_delay[started]
+    return {
+        "jobs": len(status),
+        "completed": int((status == "completed").sum()),
+        "refused": int((status == "refused").sum()),
+        "unfinished": int((status == "unfinished").sum()),
+        "avg_jct": finite_or_none(float(jct.mean()) if jct.size else math.nan),
+        "median_jct": finite_or_none(percentiles[0]),
+        "p95_jct": finite_or_none(percentiles[1]),
+        "p99_jct": finite_or_none(percentiles[2]),
+        "makespan": finite_or_none(makespan),
+        "avg_queueing_delay": finite_or_none(float(delays.mean()) if delays.size else math.nan),
+        "preemptions": int(jobs.preemptions[counted].sum()),
+        "restarts": int(np.maximum(jobs.starts[counted] - 1, 0).sum()),
+        "migrations": int(jobs.migrations[counted].sum()),
+        "resizes": int(jobs.resizes[counted].sum()),
+        "lost_seconds": float(jobs.lost_seconds[counted].sum()),
+    }
+
+
+def fairness_figures(jobs: JobOutcomes, counted: Bools, gpus: int) -> dict[str, Any]:
+    """Finish-time fairness, variant `shockwave-static`: JCT / (duration × max(1, jobs / GPUs))."""
+    done = counted & (jobs.status == "completed") & (jobs.duration > 0)
+    if not done.any():
+        return {"variant": "shockwave-static", "max": None, "mean": None, "unfair_fraction": None}
+    contention = max(1.0, int(counted.sum()) / gpus)
+    rho: Floats = jobs.jct[done] / (jobs.duration[done] * contention)
+    return {
+        "variant": "shockwave-static",
+        "max": float(rho.max()),
+        "mean": float(rho.mean()),
+        "unfair_fraction": float((rho > 1).mean()),
+    }

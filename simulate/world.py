@@ -1,0 +1,252 @@
+"""The simulated cluster: starts, stops, ends and failures of units, and their clocks.
+
+All changes of a unit's state in a replay go through this file. Clocks are settled when a unit
+starts or stops and extrapolated in between, so a quiet hour costs nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Grant
+from dlsched.core.arrays import Floats
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.performance import PerformanceModel
+from dlsched.core.semantics import Semantics
+from dlsched.core.units import Status, UnitTable
+from simulate.recorder import Recorder
+
+__all__ = ["Costs", "World"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What interruptions cost.
+
+    Attributes:
+        restart_overhead: seconds without progress after each start.
+        checkpoint_interval: seconds of run time between periodic checkpoints, which bound what a
+            failure loses; None: only a suspension saves.
+        min_run: a unit is not preempted before it has run so many seconds.
+    """
+
+    restart_overhead: float = 0.0
+    checkpoint_interval: float | None = None
+    min_run: float = 0.0
+
+
+class World:
+    """Units on GPUs at a moment.
+
+    Attributes:
+        table: all units.
+        occupancy: who holds which GPU.
+        true_work: seconds of work each unit really needs; policies never see it.
+        running, waiting, waiting_gpus: counts, kept up to date.
+        finished: rows in order of completion.
+    """
+
+    def __init__(
+        self,
+        table: UnitTable,
+        occupancy: Occupancy,
+        true_work: Floats,
+        *,
+        performance: PerformanceModel,
+        semantics: Semantics,
+        costs: Costs,
+        recorder: Recorder,
+    ) -> None:
+        self.table = table
+        self.occupancy = occupancy
+        self.true_work = true_work
+        self.performance = performance
+        self.semantics = semantics
+        self.costs = costs
+        self.recorder = recorder
+        self.running = 0
+        self.waiting = 0
+        self.waiting_gpus = 0
+        self.finished: list[int] = []
+        self.busy_gpu_seconds = 0.0
+        self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
+        self._exact_end: dict[int, float] = {}
+
+    # -- life of a unit ---------------------------------------------------------------------------
+
+    def admit(self, row: int, now: float) -> None:
+        """Put a unit in the queue."""
+        table = self.table
+        table.status[row] = Status.WAITING
+        table.admitted_at[row] = table.since[row] = now
+        self.waiting += 1
+        self.waiting_gpus += int(table.gang[row])
+
+    def apply(self, allocation: Allocation, now: float) -> None:
+        """Carry out a decision: suspensions first, then launches; the occupancy has it already."""
+        for row in allocation.suspended:
+            moved = row in allocation.launched
+            self.stop(row, now)
+            if moved and self.semantics.moved_counts == "migration":
+                self.table.migrations[row] += 1
+            else:
+                self.table.preemptions[row] += 1
+        for row, placement in allocation.launched.items():
+            self.start(row, placement, now, allocation.grants.get(row))
+
+    def start(self, row: int, placement: Placement, now: float, grant: Grant | None = None) -> None:
+        """A waiting unit begins on GPUs that the occupancy already counts as its own."""
+        table, costs = self.table, self.costs
+        first = math.isnan(table.first_start[row])
+        if first:
+            table.first_start[row] = now
+        overhead = costs.restart_overhead
+        if first and self.semantics.overhead == "restarts":
+            overhead = 0.0
+        gpus = placement.gpus
+        rate = self.performance.rate(row, placement, table, self.occupancy, grant)
+        table.status[row] = Status.RUNNING
+        table.starts[row] += 1
+        table.since[row] = now
+        table.progress_from[row] = now + overhead
+        table.rate[row] = rate
+        table.gpus_now[row] = gpus
+        table.largest_scale[row] = max(table.largest_scale[row], gpus)
+        table.saved[row] = table.executed[row]
+        self.waiting -= 1
+        self.waiting_gpus -= int(table.gang[row])
+        self.running += 1
+        self.recorder.began(row, placement, now)
+        if not self.semantics.drift and rate > 0:
+            left = float(self.true_work[row] - table.executed[row])
+            end = now + overhead + max(left, 0.0) / rate
+            seen = end
+            if self.semantics.release == "tick":
+                seen = self.semantics.tick_at_or_after(end)
+                seen = seen if seen > now else self.semantics.tick_after(now)
+            if seen != end:
+                self._exact_end[row] = end
+            heapq.heappush(self._ends, (seen, row, int(table.starts[row])))
+
+    def _settle(self, row: int, now: float) -> None:
+        """Bring a running unit's clocks up to now and take it off its GPUs."""
+        table = self.table
+        held = now - float(table.since[row])
+        worked = max(now - float(table.progress_from[row]), 0.0)
+        table.held_s[row] += held
+        table.attained[row] += held * table.gpus_now[row]
+        table.overhead_s[row] += held - worked
+        table.executed[row] += worked * table.rate[row]
+        self.busy_gpu_seconds += held * float(table.gpus_now[row])
+        table.since[row] = now
+        table.gpus_now[row] = 0
+        self.running -= 1
+        self.recorder.ended(row, now)
+
+    def stop(self, row: int, now: float) -> None:
+        """A running unit leaves its GPUs with all its work saved."""
+        self._settle(row, now)
+        self._back_to_queue(row)
+
+    def _back_to_queue(self, row: int) -> None:
+        self.table.status[row] = Status.WAITING
+        self._exact_end.pop(row, None)
+        self.waiting += 1
+        self.waiting_gpus += int(self.table.gang[row])
+
+    def evict(self, row: int, now: float) -> None:
+        """A node leaves in good order: the unit is suspended with all its work."""
+        self.occupancy.release(row)
+        self.stop(row, now)
+        self.table.preemptions[row] += 1
+
+    def crash(self, row: int, now: float) -> None:
+        """A node fails under a unit: it goes on later from its last checkpoint."""
+        table = self.table
+        started, progress_from = float(table.executed[row]), float(table.progress_from[row])
+        self.occupancy.release(row)
+        self._settle(row, now)
+        saved = float(table.saved[row])
+        interval = self.costs.checkpoint_interval
+        if interval is not None:
+            whole = math.floor(max(now - progress_from, 0.0) / interval) * interval
+            saved = started + whole * float(table.rate[row])
+        table.lost_s[row] += float(table.executed[row]) - saved
+        table.executed[row] = table.saved[row] = saved
+        self._back_to_queue(row)
+
+    def next_end(self) -> float:
+        """When the next unit is seen to end; inf when none will."""
+        ends, table = self._ends, self.table
+        while ends:
+            seen, row, start = ends[0]
+            if table.status[row] == Status.RUNNING and table.starts[row] == start:
+                return seen
+            heapq.heappop(ends)
+        return math.inf
+
+    def complete_until(self, now: float) -> list[int]:
+        """End every unit that is seen to end by now, in order; returns their rows."""
+        done: list[int] = []
+        while self.next_end() <= now:
+            seen, row, _ = heapq.heappop(self._ends)
+            exact = self._exact_end.pop(row, seen)
+            self.complete(row, seen, exact if self.semantics.finish == "exact" else seen)
+            done.append(row)
+        return done
+
+    def complete(self, row: int, now: float, finish: float) -> None:
+        """A unit has done all its work: it gives its GPUs back now and is recorded as `finish`."""
+        table = self.table
+        self.occupancy.release(row)
+        self._settle(row, now)
+        # the last stretch ended when the work did, whatever rounding says
+        table.executed[row] = self.true_work[row]
+        table.status[row] = Status.COMPLETED
+        table.finish[row] = finish
+        self.finished.append(row)
+
+    # -- rounds that drift (whole steps) ----------------------------------------------------------
+
+    def begin_steps(self, now: float, length: float) -> float:
+        """Plan a round in which every running unit does whole steps only; returns its end.
+
+        The end is when the last one stops, which may be before `length` is over.
+        """
+        table = self.table
+        rows = np.flatnonzero(table.status == Status.RUNNING)
+        if not rows.size:
+            return math.inf
+        rate = table.rate[rows]
+        steps = np.minimum(np.floor(rate * length), self.true_work[rows] - table.executed[rows])
+        stops = now + steps / rate
+        self._steps = {
+            int(row): (float(n), float(stop))
+            for row, n, stop in zip(rows, steps, stops, strict=True)
+        }
+        return float(stops.max())
+
+    def end_steps(self, now: float) -> list[int]:
+        """Credit the steps planned by `begin_steps`; returns the rows that are done, in order."""
+        table, done = self.table, []
+        for row, (steps, stop) in self._steps.items():
+            if table.status[row] != Status.RUNNING:
+                continue
+            held = stop - float(table.since[row])
+            table.held_s[row] += held
+            table.attained[row] += held * table.gpus_now[row]
+            self.busy_gpu_seconds += held * float(table.gpus_now[row])
+            table.executed[row] += steps
+            table.since[row] = table.progress_from[row] = now
+            if table.executed[row] >= self.true_work[row]:
+                done.append((stop, row))
+        self._steps = {}
+        for stop, row in sorted(done):
+            self.complete(row, now, stop)
+        return [row for _, row in sorted(done)]
+
+    _steps: dict[int, tuple[float, float]]
