@@ -79,14 +79,15 @@ def read(path: Path, options: ReadOptions) -> Trace:
     for names in (GPU_FIELDS, RUN_FIELDS):
         if not set(names) & set(table.header):
             raise BadInput(f"{path}:1: none of the fields {', '.join(names)}; add one to sacct -o")
-    jobs = _jobs(table)
+    fields = _Fields(table)
     return normal_trace(
-        *_rows(table, jobs),
+        _rows(table, fields, _jobs(table)),
+        ledger,
         options,
         name=stem_of(path),
         source="slurm",
         is_log=True,
-        zone=table.times("Submit").zone,
+        zone=fields.zone,
     )
 
 
@@ -145,7 +146,8 @@ class _Fields:
 
     def __init__(self, table: Table) -> None:
         self.texts = {name: table.text(name).tolist() for name in (*GPU_FIELDS, "ReqMem")}
-        self.submit = table.times("Submit").seconds
+        submit = table.times("Submit")
+        self.submit, self.zone = submit.seconds, submit.zone
         self.start = table.times("Start").seconds
         self.end = table.times("End").seconds
         self.elapsed_raw = _parsed(table, "ElapsedRaw", _count)
@@ -214,21 +216,20 @@ def _limit_minutes(text: str) -> float:
     return _count(text) * 60 if text not in ("UNLIMITED", "Partition_Limit") else math.nan
 
 
-def _rows(table: Table, jobs: list[_Job]) -> tuple[Rows, Ledger]:
+def _rows(table: Table, fields: _Fields, jobs: list[_Job]) -> Rows:
     """Fold every job's attempts and steps into one row."""
-    fields = _Fields(table)
     usable = table.usable
     jobs = [job for job in jobs if all(usable[row] for row in job.attempts)]
     first = np.array([job.attempts[0] for job in jobs], dtype=np.intp)
     last = [job.attempts[-1] for job in jobs]
     runs = [[fields.run_s(row) for row in job.attempts] for job in jobs]
     gpus = [fields.gpus(row) for row in last]
-    rows = Rows(
+    return Rows(
         job_id=np.array([job.job_id for job in jobs], dtype=object),
         # A requeued job gets a new submit time; it has waited since the first.
         submit_time=np.array([fields.submit[job.attempts].min() for job in jobs]),
         num_gpus=np.array([count for count, _ in gpus]),
-        duration=np.array([_sum_of_known(each) for each in runs]),
+        duration=np.array([_total_s(fields, job) for job in jobs]),
         user=table.text("User")[first],
         vc=table.text("Account")[first],
         status=np.array([fields.status[row] for row in last], dtype=object),
@@ -253,14 +254,12 @@ def _rows(table: Table, jobs: list[_Job]) -> tuple[Rows, Ledger]:
             ),
         },
     )
-    return rows, table.ledger
 
 
-def _sum_of_known(seconds: list[float]) -> float:
-    """Sum the attempts that ran; a last attempt without an end leaves the duration unknown."""
-    if math.isnan(seconds[-1]):
-        return math.nan
-    return sum(each for each in seconds if not math.isnan(each))
+def _total_s(fields: _Fields, job: _Job) -> float:
+    """Sum the attempts that ran; NaN when none has, or one still does."""
+    ran = [row for row in job.attempts if not math.isnan(fields.start[row])]
+    return sum(fields.run_s(row) for row in ran) if ran else math.nan
 
 
 def _most_used(fields: _Fields, job: _Job) -> float:

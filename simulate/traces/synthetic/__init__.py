@@ -1,0 +1,1 @@
+"""The parts of the trace generator; `simulate.traces.generate` puts them together."""

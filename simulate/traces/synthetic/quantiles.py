@@ -1,0 +1,57 @@
+"""Inverse distribution functions, by tables: lognormal mixtures and the gamma distribution.
+
+Samples are drawn in strata: `stratified` turns any latent order into one uniform number for every
+n-th part of (0, 1). So a sample follows its distribution closely even when it is small, and how
+the values follow each other is left to the latent order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from simulate.traces.synthetic.profiles import Lognormal
+from simulate.traces.trace import FloatColumn
+
+__all__ = ["gamma_values", "mixture_seconds", "stratified"]
+
+SHORTEST_S, LONGEST_S = 1.0, 5.2e6
+_TABLE_POINTS = 8_192
+
+
+def stratified(latent: FloatColumn, rng: np.random.Generator) -> FloatColumn:
+    """Return uniform numbers in (0, 1), one in each of n equal parts, in the order of `latent`."""
+    count = len(latent)
+    rank = np.empty(count)
+    rank[np.argsort(latent, kind="stable")] = np.arange(count)
+    return (rank + rng.random(count)) / max(count, 1)
+
+
+def mixture_seconds(uniform: FloatColumn, mixture: Sequence[Lognormal]) -> FloatColumn:
+    """Map uniform numbers on durations: whole seconds, at least 1 and at most 5.2e6."""
+    log_s = np.linspace(math.log(SHORTEST_S / 4), math.log(LONGEST_S), _TABLE_POINTS)
+    total = sum(part.weight for part in mixture)
+    below = np.array(
+        [
+            sum(
+                part.weight * math.erfc((part.mu - at) / (part.sigma * math.sqrt(2)))
+                for part in mixture
+            )
+            / (2 * total)
+            for at in log_s.tolist()
+        ]
+    )
+    seconds = np.exp(np.interp(uniform, below, log_s))
+    return np.clip(np.rint(seconds), SHORTEST_S, LONGEST_S)
+
+
+def gamma_values(uniform: FloatColumn, shape: float) -> FloatColumn:
+    """Map uniform numbers on a gamma distribution of this shape and mean 1."""
+    # In y = x^shape the density is exp(-y^(1/shape)) but for a constant: finite also at 0.
+    highest = (shape + 40.0 * math.sqrt(shape) + 40.0) ** shape
+    y = np.linspace(0.0, highest, 16 * _TABLE_POINTS)
+    density = np.exp(-(y ** (1 / shape)))
+    below = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
+    return np.interp(uniform, below / below[-1], y) ** (1 / shape) / shape
