@@ -132,8 +132,9 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
     if not any(np.isfinite(v).any() for v in waited.values()):
         return Figure(key="delay", title=title, caption="", absent="No job started in any run.")
     x = log_duration_axis("queueing delay, log scale", waited.values(), zero=True)
-    panels = [range_panel("By gang size", groups, waited, gang_categories(groups), x)]
     by_vc = vc_categories(groups)
+    sizes = gang_categories(groups)
+    panels = [range_panel("By gang size", groups, waited, sizes, x, wide=by_vc is None)]
     caption = (
         "Delay from submit to first start: marker at the median, thick line from the 25th to the "
         "75th percentile, thin line from the 5th to the 95th. Percentages are shares of the jobs."
@@ -141,7 +142,7 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
     if by_vc is None:
         caption += " The trace names no virtual clusters, or just one."
     else:
-        panels.append(range_panel("By virtual cluster", groups, waited, by_vc, x))
+        panels.append(range_panel("By virtual cluster", groups, waited, by_vc, x, wide=False))
     return Figure(
         key="delay",
         title=title,
@@ -152,7 +153,13 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
 
 
 def range_panel(
-    title: str, groups: Sequence[Group], waited: dict[str, Floats], by: Categories, x: Axis
+    title: str,
+    groups: Sequence[Group],
+    waited: dict[str, Floats],
+    by: Categories,
+    x: Axis,
+    *,
+    wide: bool,
 ) -> Ranges:
     """Percentile ranges of each group in each category."""
     rows = []
@@ -162,7 +169,7 @@ def range_panel(
         size = sum(int(m.sum()) for m in inside.values())
         ranges = tuple(percentile_range(g, waited[g.label][inside[g.label]]) for g in groups)
         rows.append(RangeRow(label, share_text(size / max(total, 1), 2), ranges))
-    return Ranges(title=title, x=x, rows=tuple(rows))
+    return Ranges(title=title, x=x, rows=tuple(rows), wide=wide)
 
 
 def percentile_range(group: Group, values: Floats) -> Range:

@@ -36,8 +36,10 @@ WIDE = 1040.0
 HALF = 508.0
 TEXT = 12.0
 
+# One band can be as high as a plot; many must fit on a page.
+STRIPS = {1: 120.0, 2: 76.0, 3: 58.0}
 STRIP = 46.0
-STRIP_GAP = 9.0
+STRIP_GAP = 13.0
 RANGE = 13.0
 BAR = 24.0
 ASIDE = 6.0
@@ -125,7 +127,7 @@ def references(
         parts.append(
             label(
                 x + 4 if roomy else x - 4,
-                top + 10,
+                top - 5,
                 mark.text,
                 "remark",
                 "start" if roomy else "end",
@@ -228,27 +230,28 @@ def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
     names = max((text_width(s.label, TEXT) for s in panel.strips), default=0.0)
     left = min(max(names * 1.08, 30.0), 170.0) + 54.0
     right = width - 62.0
+    tall = STRIPS.get(len(panel.strips), STRIP)
     parts = [label(0, 14, panel.title, "title")]
     parts.append(label(width, 14, panel.figure_title, "name", "end"))
-    top = 26.0
-    bottom = top + len(panel.strips) * (STRIP + STRIP_GAP) - STRIP_GAP
+    top = 38.0 if panel.references else 26.0
+    bottom = top + len(panel.strips) * (tall + STRIP_GAP) - STRIP_GAP
     parts.append(x_axis(panel.x, left, right, top, bottom))
     for strip in panel.strips:
-        floor = top + STRIP
-        for at, text in panel.y.ticks(STRIP, apart=20.0):
-            level = floor - at * STRIP
+        floor = top + tall
+        for at, text in panel.y.ticks(tall, apart=20.0):
+            level = floor - at * tall
             parts.append(line(left, level, right, level, "grid"))
             parts.append(label(left - 7, level + 4, text, "small", "end"))
         x = left + panel.x.fraction(strip.x) * (right - left)
-        y = floor - panel.y.fraction(np.append(strip.y, strip.y[-1])) * STRIP
+        y = floor - panel.y.fraction(np.append(strip.y, strip.y[-1])) * tall
         parts.append(fill_under(x, y, floor, strip.series))
         parts.append(line(left, floor, right, floor, "axis"))
-        middle = top + STRIP / 2 + 4
+        middle = top + tall / 2 + 4
         shown = shorten(strip.label, left - 53.0, TEXT * 1.08)
         parts.append(label(0, middle, shown, f"direct c{colour_of(strip.series)}"))
         parts.append(label(width, middle, strip.figure, "figure", "end"))
-        top += STRIP + STRIP_GAP
-    parts.append(references(panel.references, panel.x, left, right, 26.0, bottom))
+        top += tall + STRIP_GAP
+    parts.append(references(panel.references, panel.x, left, right, 38.0, bottom))
     said = ", ".join(f"{s.label} {panel.figure_title} {s.figure}" for s in panel.strips)
     return "".join(parts), bottom + 42.0, said + "."
 
@@ -316,7 +319,7 @@ def draw_range(axis: Axis, r: Range, y: float, left: float, right: float) -> str
 def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     """Horizontal bars with intervals and figures in a column at the right."""
     names = max((text_width(b.label, TEXT) for b in panel.bars), default=0.0)
-    left = min(max(names * 1.08, 40.0), 160.0) + 12.0
+    left = min(max(names * 1.12, 40.0), 160.0) + 12.0
     figures = max((text_width(b.text, TEXT) for b in panel.bars), default=0.0) * 1.06
     right = width - max(figures, 40.0) - 16.0
     top = 26.0
@@ -328,7 +331,7 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     for i, bar in enumerate(panel.bars):
         y = top + 2.0 + i * BAR + BAR / 2
         weight = " best" if bar.best else ""
-        shown = shorten(bar.label, left - 10, TEXT * 1.08)
+        shown = shorten(bar.label, left - 10, TEXT * (1.2 if bar.best else 1.05))
         parts.append(label(left - 8, y + 4, shown, f"category{weight}", "end"))
         parts.append(label(width, y + 4, bar.text, f"figure{weight}", "end"))
         if not math.isfinite(bar.value):

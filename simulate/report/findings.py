@@ -9,7 +9,7 @@ from simulate.report.compare import value_text
 from simulate.report.intervals import paired_difference
 from simulate.report.metrics import BY_KEY, Metric, standing, value_of, values_of
 from simulate.report.study import Group, Study, load_text
-from simulate.report.wording import count_text, duration_text, share_text
+from simulate.report.wording import count_text, duration_text, plural, share_text
 
 __all__ = ["cautions", "findings"]
 
@@ -39,9 +39,9 @@ def about_one(group: Group) -> tuple[str, ...]:
     total = value_of(run, BY_KEY["completed"])
     jobs = len(run.jobs)
     if math.isfinite(total):
-        said.append(f"{count_text(total)} of {jobs:,} jobs completed under {group.label}.")
+        said.append(f"{count_text(total)} of {plural(jobs, 'job')} completed under {group.label}.")
     mean, median, p99 = (value_of(run, BY_KEY[k]) for k in ("avg_jct", "median_jct", "p99_jct"))
-    if math.isfinite(mean):
+    if math.isfinite(mean) and jobs >= 100:
         said.append(
             f"Jobs took {duration_text(mean)} on average from submit to finish; half took at most "
             f"{duration_text(median)}, one in a hundred more than {duration_text(p99)}."
@@ -56,15 +56,19 @@ def best_jct(groups: tuple[Group, ...], load: float | None) -> list[str]:
     """Who has the lowest average JCT, against whom, and how sure that is."""
     metric = BY_KEY["avg_jct"]
     found = standing(groups, metric)
-    if len(found.best) != 1:
+    rest = [
+        i for i, e in enumerate(found.estimates) if i not in found.best and math.isfinite(e.mean)
+    ]
+    if not found.best or not rest:
         return []
-    winner = next(iter(found.best))
-    rest = [i for i, e in enumerate(found.estimates) if i != winner and math.isfinite(e.mean)]
+    winner = min(found.best)
     worst = max(rest, key=lambda i: found.estimates[i].mean)
     second = min(rest, key=lambda i: found.estimates[i].mean)
     best = found.estimates[winner].mean
     lead = f"At {load_text(load)}, " if load is not None else ""
-    text = f"{lead}{groups[winner].label} has the lowest average JCT: {duration_text(best)}"
+    verb = "has" if len(found.best) == 1 else "have"
+    names = listed([groups[i].label for i in sorted(found.best)])
+    text = f"{lead}{names} {verb} the lowest average JCT: {duration_text(best)}"
     against = [second] if second == worst else [second, worst]
     text += ", " + " and ".join(
         f"{share_text(1 - best / found.estimates[i].mean, 2)} below {groups[i].label} "
@@ -79,6 +83,13 @@ def best_jct(groups: tuple[Group, ...], load: float | None) -> list[str]:
             + " (95 %, paired)"
         )
     return [text + "."]
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and 3 others`."""
+    if len(names) > 3:
+        names = [*names[:2], f"{len(names) - 2} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def spread(groups: Sequence[Group], metric: Metric, where: str) -> list[str]:

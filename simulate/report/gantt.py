@@ -11,7 +11,7 @@ import numpy as np
 
 from simulate.report.charts import Figure, Gantt, Link, NodeRow
 from simulate.report.interruptions import SAME_MOMENT_S, Stretches, stretches
-from simulate.report.scale import time_axis
+from simulate.report.scale import tick_duration, time_axis
 from simulate.report.steps import last_time
 from simulate.report.study import Group
 from simulate.report.wording import clean, duration_text, plural
@@ -68,7 +68,7 @@ def gantt_figure(
             "Choose a shorter one.",
         )
     caption = (
-        f"{duration_text(end - start)} from {duration_text(start)} after the trace's start"
+        f"{tick_duration(end - start)} from {duration_text(start)} after the trace's start"
         f"{'' if window else ', around the longest queue'}. One band a node, as high as its GPUs; "
         "a block is a job, as high as the GPUs it holds there; a dark line with dots joins the "
         "parts of a gang that starts on several nodes. Grey is idle. Colours tell neighbours apart "

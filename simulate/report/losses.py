@@ -50,7 +50,8 @@ def loss_figure(groups: Sequence[Group]) -> Figure:
         title=title,
         caption=(
             "Restarts are starts after a job's first. Lost time is what a job held GPUs for "
-            "without progress (restart overhead, work since the last checkpoint), times its gang size. "
+            "without progress (restart overhead, work since the last checkpoint), times its gang "
+            "size. "
             "Figures that are zero in every run are left out."
         ),
         panels=tuple(panels),

@@ -220,8 +220,9 @@ def table_key(shown: Pictures) -> str:
             "≈: not told apart from the best (the 95 % interval of the difference, paired by seed, "
             "includes 0)."
         )
-    said.append(f"{DASH}: not known.")
-    return f'<p class="key">{" ".join(said)}</p>'
+    if any(DASH in row for table in shown.summary for row in table.rows):
+        said.append(f"{DASH}: not known.")
+    return f'<p class="key">{" ".join(said)}</p>' if said else ""
 
 
 def figures_section(shown: Pictures) -> str:

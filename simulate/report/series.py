@@ -19,7 +19,7 @@ from simulate.results import ReplayResult
 __all__ = ["LoadPictures", "Pictures", "pictures"]
 
 # Points of a curve over time on a page; shared between the loads so that the file stays small.
-MOST_BINS = 800
+MOST_BINS = 420
 FEWEST_BINS = 160
 # Gantt charts in one file: each may hold some hundred blocks.
 MOST_GANTTS = 12

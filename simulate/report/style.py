@@ -53,7 +53,7 @@ th,td{padding:4px 10px;text-align:right;white-space:nowrap;border-bottom:1px sol
 thead th{border-bottom:1px solid var(--ink);border-top:2px solid var(--ink);font-weight:600;white-space:normal;
 vertical-align:bottom;min-width:64px}
 th:first-child,td:first-child{text-align:left;padding-left:2px}
-tbody th{font-weight:500}
+tbody th{font-weight:500;white-space:normal;overflow-wrap:anywhere;min-width:5em;max-width:190px}
 tbody:last-child tr:last-child>*{border-bottom:2px solid var(--ink)}
 tr.group th{color:var(--soft);font-weight:600;padding-top:10px}
 td i{display:inline-block;width:1.1em;text-align:right;font-style:normal;color:var(--soft)}
@@ -98,7 +98,7 @@ text.best{font-weight:700}
 .gang{stroke:#14171b;stroke-width:1;fill:none;pointer-events:none;stroke-linecap:round;stroke-opacity:.5}.dots{stroke-width:4;stroke-opacity:.9}
 .jobs:hover>g{opacity:.22}
 .jobs:hover>g:hover{opacity:1}
-@media (max-width:760px){main{padding:20px 14px 40px}.panels{grid-template-columns:1fr}
+@media screen and (max-width:760px){main{padding:20px 14px 40px}.panels{grid-template-columns:1fr}
 .facts{grid-template-columns:max-content 1fr}.panels svg.wide,.gantt svg{min-width:720px}
 .panels,.gantt{overflow-x:auto}}
 @page{size:A4 landscape;margin:12mm}
@@ -108,7 +108,7 @@ PRINT = """
 @media print{:root{color-scheme:light;--ground:#fff;--card:#fff;--ink:#000;--soft:#444;--faint:#ddd;--rule:#999;
 --idle:#eee;--accent:#000;--note:#fff;--best:#f0f0f0}body{font-size:11pt}main{padding:0;max-width:none}
 .tabs>nav{display:none}.tabs>.panes>.pane{display:block!important}.pane>h3{display:block;margin:14px 0 8px}
-summary{display:none}h2{break-after:avoid}.bar,.area,.idle,.panels path,.gantt path{print-color-adjust:exact;
+summary,details:not([open]){display:none}svg,tr,.pane>h3{break-inside:avoid}.pane>h3{break-after:avoid}.gantt svg{max-height:160mm}figcaption,.key{font-size:9.5pt}.scroll{overflow:visible}table{font-size:9.5pt}h2{break-after:avoid}.bar,.area,.idle,.panels path,.gantt path{print-color-adjust:exact;
 -webkit-print-color-adjust:exact}}
 """
 
