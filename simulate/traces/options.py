@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from dlsched.core.errors import BadInput
 from simulate.traces.status import STATUSES
@@ -23,7 +22,7 @@ class ReadOptions:
             clusters and no limit for research traces, whose rows are all meant.
         status: keep these statuses (a job of unknown status is always kept); None means completed,
             cancelled and failed for logs, and everything for research traces.
-        on_missing: drop or keep jobs whose size or duration the log lost (NaN when kept).
+        on_missing: "drop" or "keep" jobs whose size or duration the log lost (NaN when kept).
         skip_bad_rows: count rows that can't be read instead of refusing the file.
 
     Raises:
@@ -33,7 +32,7 @@ class ReadOptions:
     drop_cpu_jobs: bool = True
     min_duration: float | None = None
     status: tuple[str, ...] | None = None
-    on_missing: Literal["drop", "keep"] = "drop"
+    on_missing: str = "drop"
     skip_bad_rows: bool = False
 
     def __post_init__(self) -> None:

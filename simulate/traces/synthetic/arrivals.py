@@ -48,4 +48,5 @@ def arrival_times(rates: FloatColumn, count: int, rng: np.random.Generator) -> F
     """Return `count` ascending times [s], Poisson within each hour given their number."""
     cumulative = np.concatenate(([0.0], np.cumsum(rates)))
     at = np.sort(rng.random(count)) * cumulative[-1]
-    return np.interp(at, cumulative, np.arange(len(cumulative)) * HOUR_S)
+    times: FloatColumn = np.interp(at, cumulative, np.arange(len(cumulative)) * HOUR_S)
+    return times

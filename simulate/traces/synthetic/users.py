@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ def latent_lengths(run: Indices, rng: np.random.Generator) -> FloatColumn:
     ends = np.cumsum(np.bincount(place))
     scale = math.sqrt(1 - REPEAT_CORRELATION**2)
     # One step for each place in a run, over all runs at once: a few dozen steps.
-    for first, last in zip(ends[:-1], ends[1:], strict=True):
+    for first, last in pairwise(ends.tolist()):
         jobs = by_place[first:last]
         latent[jobs] = REPEAT_CORRELATION * latent[jobs - 1] + scale * latent[jobs]
     return latent
