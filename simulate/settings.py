@@ -14,6 +14,7 @@ from dlsched.core.options import show_value
 from dlsched.core.round import Parts
 from dlsched.core.semantics import Semantics, profile
 from dlsched.policies.registry import find, make, names
+from simulate.number_files import read_numbers
 from simulate.world import Costs
 
 __all__ = ["RunSettings", "build_parts", "effective_options", "resolve_semantics"]
@@ -126,6 +127,8 @@ def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool
         routed["estimator"][_first_option(estimate)] = value
     for key, text in given.items():
         _route(key, text, chosen, routed)
+    for stage, name in chosen.items():
+        _read_number_files(stage, name, routed[stage])
     made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
     return Parts(
         scheduling=made["scheduling"],
@@ -167,6 +170,14 @@ def _first_option(estimate: str) -> str:
 def _default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
     known = _option_names(stage, name)
     return {key: value for key, value in semantics.option_defaults.items() if key in known}
+
+
+def _read_number_files(stage: str, name: str, options: dict[str, object]) -> None:
+    """Put the numbers of files in the place of their names: policies read no files."""
+    for f in fields(find(stage, name).Options):
+        value = options.get(f.name)
+        if f.metadata.get("from_file") and isinstance(value, str):
+            options[f.name] = read_numbers(value)
 
 
 def _route(

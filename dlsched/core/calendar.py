@@ -45,15 +45,29 @@ class Calendar:
         return k
 
     def book(self, booking: Booking) -> None:
-        """Enter a booking; capacity may be overdrawn only by the caller's intent (`free_at`)."""
+        """Enter a booking; a row's new one replaces its old one.
+
+        Capacity may be overdrawn: whoever must not asks `earliest_start` or `free_at` first.
+        """
+        self.cancel(booking.row)
         if booking.end <= booking.start:
             return
-        first = self._split(booking.start)
-        last = self._split(booking.end) if booking.end != float("inf") else len(self._times)
-        for k in range(first, last):
-            self._free[k] -= booking.gpus
+        self._change(booking, -booking.gpus)
         if booking.row >= 0:
             self.bookings[booking.row] = booking
+
+    def cancel(self, row: int) -> None:
+        """Give back what a row has booked, if anything."""
+        booking = self.bookings.pop(row, None)
+        if booking is not None:
+            self._change(booking, booking.gpus)
+
+    def _change(self, booking: Booking, gpus: int) -> None:
+        first = self._split(max(booking.start, self._times[0]))
+        endless = booking.end == float("inf")
+        last = len(self._times) if endless else self._split(max(booking.end, self._times[0]))
+        for k in range(first, last):
+            self._free[k] += gpus
 
     def forget_before(self, time: float) -> None:
         """Drop steps that lie in the past."""

@@ -25,9 +25,26 @@ class NoOptions:
     """A part that has nothing to choose."""
 
 
-def option(default: T, doc: str, *, low: float = -math.inf, high: float = math.inf) -> T:
-    """Declare an option: its default, what it means, and its allowed range (inclusive)."""
-    made: T = field(default=default, metadata={"doc": doc, "low": low, "high": high})
+def option(
+    default: T,
+    doc: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    from_file: bool = False,
+) -> T:
+    """Declare an option.
+
+    Args:
+        default: its default.
+        doc: what it means, in a few words with the unit.
+        low: least value allowed.
+        high: greatest value allowed.
+        from_file: its value may be the name of a file of numbers, which the world reads (a policy
+            reads no files).
+    """
+    metadata = {"doc": doc, "low": low, "high": high, "from_file": from_file}
+    made: T = field(default=default, metadata=metadata)
     return made
 
 
@@ -61,6 +78,8 @@ def describe(options_type: type[Any]) -> list[OptionDoc]:
 def show_value(value: object) -> str:
     """A value as one would type it after the equals sign."""
     if isinstance(value, tuple):
+        if len(value) > 20:
+            return f"{len(value)} values"
         return ",".join(show_value(item) for item in value)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -104,6 +123,9 @@ def parse_options(
             names = ", ".join([*known, *also]) or "none"
             raise BadInput(f"option {key!r} is not known to {who}; its options: {names}")
         metadata = known[key].metadata
+        if isinstance(value, tuple) and metadata.get("from_file"):
+            values[key] = value  # the world has read and checked the file
+            continue
         parsed = _parse(hints[key], value, f"option {who}.{key}")
         low, high = metadata.get("low", -math.inf), metadata.get("high", math.inf)
         for number in parsed if isinstance(parsed, tuple) else (parsed,):

@@ -34,6 +34,10 @@ _OURS: dict[str, dict[str, str]] = {
         "srtf": _SCHEDULING + "shortest:Srtf",
         "srsf": _SCHEDULING + "shortest:Srsf",
         "las": _SCHEDULING + "las:Las",
+        "multi-queue": _SCHEDULING + "multi_queue:MultiQueue",
+        "easy": _SCHEDULING + "backfill:Easy",
+        "conservative": _SCHEDULING + "backfill:Conservative",
+        "tiresias": _SCHEDULING + "tiresias:Tiresias",
     },
     "placement": {
         "min-nodes": _PLACEMENT + "spanning:MinNodes",

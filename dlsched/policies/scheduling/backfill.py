@@ -1,0 +1,210 @@
+"""Backfill: EASY and conservative.
+
+EASY: Lifka, JSSPP 1995, and Mu'alem & Feitelson, TPDS 2001; conservative: Feitelson & Weil, IPPS
+1998; sheet `baselines`, sections 2 and 3. First come, first served, but a job behind may start if
+it delays nobody: not the head (EASY), or nobody at all (conservative). Both need a predicted
+duration; a job that has outrun its prediction counts as ending one round from now (60 s where
+there are no rounds).
+
+GPUs are counted per pool. Where placement refuses a job that the count admits, the job waits for
+the next end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Floats
+from dlsched.core.calendar import Booking, Calendar
+from dlsched.core.context import RoundContext
+from dlsched.core.options import NoOptions
+from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+
+__all__ = ["Conservative", "Easy"]
+
+OVERRUN_S = 60.0  # without rounds, a job that has outrun its prediction counts as ending so late
+
+
+def predicted_ends(units: Units, ctx: RoundContext) -> Floats:
+    """When running units are expected to end, in seconds."""
+    overhead = np.maximum(units.table.progress_from[units.rows] - ctx.now, 0.0)
+    left = units.remaining_work + overhead
+    return ctx.now + np.where(left > 0, left, ctx.round_length or OVERRUN_S)
+
+
+@dataclass(slots=True)
+class Shadow:
+    """The head's reservation: when it can start, and how many GPUs are left over then."""
+
+    time: float
+    extra: int
+
+
+class Easy(SchedulingPolicy[NoOptions]):
+    """Start heads while they fit; then whoever does not delay the first that does not."""
+
+    name = "easy"
+    summary = "FIFO with backfill that never delays the head (EASY)"
+    needs = frozenset({"predicted_work"})
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Each pool on its own, in order of submit."""
+        queue = units[np.argsort(units.submit_time, kind="stable")]
+        for pool in np.unique(queue.pool).tolist():
+            self._backfill(queue[queue.pool == pool], pool, ctx, walk)
+        walk.stable_until(np.inf)
+
+    def _backfill(self, queue: Units, pool: int, ctx: RoundContext, walk: Walk) -> None:
+        gangs, rows = queue.gang.tolist(), queue.rows.tolist()
+        duration = queue.predicted_work + ctx.restart_overhead
+        head = 0
+        while head < len(rows) and not isinstance(walk.place(rows[head]), Refused):
+            head += 1
+        if head == len(rows):
+            return
+        started = list(range(head))
+        shadow = self._shadow(queue, started, duration, gangs[head], pool, ctx, walk)
+        walk.refuse(rows[head], Refused("Resources", f"starts at about {shadow.time:g} s"))
+        for k in range(head + 1, len(rows)):
+            free = walk.free_gpus(pool)
+            if free == 0:
+                break
+            ends_in_time = ctx.now + duration[k] <= shadow.time
+            if gangs[k] > free or not (ends_in_time or gangs[k] <= shadow.extra):
+                continue
+            if not isinstance(walk.place(rows[k]), Refused) and not ends_in_time:
+                shadow.extra -= gangs[k]
+
+    @staticmethod
+    def _shadow(
+        queue: Units,
+        started: list[int],
+        duration: Floats,
+        gang: int,
+        pool: int,
+        ctx: RoundContext,
+        walk: Walk,
+    ) -> Shadow:
+        """The earliest end at which enough GPUs are free for the head; all ends then count."""
+        running = ctx.running
+        running = running[running.pool == pool]
+        ends = np.concatenate([predicted_ends(running, ctx), ctx.now + duration[started]])
+        gpus = np.concatenate([running.gpus_now, queue.gang[started]])
+        order = np.argsort(ends, kind="stable")
+        ends, gpus = ends[order], gpus[order]
+        free = walk.free_gpus(pool) + np.cumsum(gpus)
+        enough = np.flatnonzero(free >= gang)
+        if not enough.size:
+            return Shadow(np.inf, 0)
+        time = float(ends[enough[0]])
+        at_shadow = int(free[np.searchsorted(ends, time, side="right") - 1])
+        return Shadow(time, at_shadow - gang)
+
+
+class Conservative(SchedulingPolicy[NoOptions]):
+    """Every job gets a reservation when it arrives, and nobody may delay it.
+
+    The plan is kept from decision to decision and made anew, in order of submit, when a job ends
+    earlier or later than planned.
+    """
+
+    name = "conservative"
+    summary = "FIFO with backfill that delays nobody (conservative)"
+    needs = frozenset({"predicted_work"})
+
+    def __init__(self, options: NoOptions) -> None:
+        super().__init__(options)
+        self._plans: dict[int, Calendar] = {}  # by pool
+        self._capacity: dict[int, int] = {}
+        self._planned: dict[int, Booking] = {}  # waiting and running rows
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Keep or renew the plan, then start whose time has come."""
+        queue = units[np.argsort(units.submit_time, kind="stable")]
+        running = ctx.running
+        if self._is_off(queue, running, ctx):
+            self._plan_anew(queue, running, ctx)
+        for row, duration in zip(queue.rows.tolist(), queue.predicted_work.tolist(), strict=True):
+            if row not in self._planned:
+                self._book(row, duration, ctx, not_before=ctx.now)
+        self._start_due(queue, ctx, walk)
+        starts = [self._planned[row].start for row in queue.rows.tolist()]
+        later = [start for start in starts if start > ctx.now]
+        walk.wake_at(min(later, default=np.inf))
+        walk.stable_until(min(later, default=np.inf))
+
+    def _is_off(self, queue: Units, running: Units, ctx: RoundContext) -> bool:
+        """Did something happen that the plan did not foresee?"""
+        for pool, capacity in self._capacity.items():
+            if capacity != ctx.pools.capacity(pool, ctx.occupancy):
+                return True
+        present = set(running.rows.tolist()) | set(queue.rows.tolist())
+        for row in [row for row in self._planned if row not in present]:
+            if self._planned.pop(row).end > ctx.now:
+                return True  # ended early
+        runs = set(running.rows.tolist())
+        for row in present:
+            booking = self._planned.get(row)
+            if booking is None:
+                if row in runs:
+                    return True
+            elif (booking.end <= ctx.now) if row in runs else (booking.start < ctx.now):
+                return True  # runs longer than planned, or did not start when planned
+        return False
+
+    def _plan_anew(self, queue: Units, running: Units, ctx: RoundContext) -> None:
+        self._plans.clear()
+        self._capacity.clear()
+        self._planned.clear()
+        ends: Floats = predicted_ends(running, ctx)
+        for row, gpus, end in zip(
+            running.rows.tolist(), running.gpus_now.tolist(), ends, strict=True
+        ):
+            booking = Booking(row=row, gpus=gpus, start=ctx.now, end=float(end))
+            self._plan_of(int(ctx.table.pool[row]), ctx).book(booking)
+            self._planned[row] = booking
+        for row, duration in zip(queue.rows.tolist(), queue.remaining_work.tolist(), strict=True):
+            self._book(row, duration, ctx, not_before=ctx.now)
+
+    def _plan_of(self, pool: int, ctx: RoundContext) -> Calendar:
+        if pool not in self._plans:
+            self._capacity[pool] = ctx.pools.capacity(pool, ctx.occupancy)
+            self._plans[pool] = Calendar(self._capacity[pool], start=ctx.now)
+        return self._plans[pool]
+
+    def _book(self, row: int, duration: float, ctx: RoundContext, *, not_before: float) -> None:
+        gang = int(ctx.table.gang[row])
+        plan = self._plan_of(int(ctx.table.pool[row]), ctx)
+        plan.forget_before(ctx.now)
+        length = max(duration, 0.0) + ctx.restart_overhead
+        start = plan.earliest_start(gang, length, not_before=not_before)
+        booking = Booking(row=row, gpus=gang, start=start, end=start + length)
+        if start < np.inf:
+            plan.book(booking)
+        self._planned[row] = booking
+
+    def _start_due(self, queue: Units, ctx: RoundContext, walk: Walk) -> None:
+        for row in queue.rows.tolist():
+            booking = self._planned[row]
+            if booking.start <= ctx.now:
+                placed = walk.place(row)
+                if isinstance(placed, Refused):
+                    walk.refuse(row, placed)
+            else:
+                walk.refuse(row, Refused("Resources", f"planned to start at {booking.start:g} s"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The plan."""
+        return {"planned": dict(self._planned), "plans": self._plans, "capacity": self._capacity}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on with the plan."""
+        self._planned = dict(state["planned"])
+        self._plans = dict(state["plans"])
+        self._capacity = dict(state["capacity"])

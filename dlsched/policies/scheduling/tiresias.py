@@ -1,0 +1,219 @@
+"""Tiresias: discretized 2D-LAS and 2D-Gittins.
+
+Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019; sheet
+`tiresias`. Minimise the average JCT of gangs whose duration nobody knows, preemptively. Attained
+service has two dimensions, W = seconds executed × GPUs, in GPU-seconds. Jobs fall through queues as
+W passes the limits (`dlas-gpu`; `dlas` counts seconds only); with a sample of past jobs the queues
+are sorted by Gittins index (`gittins`). A job that has waited `knob` times as long as it executed
+is promoted to the first queue and starts counting anew; knob 0 never promotes.
+
+`jump` says when a fall is noticed: `exact` at the moment the limit is reached, `artifact` at the
+time the original's formula gives (off for resumed jobs). `index` likewise, see `gittins`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dlsched.core.allocation import Ranking, Rebuild
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.options import option
+from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.gittins import GittinsIndex
+from dlsched.policies.scheduling.multi_queue import REACHED_S, FeedbackQueues
+
+__all__ = ["Tiresias"]
+
+RELEARN = 1.1  # learn the index anew when the history has grown by this factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiresiasOptions:
+    """Discretized 2D-LAS and 2D-Gittins."""
+
+    variant: Literal["dlas-gpu", "dlas", "gittins"] = option(
+        "dlas-gpu", "service in GPU-seconds, in seconds, or GPU-seconds with Gittins index"
+    )
+    limits: tuple[float, ...] = option(
+        (3250.0, 7200.0),
+        "service at which a job leaves each queue but the last, ascending",
+        low=0.0,
+    )
+    knob: float = option(
+        0.0, "promote after waiting this many times the executed time; 0 never does", low=0.0
+    )
+    jump: Literal["exact", "artifact"] = option("exact", "when a fall to the next queue is noticed")
+    index: Literal["theory", "artifact"] = option(
+        "theory", "the Gittins index of paper or artifact"
+    )
+    sample: tuple[float, ...] = option(
+        (),
+        "GPU-seconds of past jobs (a file, one number a line); empty: the run's own finished jobs",
+        from_file=True,
+    )
+    delta: float = option(3250.0, "the Gittins index looks so many GPU-seconds ahead", low=1e-9)
+    rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
+
+
+class Tiresias(SchedulingPolicy[TiresiasOptions]):
+    """The event loop of sheet section 3, steps 3 to 7."""
+
+    name = "tiresias"
+    summary = "discretized 2D-LAS (dlas-gpu, dlas) and 2D-Gittins, with promotion"
+    Options: ClassVar[type[Any]] = TiresiasOptions
+    preemptive = True
+    rests = False  # queues and waits move on whether or not somebody waits
+
+    def __init__(self, options: TiresiasOptions) -> None:
+        super().__init__(options)
+        self._queues = FeedbackQueues(len(options.limits) + 1)
+        self._limits: Floats = np.array([*options.limits, np.inf])
+        self._at_promotion: Floats = np.zeros(0)  # seconds executed before the last promotion
+        self._wait: Floats = np.zeros(0)  # seconds waited, once executed, since the last promotion
+        self._promotions: Ints = np.zeros(0, np.int64)
+        self._last = 0.0  # time of the last decision
+        self._gittins: GittinsIndex | None = None
+        self._learnt_from = 0
+        if options.sample:
+            self._gittins = GittinsIndex(options.sample, options.delta, options.index)
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Advance clocks, demote and promote, walk the queues, find the next jump."""
+        everybody = ctx.units
+        self._join(everybody, walk)
+        executed = everybody.executed - self._at_promotion[everybody.rows]
+        self._advance_waits(everybody, executed, ctx.now)
+        executed = self._demote_and_promote(everybody, executed, walk)
+        order = self._order(everybody, executed, ctx)
+        walk.follow(everybody, Ranking(order=order, rebuild=self.options.rebuild))
+        running = walk.runs(everybody)
+        self._queues.running_first(everybody, order, running)
+        jump = self._next_jump(everybody, executed, running, ctx.now)
+        walk.wake_at(jump)
+        walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
+
+    # -- step 2: arrivals -------------------------------------------------------------------------
+
+    def _join(self, units: Units, walk: Walk) -> None:
+        more = len(units.table) - len(self._wait)
+        if more > 0:
+            self._at_promotion = np.concatenate([self._at_promotion, np.zeros(more)])
+            self._wait = np.concatenate([self._wait, np.zeros(more)])
+            self._promotions = np.concatenate([self._promotions, np.zeros(more, np.int64)])
+        for position in self._queues.join(units).tolist():
+            walk.output("promotions", int(units.rows[position]), 0.0)
+
+    # -- step 3: clocks, demotion, promotion ------------------------------------------------------
+
+    def _service(self, units: Units, executed: Floats) -> Floats:
+        """A: executed × GPUs, or executed seconds for `dlas`."""
+        return executed if self.options.variant == "dlas" else executed * units.gang
+
+    def _advance_waits(self, units: Units, executed: Floats, now: float) -> None:
+        waits = ~units.running & (executed > 0)
+        self._wait[units.rows[waits]] += now - self._last
+        self._last = now
+
+    def _demote_and_promote(self, units: Units, executed: Floats, walk: Walk) -> Floats:
+        """Move rows to the tails of their new queues, in order of arrival, one step a decision."""
+        queue = self._queues.queue[units.rows]
+        slack = REACHED_S if self.options.jump == "exact" else 0.0
+        falls = units.running & (self._service(units, executed) >= self._limits[queue] - slack)
+        rises = np.zeros(len(units), np.bool_)
+        if self.options.knob > 0:
+            due = self._promotion_wait(executed)
+            may = ~units.running & (queue > 0) & (executed > 0)
+            rises = may & (self._wait[units.rows] >= due - slack)
+        moved = falls | rises
+        if not moved.any():
+            return executed
+        self._queues.move(units.rows[moved], np.where(rises, 0, queue + 1)[moved].astype(np.int8))
+        for row in units.rows[rises].tolist():
+            self._promotions[row] += 1
+            walk.output("promotions", row, float(self._promotions[row]))
+        risen = units.rows[rises]
+        self._at_promotion[risen] += executed[rises]
+        self._wait[risen] = 0.0
+        return np.where(rises, 0.0, executed)
+
+    def _promotion_wait(self, executed: Floats) -> Floats:
+        """Seconds a row must have waited to be promoted."""
+        due = executed * self.options.knob
+        return np.floor(due) if self.options.jump == "artifact" else due
+
+    # -- step 4: order ----------------------------------------------------------------------------
+
+    def _order(self, units: Units, executed: Floats, ctx: RoundContext) -> Rows:
+        if self.options.variant != "gittins":
+            return self._queues.order(units)
+        index = self._learnt(ctx)(executed * units.gang)
+        place, queue = self._queues.place[units.rows], self._queues.queue[units.rows]
+        return np.lexsort((place, units.submit_time, -index, queue))
+
+    def _learnt(self, ctx: RoundContext) -> GittinsIndex:
+        """The index of the sample given, or of the jobs that have finished in this run."""
+        if self.options.sample and self._gittins is not None:
+            return self._gittins
+        count = len(ctx.finished)
+        if self._gittins is None or count >= max(
+            self._learnt_from * RELEARN, self._learnt_from + 1
+        ):
+            table, rows = ctx.table, np.array(ctx.finished, np.int64)
+            needed = table.executed[rows] * table.gang[rows]
+            self._gittins = GittinsIndex(needed, self.options.delta, self.options.index)
+            self._learnt_from = count
+        return self._gittins
+
+    # -- step 7: next jump ------------------------------------------------------------------------
+
+    def _next_jump(self, units: Units, executed: Floats, running: Bools, now: float) -> float:
+        """When the next row reaches its limit, or has waited enough to be promoted."""
+        queue = self._queues.queue[units.rows]
+        waits = [np.inf]
+        falling = running & (queue < self._queues.last)
+        if falling.any():
+            waits.append(float(self._until_fall(units, executed, queue)[falling].min()))
+        if self.options.knob > 0:
+            due = executed * self.options.knob - self._wait[units.rows]
+            due = np.floor(due) if self.options.jump == "artifact" else due
+            rising = due[~running & (queue > 0) & (executed > 0) & (due > 0)]
+            if rising.size:
+                waits.append(float(rising.min()))
+        return now + min(waits)
+
+    def _until_fall(self, units: Units, executed: Floats, queue: np.ndarray[Any, Any]) -> Floats:
+        limit = self._limits[queue]
+        if self.options.variant == "dlas":
+            return limit - executed
+        if self.options.jump == "artifact":
+            return np.floor((limit - executed) / units.gang)
+        return (limit - executed * units.gang) / units.gang
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Queues, waits and promotions."""
+        return self._queues.state_dict() | {
+            "at_promotion": self._at_promotion.copy(),
+            "wait": self._wait.copy(),
+            "promotions": self._promotions.copy(),
+            "last": self._last,
+            "learnt_from": self._learnt_from,
+            "learnt": None if self._gittins is None else self._gittins.sample.copy(),
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on from them."""
+        self._queues.load_state_dict(state)
+        self._at_promotion = np.array(state["at_promotion"], np.float64)
+        self._wait = np.array(state["wait"], np.float64)
+        self._promotions = np.array(state["promotions"], np.int64)
+        self._last, self._learnt_from = float(state["last"]), int(state["learnt_from"])
+        if state["learnt"] is not None and not self.options.sample:
+            self._gittins = GittinsIndex(state["learnt"], self.options.delta, self.options.index)
