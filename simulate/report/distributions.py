@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,30 +214,34 @@ def drop_empty(by: Categories) -> Categories:
 
 def vc_categories(groups: Sequence[Group]) -> Categories | None:
     """The virtual clusters with most jobs, the rest together; None when there is no choice."""
-    names = {g.label: gathered(g, lambda jobs: jobs.vc) for g in groups}
-    counts: dict[str, int] = {}
-    for column in names.values():
-        found, number = np.unique(column.astype(str), return_counts=True)
-        for name, n in zip(found.tolist(), number.tolist(), strict=True):
-            counts[name] = counts.get(name, 0) + n
-    if len(counts) < 2:
+    codes: dict[object, int] = {}
+    coded = {g.label: coded_column(gathered(g, lambda jobs: jobs.vc), codes) for g in groups}
+    if len(codes) < 2:
         return None
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    names = [clean(name) for name in codes]
+    counts = np.bincount(np.concatenate(list(coded.values())), minlength=len(codes))
+    ranked = sorted(range(len(codes)), key=lambda c: (-int(counts[c]), names[c]))
     top = ranked if len(ranked) <= MOST_CATEGORIES else ranked[: MOST_CATEGORIES - 1]
-    labels = [clean(name) or "(none)" for name in top]
+    labels = [names[c] or "(none)" for c in top]
     if len(top) < len(ranked):
         labels.append(f"{len(ranked) - len(top)} others")
-    place = {name: i for i, name in enumerate(top)}
-    member = {}
-    for label, column in names.items():
-        found, inverse = np.unique(column.astype(str), return_inverse=True)
-        code = np.array([place.get(name, len(top)) for name in found.tolist()], dtype=np.int64)
-        member[label] = code[inverse]
-    return Categories(tuple(labels), member)
+    place = np.full(len(codes), len(top), dtype=np.int64)
+    place[top] = np.arange(len(top))
+    return Categories(tuple(labels), {label: place[column] for label, column in coded.items()})
 
 
-def gathered(
-    group: Group, column: Callable[[JobOutcomes], NDArray[np.generic]]
-) -> NDArray[np.generic]:
+def coded_column(column: NDArray[Any], codes: dict[object, int]) -> NDArray[np.int64]:
+    """Texts as small numbers, handed out in order of first appearance.
+
+    A loop over jobs: sorting a million texts takes many times as long.
+    """
+    return np.fromiter(
+        (codes.setdefault(name, len(codes)) for name in column.tolist()),
+        dtype=np.int64,
+        count=column.shape[0],
+    )
+
+
+def gathered(group: Group, column: Callable[[JobOutcomes], NDArray[Any]]) -> NDArray[Any]:
     """A column of any type over all seeds."""
     return np.concatenate([column(run.jobs) for run in group.runs])

@@ -319,7 +319,7 @@ def draw_range(axis: Axis, r: Range, y: float, left: float, right: float) -> str
 def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     """Horizontal bars with intervals and figures in a column at the right."""
     names = max((text_width(b.label, TEXT) for b in panel.bars), default=0.0)
-    left = min(max(names * 1.12, 40.0), 160.0) + 12.0
+    left = min(max(names * 1.22, 40.0), 160.0) + 12.0
     figures = max((text_width(b.text, TEXT) for b in panel.bars), default=0.0) * 1.06
     right = width - max(figures, 40.0) - 16.0
     top = 26.0

@@ -132,6 +132,12 @@ def cautions(study: Study) -> tuple[str, ...]:
         names = list(dict.fromkeys(labels))
         whose = "" if len(names) == len(study.labels) else f" ({', '.join(names)})"
         said.append(f"{warning}{whose}")
+    part = next((run for run in runs if value_of(run, BY_KEY["jobs"]) < len(run.jobs)), None)
+    if part is not None:
+        said.append(
+            f"Summary figures are over {count_text(value_of(part, BY_KEY['jobs']))} of "
+            f"{plural(len(part.jobs), 'job')} (a warm-up or tracked jobs); the pictures show all."
+        )
     for load in study.loads:
         groups = study.at(load)
         done = [values_of(g, BY_KEY["completed"]) for g in groups]

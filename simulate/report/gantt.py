@@ -59,6 +59,10 @@ def gantt_figure(
             continue
         panels.append(gantt_panel(group, inside, start, end))
         names.append(group.label)
+    if panels and not any(panel.job.size for panel in panels):
+        return Figure(
+            key="gantt", title=title, caption="", absent="No job held a GPU in the chosen window."
+        )
     if not panels:
         return Figure(
             key="gantt",

@@ -34,6 +34,7 @@ class Stretches(NamedTuple):
 def stretches(segments: Segments) -> Stretches:
     """Join what a recorder cut at round boundaries; ordered by job, node and start."""
     order = np.lexsort((segments.start, segments.node, segments.job))
+    order = order[np.isfinite(segments.start[order]) & np.isfinite(segments.end[order])]
     job, node, gpus = segments.job[order], segments.node[order], segments.gpus[order]
     start, end = segments.start[order], segments.end[order]
     if not job.shape[0]:
@@ -53,10 +54,15 @@ def interruption_times(run: ReplayResult, joined: Stretches) -> Floats:
     """When a job lost or changed its GPUs before its finish, one entry a job and moment."""
     finish = run.jobs.finish_time[joined.job]
     horizon = last_time(run.timeline)
-    early = ~(np.abs(joined.end - finish) <= SAME_MOMENT_S)
+    # Under some semantics GPUs are held past the finish, until a boundary: not an interruption.
+    early = ~(joined.end >= finish - SAME_MOMENT_S)
     early &= joined.end < horizon - SAME_MOMENT_S
-    moments = np.unique(np.stack([joined.job[early].astype(np.float64), joined.end[early]]), axis=1)
-    return np.sort(moments[1])
+    job, end = joined.job[early], joined.end[early]
+    order = np.lexsort((job, end))
+    job, end = job[order], end[order]
+    # A gang over several nodes ends on all of them at once: one moment.
+    again = (job[1:] == job[:-1]) & (end[1:] - end[:-1] <= SAME_MOMENT_S)
+    return end[np.concatenate([[True], ~again])] if end.size else end
 
 
 def preemption_figure(groups: Sequence[Group], *, bins: int = 80) -> Figure:

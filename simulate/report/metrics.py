@@ -57,7 +57,8 @@ METRICS = (
     metric("restarts", "Restarts", "Restarts", "number", "none"),
     metric("lost", "GPU time lost to restarts", "Lost", "share", "none"),
 )
-BY_KEY = {m.key: m for m in METRICS}
+JOBS = metric("jobs", "Jobs that the figures are about", "Jobs", "number", "none")
+BY_KEY = {m.key: m for m in (*METRICS, JOBS)}
 COMPARED = tuple(
     BY_KEY[key]
     for key in (

@@ -21,7 +21,9 @@ def occupancy_figure(groups: Sequence[Group], *, bins: int) -> Figure:
     title = "GPU utilisation and queue over time"
     shown = [g for g in groups if last_time(g.first.timeline) > 0]
     if not shown:
-        return Figure(key="occupancy", title=title, caption="", absent="No time passed in any run.")
+        recorded = any(g.first.timeline.time.size for g in groups)
+        why = "No time passed in any run." if recorded else "Series over time were not recorded."
+        return Figure(key="occupancy", title=title, caption="", absent=why)
     end = max(last_time(g.first.timeline) for g in shown)
     edges = bin_edges(0.0, end, bins)
     x = time_axis("time since the trace's start", 0.0, end)

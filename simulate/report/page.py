@@ -64,6 +64,9 @@ def render(
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        # The browser itself refuses whatever would leave the file.
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="dlsched {escape(__version__)}">\n'
         f"<title>{escape(name)}</title>\n<style>{style_sheet()}</style>\n</head>\n<body>\n<main>\n"
@@ -319,7 +322,7 @@ def options_section(study: Study) -> str:
     for key in keys:
         cells = [by_label[label].get(key, DASH) for label in labels]
         if len(set(cells)) == 1 and len(cells) > 1:
-            tds = f'<td class="text" colspan="{len(cells)}">{escape(cells[0])}</td>'
+            tds = f'<td class="text all" colspan="{len(cells)}">{escape(cells[0])}</td>'
         else:
             tds = "".join(f'<td class="text">{escape(c)}</td>' for c in cells)
         rows.append(f'<tr><th scope="row"><code>{escape(clean(key))}</code></th>{tds}</tr>')

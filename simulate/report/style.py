@@ -58,6 +58,7 @@ tbody:last-child tr:last-child>*{border-bottom:2px solid var(--ink)}
 tr.group th{color:var(--soft);font-weight:600;padding-top:10px}
 td i{display:inline-block;width:1.1em;text-align:right;font-style:normal;color:var(--soft)}
 td.best{font-weight:700;background:var(--best)}
+td.all{text-align:center!important;color:var(--soft)}
 td.text,th.text{text-align:left;white-space:normal;overflow-wrap:anywhere}
 .key{font-size:13px;color:var(--soft)}
 details{margin:10px 0 0}
@@ -108,7 +109,7 @@ PRINT = """
 @media print{:root{color-scheme:light;--ground:#fff;--card:#fff;--ink:#000;--soft:#444;--faint:#ddd;--rule:#999;
 --idle:#eee;--accent:#000;--note:#fff;--best:#f0f0f0}body{font-size:11pt}main{padding:0;max-width:none}
 .tabs>nav{display:none}.tabs>.panes>.pane{display:block!important}.pane>h3{display:block;margin:14px 0 8px}
-summary,details:not([open]){display:none}svg,tr,.pane>h3{break-inside:avoid}.pane>h3{break-after:avoid}.gantt svg{max-height:160mm}figcaption,.key{font-size:9.5pt}.scroll{overflow:visible}table{font-size:9.5pt}h2{break-after:avoid}.bar,.area,.idle,.panels path,.gantt path{print-color-adjust:exact;
+summary,details:not([open]){display:none}svg,tr,.pane>h3{break-inside:avoid}.pane>h3{break-after:avoid}.gantt svg{max-height:140mm}.scroll,figcaption,.findings{break-inside:avoid}figcaption,.key{font-size:9.5pt}.scroll{overflow:visible}table{font-size:9.5pt}h2{break-after:avoid}.bar,.area,.idle,.panels path,.gantt path{print-color-adjust:exact;
 -webkit-print-color-adjust:exact}}
 """
 
