@@ -1,0 +1,169 @@
+"""What the tests share: a laboratory that turns a few tuples into a replay, and hypothesis' profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from dlsched.core.cluster import Cluster, parse_cluster_spec
+from simulate.cluster_events import ClusterEvent
+from simulate.engine import Engine
+from simulate.replay import prepare, replay
+from simulate.results import ReplayResult
+from simulate.settings import RunSettings
+from simulate.traces.trace import Trace
+from simulate.world import Costs
+
+settings.register_profile(
+    "tests",
+    deadline=None,
+    derandomize=True,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tests")
+
+Job = tuple[float, float, float]  # submit, GPUs, duration
+
+
+class Lab:
+    """Small replays from plain values; every run checks every invariant after every decision."""
+
+    def cluster(self, spec: str | Cluster) -> Cluster:
+        """A cluster from a spec."""
+        return parse_cluster_spec(spec) if isinstance(spec, str) else spec
+
+    def trace(
+        self,
+        jobs: Sequence[Job],
+        *,
+        user: Sequence[str] | None = None,
+        vc: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,
+        **columns: Sequence[Any],
+    ) -> Trace:
+        """A trace of (submit, GPUs, duration); ids are A, B, C, … and then numbers."""
+        count = len(jobs)
+        if names is None:
+            names = [chr(ord("A") + k) if k < 26 else str(k) for k in range(count)]
+        table = np.array(jobs, np.float64).reshape(-1, 3)
+        order = np.argsort(table[:, 0], kind="stable")
+
+        def texts(values: Sequence[str] | None) -> np.ndarray[Any, Any]:
+            return np.array(list(values) if values else [""] * count, np.object_)[order]
+
+        further: dict[str, np.ndarray[Any, Any]] = {}
+        for name, values in columns.items():
+            is_text = any(isinstance(value, str) for value in values)
+            further[name] = np.array(list(values), np.object_ if is_text else np.float64)[order]
+        return Trace(
+            name="tiny",
+            source="test",
+            job_id=np.array(list(names), np.object_)[order],
+            submit_time=table[order, 0],
+            num_gpus=table[order, 1],
+            duration=table[order, 2],
+            user=texts(user),
+            vc=texts(vc),
+            status=texts(None),
+            columns=further,
+        )
+
+    def settings(self, policy: str = "fifo", **given: Any) -> RunSettings:
+        """Settings with checks on; `overhead`, `interval`, `min_run` are costs."""
+        costs = Costs(
+            restart_overhead=given.pop("overhead", 0.0),
+            checkpoint_interval=given.pop("interval", None),
+            min_run=given.pop("min_run", 0.0),
+        )
+        given.setdefault("check", True)
+        return RunSettings(policy=policy, costs=costs, **given)
+
+    def engine(
+        self,
+        jobs: Sequence[Job] | Trace,
+        policy: str = "fifo",
+        *,
+        cluster: str | Cluster = "1x4",
+        events: Sequence[ClusterEvent] = (),
+        performance: Any = None,
+        **given: Any,
+    ) -> Engine:
+        """A replay that is ready to run."""
+        trace = jobs if isinstance(jobs, Trace) else self.trace(jobs)
+        return prepare(
+            trace,
+            self.cluster(cluster),
+            self.settings(policy, **given),
+            events=events,
+            performance=performance,
+        )
+
+    def run(
+        self,
+        jobs: Sequence[Job] | Trace,
+        policy: str = "fifo",
+        *,
+        cluster: str | Cluster = "1x4",
+        events: Sequence[ClusterEvent] = (),
+        performance: Any = None,
+        **given: Any,
+    ) -> ReplayResult:
+        """A replay from beginning to end; `clock="events"` unless said otherwise."""
+        trace = jobs if isinstance(jobs, Trace) else self.trace(jobs)
+        if "clock" not in given and not any("semantics" in o for o in given.get("options", ())):
+            given["clock"] = "events"
+        return replay(
+            trace,
+            self.cluster(cluster),
+            self.settings(policy, **given),
+            events=events,
+            performance=performance,
+        )
+
+    @staticmethod
+    def spans(result: ReplayResult) -> dict[str, tuple[float, float]]:
+        """First start and finish per job."""
+        jobs = result.jobs
+        return {
+            job: (float(start), float(finish))
+            for job, start, finish in zip(
+                jobs.job_id, jobs.first_start_time, jobs.finish_time, strict=True
+            )
+        }
+
+    @staticmethod
+    def outcome(result: ReplayResult) -> dict[str, tuple[Any, ...]]:
+        """Everything about each job that a run decides, exactly, for comparing runs."""
+        jobs = result.jobs
+        columns: Mapping[str, np.ndarray[Any, Any]] = {
+            "start": jobs.first_start_time,
+            "finish": jobs.finish_time,
+            "starts": jobs.starts,
+            "preemptions": jobs.preemptions,
+            "migrations": jobs.migrations,
+            "gpu_seconds": jobs.gpu_seconds,
+            "lost": jobs.lost_seconds,
+            "status": jobs.status,
+            **jobs.extra,
+        }
+        return {name: tuple(map(repr, values.tolist())) for name, values in columns.items()}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Lab:
+    """The laboratory."""
+    return Lab()
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """Where the published outputs lie; tests that need a missing folder are skipped."""
+    default = Path(__file__).parent.parent.parent / "shared" / "data"
+    return Path(os.environ.get("DLSCHED_DATA", default))
