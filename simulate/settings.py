@@ -17,7 +17,14 @@ from dlsched.policies.registry import find, make, names
 from simulate.number_files import read_numbers
 from simulate.world import Costs
 
-__all__ = ["RunSettings", "build_parts", "effective_options", "resolve_semantics"]
+__all__ = [
+    "RunSettings",
+    "build_parts",
+    "effective_options",
+    "option_names",
+    "resolve_semantics",
+    "split_options",
+]
 
 STAGE_WORDS = {
     "placement": "placement",
@@ -44,9 +51,12 @@ class RunSettings:
         warmup_s: jobs submitted earlier do not count in the figures.
         track: first and last job id, inclusive; the run stops when they have ended.
         horizon: stop at this time.
+        mtbf_s: mean seconds that a node works between failures; None: nodes do not fail.
+        mttr_s: mean seconds until a failed node is back.
         skipping: may rounds without possible change be skipped?
         record: keep the time line and the stretches on nodes.
         check: check every invariant after every decision.
+        name: what to call the run where its policy alone does not tell it from others.
     """
 
     policy: str = "fifo"
@@ -63,14 +73,17 @@ class RunSettings:
     warmup_s: float = 0.0
     track: tuple[str, str] | None = None
     horizon: float = float("inf")
+    mtbf_s: float | None = None
+    mttr_s: float = 3600.0
     skipping: bool = True
     record: bool = True
     check: bool = False
+    name: str = ""
 
     @property
     def label(self) -> str:
         """What tables call the run."""
-        return self.policy
+        return self.name or self.policy
 
 
 def split_options(texts: Sequence[str]) -> dict[str, str]:
@@ -154,6 +167,20 @@ def part_names(
     if fairness != "none":
         chosen["fairness"] = fairness
     return chosen
+
+
+def option_names(
+    settings: RunSettings, semantics: Semantics, *, has_quotas: bool = False
+) -> dict[str, set[str]]:
+    """The options that each stage's part of a run has; the run's own options play no role.
+
+    Raises:
+        BadInput: a part of an unknown name.
+    """
+    chosen = part_names(settings, semantics, has_quotas=has_quotas)
+    return {
+        stage: set(_option_names(stage, name.partition(":")[0])) for stage, name in chosen.items()
+    }
 
 
 def _option_names(stage: str, name: str) -> list[str]:
