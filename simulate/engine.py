@@ -82,7 +82,7 @@ class Engine:
     now: float = 0.0
     decisions: int = 0
     refusals: dict[int, Refused] = field(default_factory=dict)
-    held_back: list[int] = field(default_factory=list)
+    held_back: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
     calendar: Calendar = field(init=False)
 
@@ -185,7 +185,7 @@ class Engine:
     def _tick_time(self) -> float:
         """The next tick at which a full decision could change anything; inf when none could."""
         semantics = self.world.semantics
-        something = self.world.waiting or self.held_back
+        something = self.world.waiting or len(self.held_back)
         if not something and (self.parts.scheduling.rests or not self.world.running):
             return math.inf
         if not self.skipping or self._dirty:
@@ -261,7 +261,7 @@ class Engine:
         table.status[rows] = Status.HELD_BACK
         for row in rows.tolist():
             self._note(Change("arrive", self.now, row))
-        self.held_back.extend(rows.tolist())
+        self.held_back = np.concatenate([self.held_back, rows])
         return False
 
     def _choose(self) -> bool:
@@ -273,30 +273,34 @@ class Engine:
         return False
 
     def _admit(self) -> bool:
-        if not self.held_back:
+        held = self.held_back
+        if not len(held):
             return False
-        if self.parts.admission.admits_all:
-            accepted = self.held_back
-            self.held_back = []
-        else:
-            queue = Units(self.world.table, np.array(self.held_back, np.int64), self.now)
+        enters = np.ones(len(held), np.bool_)
+        if not self.parts.admission.admits_all:
+            queue = Units(self.world.table, held, self.now)
             enters, refused = admit(self.parts, queue, self._context("full"))
-            accepted = queue.rows[enters].tolist()
-            held = [row for row, enter in zip(self.held_back, enters, strict=True) if not enter]
+            stays = ~enters
             for row, why in refused.items():
                 self.refusals[row] = why
                 if why.reason == "Never":
-                    self.world.table.status[row] = Status.REFUSED
-                    self._ended += 1
-                    self._tracked_left.discard(row)
-                    held.remove(row)
-            self.held_back = held
+                    self._refuse_for_good(row)
+                    stays[held == row] = False
+            self.held_back = held[stays]
+        else:
+            self.held_back = held[:0]
+        accepted = held[enters].tolist()
         for row in accepted:
             self.world.admit(row, self.now)
         self._joined.extend(accepted)
         if accepted:
             self._dirty = self._touched = True
         return False
+
+    def _refuse_for_good(self, row: int) -> None:
+        self.world.table.status[row] = Status.REFUSED
+        self._ended += 1
+        self._tracked_left.discard(row)
 
     def _is_full(self) -> bool:
         semantics = self.world.semantics

@@ -203,6 +203,7 @@ def _outcomes(trace: Trace, engine: Engine) -> JobOutcomes:
     status[units.status == Status.COMPLETED] = "completed"
     status[units.status == Status.REFUSED] = "refused"
     reason = np.full(len(trace), "", np.object_)
+    reason[units.status == Status.HELD_BACK] = "Admission: waits behind others"
     for row, why in engine.refusals.items():
         if status[row] != "completed":
             reason[row] = str(why)

@@ -17,7 +17,7 @@ from dlsched.core.arrays import Floats
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
-from dlsched.core.units import Status, UnitTable
+from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
 from simulate.recorder import Recorder
 
 __all__ = ["Costs", "World"]
@@ -81,7 +81,7 @@ class World:
     def admit(self, row: int, now: float) -> None:
         """Put a unit in the queue."""
         table = self.table
-        table.status[row] = Status.WAITING
+        table.status[row] = WAITING
         table.admitted_at[row] = table.since[row] = now
         self.waiting += 1
         self.waiting_gpus += int(table.gang[row])
@@ -109,7 +109,7 @@ class World:
             overhead = 0.0
         gpus = placement.gpus
         rate = self.performance.rate(row, placement, table, self.occupancy, grant)
-        table.status[row] = Status.RUNNING
+        table.status[row] = RUNNING
         table.starts[row] += 1
         table.since[row] = now
         table.progress_from[row] = now + overhead
@@ -153,7 +153,7 @@ class World:
         self._back_to_queue(row)
 
     def _back_to_queue(self, row: int) -> None:
-        self.table.status[row] = Status.WAITING
+        self.table.status[row] = WAITING
         self._exact_end.pop(row, None)
         self.waiting += 1
         self.waiting_gpus += int(self.table.gang[row])
@@ -184,7 +184,7 @@ class World:
         ends, table = self._ends, self.table
         while ends:
             seen, row, start = ends[0]
-            if table.status[row] == Status.RUNNING and table.starts[row] == start:
+            if table.status[row] == RUNNING and table.starts[row] == start:
                 return seen
             heapq.heappop(ends)
         return math.inf
@@ -206,7 +206,7 @@ class World:
         self._settle(row, now)
         # the last stretch ended when the work did, whatever rounding says
         table.executed[row] = self.true_work[row]
-        table.status[row] = Status.COMPLETED
+        table.status[row] = COMPLETED
         table.finish[row] = finish
         self.finished.append(row)
 
@@ -218,7 +218,7 @@ class World:
         The end is when the last one stops, which may be before `length` is over.
         """
         table = self.table
-        rows = np.flatnonzero(table.status == Status.RUNNING)
+        rows = np.flatnonzero(table.status == RUNNING)
         if not rows.size:
             return math.inf
         rate = table.rate[rows]
@@ -234,7 +234,7 @@ class World:
         """Credit the steps planned by `begin_steps`; returns the rows that are done, in order."""
         table, done = self.table, []
         for row, (steps, stop) in self._steps.items():
-            if table.status[row] != Status.RUNNING:
+            if table.status[row] != RUNNING:
                 continue
             held = stop - float(table.since[row])
             table.held_s[row] += held

@@ -15,7 +15,7 @@ from dlsched.core.arrays import Bools, Rows
 from dlsched.core.calendar import Calendar
 from dlsched.core.pools import Pools
 from dlsched.core.semantics import Semantics
-from dlsched.core.units import Status, Units, UnitTable
+from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
 
 if TYPE_CHECKING:
     from dlsched.core.forecast import Forecaster
@@ -82,13 +82,13 @@ class RoundContext:
     def waiting(self) -> Units:
         """Active units that hold no GPUs, in order of admission."""
         status = self.table.status[self.active]
-        return Units(self.table, self.active[status == Status.WAITING], self.now)
+        return Units(self.table, self.active[status == WAITING], self.now)
 
     @property
     def running(self) -> Units:
         """Active units that hold GPUs, in order of admission."""
         status = self.table.status[self.active]
-        return Units(self.table, self.active[status == Status.RUNNING], self.now)
+        return Units(self.table, self.active[status == RUNNING], self.now)
 
     @property
     def free_gpus(self) -> int:

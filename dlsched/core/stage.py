@@ -108,7 +108,7 @@ class AdmissionPolicy(Stage[O], ABC):
 
         Returns:
             which of them enter now, and reasons by row for those that must wait or are refused
-            for good (reason "Never").
+            for good (reason "Never"); a row without one waits behind the others.
         """
 
 

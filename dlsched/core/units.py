@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 
-__all__ = ["Status", "UnitTable", "Units"]
+__all__ = ["COMPLETED", "RUNNING", "WAITING", "Status", "UnitTable", "Units"]
 
 
 class Status(IntEnum):
@@ -39,6 +39,10 @@ class Status(IntEnum):
         """Nothing will happen to it any more."""
         return self >= Status.COMPLETED
 
+
+# plain numbers for hot paths, where looking up an enum's member would cost more than the work
+WAITING, RUNNING = int(Status.WAITING), int(Status.RUNNING)
+COMPLETED = int(Status.COMPLETED)
 
 _COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
     # what the user asked for
@@ -228,7 +232,7 @@ class Units:
     def running(self) -> Bools:
         """Which of them hold GPUs now."""
         if self._running is None:
-            running: Bools = np.equal(self.table.status[self.rows], int(Status.RUNNING))
+            running: Bools = np.equal(self.table.status[self.rows], RUNNING)
             self._running = running
         return self._running
 

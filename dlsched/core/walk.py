@@ -20,7 +20,7 @@ from dlsched.core.errors import PolicyFailed
 from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.occupancy import Placement
 from dlsched.core.stage import Entitlements, PlacementPolicy
-from dlsched.core.units import Status, Units
+from dlsched.core.units import RUNNING, Units
 
 __all__ = ["Walk", "choose_by_count", "prefix_by_count"]
 
@@ -104,6 +104,9 @@ class Walk:
             if back is not None:
                 return back
         pool = int(self.table.pool[row])
+        open_gpus = self.free_gpus(pool)
+        if want > open_gpus:
+            return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
         ask = Ask(row, want, self.table)
         free = FreeGpus(self.occupancy, self.ctx.pools.nodes[pool])
         if self._host is not None:
@@ -226,7 +229,7 @@ class Walk:
         self.wake_at(ranking.wake_at)
         self.stable_until(ranking.stable_until)
         rows = units.rows[ranking.order]
-        running = self.table.status[rows] == Status.RUNNING
+        running = self.table.status[rows] == RUNNING
         if not self.may_preempt:
             self._fill(rows[~running], stop=ranking.misfit != "skip")
         elif ranking.misfit == "tail-preempt":
@@ -255,7 +258,7 @@ class Walk:
     def _protected_first(self, rows: Rows, running: Bools) -> tuple[Rows, Bools]:
         if self.ctx.min_run <= 0 or not running.any():
             return rows, running
-        behind = ~(running & (self.ctx.now - self.table.since[rows] < self.ctx.min_run))
+        behind = ~(running & self._is_protected(rows))
         order = np.argsort(behind, kind="stable")
         until = self.table.since[rows[~behind]] + self.ctx.min_run
         if until.size and not running.all():
@@ -369,29 +372,35 @@ class Walk:
         Rows suspended for nothing stay suspended; one that is met later in the walk is tried again
         as a waiting row.
         """
-        ordered: list[int] = rows.tolist()
         waiting: list[int] = np.flatnonzero(~running).tolist()
-        first_victim = len(ordered)  # every row from here on has been suspended or never ran
+        victims: list[int] = np.flatnonzero(running & ~self._is_protected(rows)).tolist()
+        emptied_from = len(rows)  # every row from here on waits, whether or not it ran before
         next_waiting = 0
         position = -1
         while True:
             while next_waiting < len(waiting) and waiting[next_waiting] <= position:
                 next_waiting += 1
-            upcoming = waiting[next_waiting] if next_waiting < len(waiting) else len(ordered)
-            position = min(upcoming, max(first_victim, position + 1))
-            if position >= len(ordered):
+            upcoming = waiting[next_waiting] if next_waiting < len(waiting) else len(rows)
+            position = min(upcoming, max(emptied_from, position + 1))
+            if position >= len(rows):
                 return
-            row = ordered[position]
+            row = int(rows[position])
+            if row in self.occupancy.held:
+                continue  # protected, or a row of another pool: it runs on
             placed = self.place(row)
             while isinstance(placed, Refused):
-                first_victim -= 1
-                while first_victim > position and not self._is_victim(ordered[first_victim], -1):
-                    first_victim -= 1
-                if first_victim <= position:
+                if not victims or victims[-1] <= position:
                     self.refuse(row, placed)
                     return
-                self._take_back(ordered[first_victim])
+                emptied_from = victims.pop()
+                self._take_back(int(rows[emptied_from]))
                 placed = self.place(row)
+
+    def _is_protected(self, rows: Rows) -> Bools:
+        """Rows that started so recently that they must not be preempted yet."""
+        if self.ctx.min_run <= 0:
+            return np.zeros(len(rows), np.bool_)
+        return np.asarray(self.ctx.now - self.table.since[rows] < self.ctx.min_run)
 
     def _empty(self, rows: Rows) -> None:
         """Take everything back (full rebuild), except from rows that must not be preempted yet."""

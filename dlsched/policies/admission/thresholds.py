@@ -64,7 +64,8 @@ class LoadThreshold(AdmissionPolicy[LoadThresholdOptions]):
             "Admission",
             f"admitted jobs ask for {demand} GPUs, the limit is {limit:g} of {capacity}",
         )
-        return accepted, dict.fromkeys(queue.rows[~accepted].tolist(), why)
+        head = queue.rows[~accepted][:1].tolist()  # the others wait behind it
+        return accepted, dict.fromkeys(head, why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

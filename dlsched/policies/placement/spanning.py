@@ -44,6 +44,8 @@ class FirstFree(PlacementPolicy[NoOptions]):
     def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
         """Take the first free GPUs; refused only when the pool has too few."""
         some = free.with_at_least(1)
+        if some and free.usable_on(lowest_node(some)) >= ask.gang:
+            return free.one_node(lowest_node(some), ask.gang)
         parts: list[tuple[int, int]] = []
         need = ask.gang
         while need and some:
