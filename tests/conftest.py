@@ -1,4 +1,4 @@
-"""What the tests share: a laboratory that turns a few tuples into a replay, and hypothesis' profiles."""
+"""What the tests share: a laboratory that turns a few tuples into a replay or a snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dlsched.core.calendar import Calendar
 from dlsched.core.cluster import Cluster, parse_cluster_spec
+from dlsched.core.context import Mode, RoundContext
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.pools import Pools
+from dlsched.core.semantics import ROUNDS, Semantics
+from dlsched.core.units import Status, UnitTable
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine
 from simulate.replay import prepare, replay
@@ -73,6 +79,69 @@ class Lab:
             vc=texts(vc),
             status=texts(None),
             columns=further,
+        )
+
+    def context(
+        self,
+        cluster: str | Cluster,
+        gangs: Sequence[int],
+        *,
+        holding: Mapping[int, Mapping[int, int]] | None = None,
+        pool: Sequence[int] | None = None,
+        keys: Sequence[tuple[str, str]] = (("", ""),),
+        now: float = 100.0,
+        since: float = 0.0,
+        min_run: float = 0.0,
+        mode: Mode = "full",
+        semantics: Semantics = ROUNDS,
+        seed: int = 0,
+    ) -> RoundContext:
+        """A snapshot of units with these gangs, all admitted in row order.
+
+        Args:
+            cluster: a spec.
+            gangs: GPUs per row.
+            holding: rows that run, as {row: {node: bits of its GPUs}}.
+            pool: pool per row.
+            keys: the pools.
+            now: seconds.
+            since: when the running rows started.
+            min_run: seconds before which a running row is protected.
+            mode: `full` or `fill`.
+            semantics: the profile.
+            seed: of the run.
+        """
+        cluster = self.cluster(cluster)
+        table = UnitTable(len(gangs))
+        table.submit_time[:] = np.arange(len(gangs))
+        table.gang[:] = gangs
+        table.predicted_work[:] = 1000.0
+        table.status[:] = Status.WAITING
+        table.admitted_at[:] = table.since[:] = table.submit_time
+        if pool is not None:
+            table.pool[:] = pool
+        occupancy = Occupancy(cluster)
+        for row, where in (holding or {}).items():
+            placement = Placement(tuple(where), tuple(where.values()))
+            occupancy.take(row, placement)
+            table.status[row] = Status.RUNNING
+            table.gpus_now[row] = placement.gpus
+            table.since[row] = table.progress_from[row] = table.first_start[row] = since
+            table.starts[row] = 1
+        return RoundContext(
+            now=now,
+            number=int(now),
+            mode=mode,
+            table=table,
+            active=np.arange(len(gangs)),
+            occupancy=occupancy,
+            pools=Pools(cluster, list(keys)),
+            semantics=semantics,
+            changes=[],
+            finished=[],
+            calendar=Calendar(cluster.total_gpus),
+            min_run=min_run,
+            seed=seed,
         )
 
     def settings(self, policy: str = "fifo", **given: Any) -> RunSettings:

@@ -134,6 +134,13 @@ class Occupancy:
             self.level[after] ^= bit
             self.free_total += after - before
 
+    def _check_distinct(self, row: int, placement: Placement) -> None:
+        nodes = placement.nodes
+        if len(nodes) > 1 and len(set(nodes)) < len(nodes):
+            raise InvariantBroken(
+                f"row {row} was given GPUs that are not free: its placement names a node twice"
+            )
+
     def take(self, row: int, placement: Placement) -> None:
         """Give the GPUs of `placement` to `row`.
 
@@ -143,6 +150,7 @@ class Occupancy:
         if row in self.held:
             raise InvariantBroken(f"row {row} holds GPUs already and was given more")
         free = self.free
+        self._check_distinct(row, placement)
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if mask & ~free[node] or not mask:
                 raise InvariantBroken(
@@ -166,8 +174,15 @@ class Occupancy:
         """Keep GPUs for `row`, whether free now or still held by others who are leaving.
 
         Raises:
-            InvariantBroken: one of them is reserved already.
+            InvariantBroken: one of them is reserved already or does not exist, or the row has a
+                reservation.
         """
+        if row in self.reserved:
+            raise InvariantBroken(f"row {row} has a reservation already and reserves more")
+        self._check_distinct(row, placement)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask >> int(self.cluster.gpus[node]):
+                raise InvariantBroken(f"row {row} reserves GPUs that do not exist")
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if mask & self._blocked[node]:
                 raise InvariantBroken(f"row {row} reserves GPUs that are reserved already")

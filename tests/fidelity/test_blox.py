@@ -40,8 +40,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
     path = FOLDER / name
     if not path.exists():
         return []
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         return list(csv.DictReader(file))
 
 
