@@ -49,9 +49,11 @@ def mixture_seconds(uniform: FloatColumn, mixture: Sequence[Lognormal]) -> Float
 
 def gamma_values(uniform: FloatColumn, shape: float) -> FloatColumn:
     """Map uniform numbers on a gamma distribution of this shape and mean 1."""
-    # In y = x^shape the density is exp(-y^(1/shape)) but for a constant: finite also at 0.
-    highest = (shape + 40.0 * math.sqrt(shape) + 40.0) ** shape
-    y = np.linspace(0.0, highest, 16 * _TABLE_POINTS)
-    density = np.exp(-(y ** (1 / shape)))
+    # A table over y = x^power: there the density is finite at 0 also for shapes below 1.
+    power = min(shape, 1.0)
+    y = np.linspace(0.0, (shape + 10 * math.sqrt(shape) + 30) ** power, 16 * _TABLE_POINTS)
+    x = y ** (1 / power)
+    density = x ** (shape - power) * np.exp(-x)
     below = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
-    return np.interp(uniform, below / below[-1], y) ** (1 / shape) / shape
+    values: FloatColumn = np.interp(uniform, below / below[-1], y) ** (1 / power) / shape
+    return values

@@ -1,0 +1,40 @@
+"""The simple layouts of published schedulers: times count from the file's own 0."""
+
+from __future__ import annotations
+
+from simulate.traces.open import open_trace
+
+
+def test_tiresias(trace_file):
+    trace = open_trace(
+        trace_file(
+            "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+            "0,1,30,606,vgg19,164,30\n1,8,60,133,vgg11,147,23\n"
+        )
+    )
+    assert trace.source == "tiresias"
+    assert trace.submit_time.tolist() == [30, 60]
+    assert trace.num_gpus.tolist() == [1, 8]
+    assert trace.duration.tolist() == [164, 147]
+    assert trace.columns["model"].tolist() == ["vgg19", "vgg11"]
+    assert trace.columns["iterations"].tolist() == [606, 133]
+    assert trace.columns["interval"].tolist() == [30, 23]
+    assert trace.epoch is None
+
+
+def test_blox_streams_keep_the_round_of_delivery(trace_file):
+    trace = open_trace(
+        trace_file("job,round_delivered,submit,num_gpus,duration\n0,0,65,1,1082\n1,300,65,1,2629\n")
+    )
+    assert trace.source == "blox"
+    assert trace.job_id.tolist() == ["0", "1"]
+    assert trace.submit_time.tolist() == [65, 65]
+    assert trace.columns["round_delivered"].tolist() == [0, 300]
+
+
+def test_the_plain_blox_layout_is_native_too(trace_file):
+    path = trace_file("job_id,submit_time,num_gpus,duration\n0,1084,1,11545\n")
+    for format in ("auto", "blox"):
+        trace = open_trace(path, format)
+        assert trace.submit_time.tolist() == [1084]
+        assert trace.columns == {}
