@@ -117,6 +117,7 @@ def save(drawn: Sheet, stem: Path) -> list[Path]:
     """Both files of a picture."""
     svg, pdf = stem.with_name(stem.name + ".svg"), stem.with_name(stem.name + ".pdf")
     drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": "dlsched"})
+    drawn.set_layout_engine("none")  # the places found for the first file hold for the second
     drawn.savefig(pdf, format="pdf", metadata={"CreationDate": None, "Creator": "dlsched"})
     return [svg, pdf]
 

@@ -115,7 +115,7 @@ class Axis:
         step = self.step or span
         if self.step is None or span / step > most + 1e-9:
             if self.quantity == "duration":
-                step = next((s for s in STEPS if span / s <= most), STEPS[-1])
+                step = nice_duration(span / most)
             else:
                 step = nice_step(span / most)
         first = math.ceil(self.low / step - 1e-9)
@@ -185,8 +185,8 @@ def tick_duration(seconds: float) -> str:
             return f"{seconds / size:,.0f} {name}"
     for name, size in (("d", DAY), ("h", HOUR), ("min", MINUTE)):
         if seconds >= size:
-            return f"{seconds / size:,.3g} {name}"
-    return f"{seconds:.3g} s"
+            return f"{seconds / size:,.6g} {name}"
+    return f"{seconds:.6g} s"
 
 
 def nice_step(rough: float) -> float:
@@ -195,6 +195,12 @@ def nice_step(rough: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
+
+
+def nice_duration(rough: float) -> float:
+    """The smallest round duration that is at least `rough` seconds."""
+    found = next((s for s in STEPS if s >= rough * (1 - 1e-9)), None)
+    return found or nice_step(rough / DAY) * DAY
 
 
 def finite(values: Iterable[Floats]) -> Floats:
@@ -208,10 +214,7 @@ def nice_axis(label: str, quantity: Quantity, top: float, *, ticks: int = 4) -> 
     """A linear axis from zero that ends on a tick at or above `top`."""
     if not (math.isfinite(top) and top > 0):
         top = 1.0
-    if quantity == "duration":
-        step = next((s for s in STEPS if top / s <= ticks), STEPS[-1])
-    else:
-        step = nice_step(top / ticks)
+    step = nice_duration(top / ticks) if quantity == "duration" else nice_step(top / ticks)
     high = step * math.ceil(top / step - 1e-9)
     return Axis(label=label, quantity=quantity, low=0.0, high=high, step=step)
 

@@ -1,0 +1,79 @@
+"""The page as a browser sees it: drawn, quiet, and without a request to anybody."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from simulate.report import write_report
+from simulate.results import ReplayResult
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    # Nothing can be reached: a page that wants something would say so on the console.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    """A browser on this machine."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.skip("no chromium on this machine: apt-get install chromium")
+
+
+def browse(chromium: str, page: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [chromium, *FLAGS, f"--user-data-dir={page.parent / 'profile'}", *more, page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+def test_chromium_draws_every_picture_without_a_complaint(
+    chromium: str, study_runs: list[ReplayResult], tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    picture = tmp_path / "report.png"
+    write_report(study_runs, page)
+    seen = browse(
+        chromium, page, "--dump-dom", f"--screenshot={picture}", "--window-size=1200,1600"
+    )
+    assert "CONSOLE" not in seen.stderr
+    drawn = re.findall(r'<svg [^>]*role="img"', page.read_text(encoding="utf-8"))
+    assert len(re.findall(r'<svg [^>]*role="img"', seen.stdout)) == len(drawn)
+    assert seen.stdout.count("<figure") == page.read_text(encoding="utf-8").count("<figure")
+    data = picture.read_bytes()
+    assert struct.unpack(">II", data[16:24]) == (1200, 1600)
+    # An empty page compresses to a few kilobytes.
+    assert len(data) > 40_000
+
+
+def test_the_browser_refuses_what_would_leave_the_file(chromium: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    write_report([], page)
+    planted = page.read_text(encoding="utf-8").replace(
+        "</main>", '<img src="http://example.invalid/x.png"></main>'
+    )
+    page.write_text(planted, encoding="utf-8")
+    seen = browse(chromium, page, "--dump-dom")
+    assert "Content Security Policy" in seen.stderr
