@@ -23,7 +23,7 @@ from dlsched.core.pools import Pools
 from dlsched.core.round import Parts, admit, decide
 from dlsched.core.semantics import Phase
 from dlsched.core.stage import Chooser
-from dlsched.core.units import Status, Units
+from dlsched.core.units import COMPLETED, FUTURE, HELD_BACK, Status, Units
 from simulate.cluster_events import ClusterEvent
 from simulate.world import World
 
@@ -87,6 +87,7 @@ class Engine:
     calendar: Calendar = field(init=False)
 
     _active: Rows = field(init=False)
+    _at_the_door: list[int] = field(default_factory=list)  # arrived, admission not yet asked
     _joined: list[int] = field(default_factory=list)
     _left: int = 0
     _next_arrival: int = 0
@@ -238,31 +239,36 @@ class Engine:
         return False
 
     def _arrive(self) -> bool:
+        if self._arrival_time() > self.now:
+            return False
         arrived: list[int] = []
+        visible, status = self.visible, self.world.table.status
         while self._next_arrival < len(self.arrivals):
             row = int(self.arrivals[self._next_arrival])
-            if self.visible[row] > self.now:
+            if visible[row] > self.now:
                 break
             self._next_arrival += 1
             if not self._parents_left.get(row):
                 arrived.append(row)
         while self._freed and self._freed[0][0] <= self.now:
             arrived.append(heapq.heappop(self._freed)[1])
-        if not arrived:
-            return False
-        table = self.world.table
-        rows = np.array(arrived, np.int64)
-        rows = rows[table.status[rows] == Status.FUTURE]
-        units = Units(table, rows, self.now)
-        work = self.parts.estimator.predict(
-            units, self.world.true_work[rows], self._context("full")
-        )
-        table.predicted_work[rows] = work
-        table.status[rows] = Status.HELD_BACK
-        for row in rows.tolist():
+        arrived = [row for row in arrived if status[row] == FUTURE]
+        self._predict(arrived)
+        for row in arrived:
+            status[row] = HELD_BACK
             self._note(Change("arrive", self.now, row))
-        self.held_back = np.concatenate([self.held_back, rows])
+        self._at_the_door.extend(arrived)
         return False
+
+    def _predict(self, arrived: list[int]) -> None:
+        table, work, estimator = self.world.table, self.world.true_work, self.parts.estimator
+        if estimator.knows:
+            for row in arrived:
+                table.predicted_work[row] = work[row]
+        elif arrived:
+            units = Units(table, np.array(arrived, np.int64), self.now)
+            predicted = estimator.predict(units, work[units.rows], self._context("full"))
+            table.predicted_work[units.rows] = predicted
 
     def _choose(self) -> bool:
         policy = self.parts.scheduling
@@ -273,29 +279,36 @@ class Engine:
         return False
 
     def _admit(self) -> bool:
-        held = self.held_back
-        if not len(held):
-            return False
-        enters = np.ones(len(held), np.bool_)
-        if not self.parts.admission.admits_all:
-            queue = Units(self.world.table, held, self.now)
-            enters, refused = admit(self.parts, queue, self._context("full"))
-            stays = ~enters
-            for row, why in refused.items():
-                self.refusals[row] = why
-                if why.reason == "Never":
-                    self._refuse_for_good(row)
-                    stays[held == row] = False
-            self.held_back = held[stays]
+        if self.parts.admission.admits_all and not len(self.held_back):
+            accepted = self._at_the_door
+            self._at_the_door = []
         else:
-            self.held_back = held[:0]
-        accepted = held[enters].tolist()
+            accepted = self._ask_admission()
         for row in accepted:
             self.world.admit(row, self.now)
-        self._joined.extend(accepted)
         if accepted:
+            self._joined.extend(accepted)
             self._dirty = self._touched = True
         return False
+
+    def _ask_admission(self) -> list[int]:
+        """Let admission choose among those held back and those at the door; returns who enters."""
+        held = np.concatenate([self.held_back, np.array(self._at_the_door, np.int64)])
+        self._at_the_door.clear()
+        if not len(held):
+            return []
+        enters, refused = admit(
+            self.parts, Units(self.world.table, held, self.now), self._context("full")
+        )
+        stays = ~enters
+        for row, why in refused.items():
+            self.refusals[row] = why
+            if why.reason == "Never":
+                self._refuse_for_good(row)
+                stays[held == row] = False
+        self.held_back = held[stays]
+        accepted: list[int] = held[enters].tolist()
+        return accepted
 
     def _refuse_for_good(self, row: int) -> None:
         self.world.table.status[row] = Status.REFUSED
@@ -434,4 +447,4 @@ class Engine:
 def _ended(
     status: np.ndarray[tuple[int], np.dtype[np.int8]],
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return status >= Status.COMPLETED
+    return status >= COMPLETED

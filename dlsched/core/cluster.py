@@ -68,6 +68,7 @@ class Cluster:
         node_type: index into `gpu_types` per node.
         switch_of: number of the node's leaf switch, in declared order of the switches.
         cpus, memory_gb: per node, NaN when unknown.
+        tracks_host: are CPUs or memory of any node known?
         vcs: virtual clusters, by name.
         spec: the text it was made from, for tables.
     """
@@ -91,6 +92,7 @@ class Cluster:
         self.switch_of: Ints = np.array([switches.index(n.switch) for n in nodes], np.int64)
         self.cpus: Floats = np.array([node.cpus for node in nodes], np.float64)
         self.memory_gb: Floats = np.array([node.memory_gb for node in nodes], np.float64)
+        self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
         self.spec = spec
         self._check_vcs()
@@ -199,7 +201,8 @@ def _expand_one(part: str, whole: str) -> list[str]:
 
 
 _NODE_KEYS = {
-    "count", "gpus", "gpu_type", "cpus", "memory_gb", "name", "rack", "switch", "domain", "nic_gbps",
+    "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
+    "rack", "switch", "domain", "nic_gbps",
 }  # fmt: skip
 _VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow"}
 

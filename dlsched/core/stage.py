@@ -154,7 +154,13 @@ class FairnessPolicy(Stage[O], ABC):
 
 
 class Estimator(Stage[O], ABC):
-    """Predicts how much work a unit needs, from what is known when it arrives."""
+    """Predicts how much work a unit needs, from what is known when it arrives.
+
+    Attributes:
+        knows: its prediction is the truth, so a replay need not ask.
+    """
+
+    knows: ClassVar[bool] = False
 
     @abstractmethod
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:

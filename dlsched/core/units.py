@@ -11,7 +11,7 @@ adds what has run since. So a round in which nothing changes costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import IntEnum
 from typing import Any
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 
-__all__ = ["COMPLETED", "RUNNING", "WAITING", "Status", "UnitTable", "Units"]
+__all__ = ["COMPLETED", "FUTURE", "HELD_BACK", "RUNNING", "WAITING", "Status", "UnitTable", "Units"]
 
 
 class Status(IntEnum):
@@ -42,6 +42,7 @@ class Status(IntEnum):
 
 # plain numbers for hot paths, where looking up an enum's member would cost more than the work
 WAITING, RUNNING = int(Status.WAITING), int(Status.RUNNING)
+FUTURE, HELD_BACK = int(Status.FUTURE), int(Status.HELD_BACK)
 COMPLETED = int(Status.COMPLETED)
 
 _COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
@@ -98,7 +99,8 @@ class UnitTable:
     restart overhead of this start ends), `rate` (work per second now), `held_s` (s holding GPUs),
     `executed` (s of work done), `saved` (work in the last checkpoint), `attained` (GPU-s received),
     `gpus_now`, `first_start`, `finish`, `starts`, `preemptions`, `migrations`, `resizes`,
-    `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `largest_scale` (most GPUs it ever ran on).
+    `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `largest_scale` (most
+    GPUs it ever ran on).
     """
 
     submit_time: Floats
@@ -144,6 +146,11 @@ class UnitTable:
         self.extra: dict[str, NDArray[Any]] = {}
         self.names: dict[str, tuple[str, ...]] = {"user": (), "account": (), "vc": (), "group": ()}
         self.parents: dict[int, tuple[int, ...]] = {}
+        self._forget_marks()
+
+    def _forget_marks(self) -> None:
+        self._marks: Bools = np.zeros(self.count, np.bool_)
+        self._marked: Rows = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return self.count
@@ -156,6 +163,7 @@ class UnitTable:
         table.count = len(rows)
         table.extra = {name: column[rows] for name, column in self.extra.items()}
         table.names = self.names
+        table._forget_marks()
         renumbered = {int(old): new for new, old in enumerate(rows)}
         table.parents = {
             renumbered[row]: tuple(renumbered[p] for p in parents if p in renumbered)
@@ -163,6 +171,14 @@ class UnitTable:
             if row in renumbered
         }
         return table
+
+    def marks(self, rows: Collection[int]) -> Bools:
+        """One flag a row of the table, set for `rows`; valid until the next call."""
+        flags = self._marks
+        flags[self._marked] = False
+        self._marked = np.fromiter(rows, np.int64, len(rows))
+        flags[self._marked] = True
+        return flags
 
     def has(self, column: str) -> Bools:
         """Per row: is this column known? A missing extra column is known nowhere."""

@@ -31,6 +31,8 @@ def choose_by_count(gangs: Ints, capacity: int) -> Bools:
     Each pass takes the longest prefix that fits; what remains is smaller than the first misfit,
     so the number of passes is at most the number of distinct gang sizes.
     """
+    if int(gangs.sum()) <= capacity:
+        return np.ones(len(gangs), np.bool_)
     chosen = np.zeros(len(gangs), np.bool_)
     left = np.arange(len(gangs))
     while left.size and capacity > 0:
@@ -78,8 +80,7 @@ class Walk:
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
         self._journal: list[tuple[str, int, Placement]] = []
         self._anew = False  # a full rebuild: nobody has a claim to its old GPUs
-        cluster = self.occupancy.cluster
-        tracked = not (np.isnan(cluster.cpus).all() and np.isnan(cluster.memory_gb).all())
+        tracked = self.occupancy.cluster.tracks_host
         self._host = HostResources(self.occupancy, self.table) if tracked else None
         self._used = self._count_use() if entitlements is not None else None
 
@@ -194,8 +195,7 @@ class Walk:
         """Which units hold GPUs as of now in this walk."""
         if not self.suspended and not self.launched:
             return units.running
-        held = np.fromiter(self.occupancy.held, np.int64, len(self.occupancy.held))
-        return np.isin(units.rows, held)
+        return self.table.marks(self.occupancy.held)[units.rows]
 
     def mark(self) -> int:
         """A point to roll back to."""

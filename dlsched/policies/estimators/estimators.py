@@ -26,6 +26,7 @@ class Oracle(Estimator[NoOptions]):
 
     name = "oracle"
     summary = "the true duration (default)"
+    knows = True
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """The truth."""

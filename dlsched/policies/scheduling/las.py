@@ -61,7 +61,7 @@ class Las(SchedulingPolicy[LasOptions]):
             rebuild=self.options.rebuild,
         )
         walk.follow(units, ranking)
-        if self.options.misfit == "skip" and priority is None:
+        if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
             walk.stable_until(next_crossing(service, growth, walk.runs(units), ctx.now))
 
     def state_dict(self) -> dict[str, Any]:

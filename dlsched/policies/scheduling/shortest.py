@@ -101,7 +101,7 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
             rebuild=self.options.rebuild,
         )
         walk.follow(units, ranking)
-        if self.options.misfit == "skip" and priority is None:
+        if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
             walk.stable_until(next_crossing(key, growth, walk.runs(units), ctx.now))
 
     def _order(self, units: Units, priority: Floats | None, key: Floats) -> Rows:
