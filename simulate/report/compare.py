@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Table, legend_of
+from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
 from simulate.report.intervals import Estimate
 from simulate.report.metrics import COMPARED, METRICS, Metric, standing
 from simulate.report.scale import Axis, nice_axis
@@ -175,7 +175,7 @@ def load_figure(study: Study) -> Figure:
                     x=np.array([g.load for g in mine], dtype=np.float64),
                     y=y,
                     markers=np.arange(len(mine), dtype=np.int64),
-                    aside=series - (len(study.labels) - 1) / 2,
+                    aside=(series - (len(study.labels) - 1) / 2) * min(1.0, 6 / len(study.labels)),
                     spread_low=np.array([e.low for e in estimates]),
                     spread_high=np.array([e.high for e in estimates]),
                 )
@@ -195,11 +195,10 @@ def load_figure(study: Study) -> Figure:
         key="loads",
         title=title,
         caption="Each point is one policy at one load"
-        + (
-            f", mean over {seeds} seeds with its 95 % interval (Student's t)." if seeds > 1 else "."
-        ),
+        + (f", mean over {seeds} seeds with its 95 % interval (Student's t)." if seeds > 1 else ".")
+        + " Points of one load stand side by side.",
         panels=tuple(panels),
-        legend=legend_of([g.key for g in study.at(loads[0])]),
+        legend=legend_of([Key(label, i) for i, label in enumerate(study.labels)]),
     )
 
 

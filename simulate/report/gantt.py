@@ -102,19 +102,18 @@ def choose_window(runs: Sequence[ReplayResult], joined: Sequence[Stretches]) -> 
         return 0.0, 1.0
     line = runs[0].timeline
     peak = float(line.time[int(np.argmax(line.waiting_gpus))]) if line.time.size else 0.0
-    best = (0.0, min(WINDOWS_S[0], whole))
-    for length in (*WINDOWS_S, whole):
-        if length > whole:
-            continue
+    best: tuple[float, float] | None = None
+    for length in (*(w for w in WINDOWS_S if w < whole), whole):
         start = min(max(peak - length / 2, 0.0), whole - length)
         # A round start makes the ticks round too.
         start = math.floor(start / (length / 12)) * (length / 12)
         window = (start, start + length)
         counts = [within(s, run, *window).job.shape[0] for run, s in zip(runs, joined, strict=True)]
-        if max(counts) > LEGIBLE_BLOCKS:
+        # The shortest is taken however full it is.
+        if best is not None and max(counts) > LEGIBLE_BLOCKS:
             break
         best = window
-    return best
+    return best or (0.0, whole)
 
 
 def shown_nodes(run: ReplayResult) -> Ints:

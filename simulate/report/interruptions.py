@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ def preemption_figure(groups: Sequence[Group], *, bins: int = 80) -> Figure:
     if most >= 1:
         panels.append(per_job_panel(groups, counts, most))
         never = [g.label for g in groups if not counts[g.label].any()]
-        caption = "Left: the share of jobs that were preempted at least so many times. "
+        caption = "Preemptions per job: the share of jobs that had at least so many. "
         if any(len(g.runs) > 1 for g in groups):
             caption += "Jobs of all seeds are pooled. "
         if never:
@@ -96,6 +97,8 @@ def preemption_figure(groups: Sequence[Group], *, bins: int = 80) -> Figure:
         )
     if most < 1:
         caption = "No job was preempted in any run. " + caption
+    if len(panels) == 1:
+        panels = [replace(panels[0], wide=True)]
     return Figure(
         key="preemptions",
         title=title,

@@ -67,10 +67,13 @@ def utilization_strips(
                 figure=share_text(used / total) if total > 0 else share_text(float("nan")),
             )
         )
+    # Jobs that share GPUs can hold more than there are.
+    top = max((float(np.nanmax(s.y)) for s in strips if np.isfinite(s.y).any()), default=1.0)
+    y = Axis(label="", quantity="share", low=0.0, high=1.0, step=0.5)
     return Strips(
         title="GPU utilisation: allocated share of the GPUs in service",
         x=x,
-        y=Axis(label="", quantity="share", low=0.0, high=1.0, step=0.5),
+        y=y if top <= 1.0 else nice_axis("", "share", top, ticks=2),
         strips=tuple(strips),
         references=marks,
         figure_title="mean",

@@ -258,6 +258,7 @@ def load_html(one: LoadPictures, before: int, suffix: str) -> str:
 def tabs(name: str, panes: Sequence[tuple[str, str]], *, chosen: int, class_: str = "") -> str:
     """Alternatives to choose from without script; in print all are shown under their names."""
     panes = panes[:MOST_TABS]
+    chosen = min(chosen, len(panes) - 1)
     inputs = "".join(
         f'<input type="radio" name="{name}" id="{name}-{i}"{" checked" if i == chosen else ""}>'
         for i in range(len(panes))
