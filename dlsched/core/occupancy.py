@@ -170,6 +170,13 @@ class Occupancy:
         self.version += 1
         return placement
 
+    def take_again(self, row: int, placement: Placement) -> None:
+        """Undo a release: the GPUs are nobody's, though they may be reserved."""
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._set_free(node, self.free[node] & ~mask)
+        self.held[row] = placement
+        self.version += 1
+
     def reserve(self, row: int, placement: Placement) -> None:
         """Keep GPUs for `row`, whether free now or still held by others who are leaving.
 

@@ -23,7 +23,7 @@ class Pools:
     Attributes:
         nodes: the set of nodes of each pool, as bits.
         disjoint: no node is in two pools.
-        whole: there is one pool only.
+        whole: there is one pool only, and every node is in it.
     """
 
     def __init__(self, cluster: Cluster, keys: Sequence[tuple[str, str]] = (("", ""),)) -> None:
@@ -46,7 +46,7 @@ class Pools:
             self._common &= ~owned
         self.nodes: list[int] = []
         self.disjoint = True
-        self.whole = len(self.keys) == 1
+        self.whole = False
         self.refresh(cluster.node_type)
 
     def refresh(self, node_type: Ints) -> None:
@@ -70,6 +70,7 @@ class Pools:
             union |= nodes
             total += nodes.bit_count()
         self.disjoint = union.bit_count() == total
+        self.whole = self.nodes == [everything]
 
     def capacity(self, pool: int, occupancy: Occupancy) -> int:
         """GPUs in service in a pool."""

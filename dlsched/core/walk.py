@@ -10,6 +10,8 @@ Invariant: between calls the occupancy is that of the start plus `suspended` and
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from dlsched.core.allocation import Allocation, Grant, Ranking, Refused
@@ -20,7 +22,7 @@ from dlsched.core.errors import PolicyFailed
 from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.occupancy import Placement
 from dlsched.core.stage import Entitlements, PlacementPolicy
-from dlsched.core.units import RUNNING, Units
+from dlsched.core.units import RUNNING, WAITING, Units
 
 __all__ = ["Walk", "choose_by_count", "prefix_by_count"]
 
@@ -96,6 +98,7 @@ class Walk:
     def place(self, row: int, gang: int | None = None) -> Placement | Refused:
         """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds."""
         want = int(self.table.gang[row]) if gang is None else gang
+        self._check_may_start(row, want)
         refusal = self._over_ceiling(row, want)
         if refusal is not None:
             return refusal
@@ -124,47 +127,110 @@ class Walk:
         """Give a waiting row exact GPUs.
 
         Raises:
-            PolicyFailed: one of them is not free, or the node may not be used.
+            PolicyFailed: one of them is not free, the node may not be used, the row does not wait,
+                or they are not its gang.
         """
-        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            if not nodes >> node & 1 or mask & ~self.occupancy.free[node] or not mask:
-                name = self.occupancy.cluster.names[node]
-                raise PolicyFailed(f"it gave unit {row} GPUs of node {name} that it may not use")
-        if row in self.occupancy.held:
-            raise PolicyFailed(f"it gave unit {row} GPUs twice")
+            if mask & ~self.occupancy.free[node]:
+                self._may_not_use(row, node)
         if self.ctx.semantics.rejoin and self.suspended.get(row) == placement:
             self._rejoin(row, placement.gpus)
         else:
             self._take(row, placement)
 
+    def _check_may_start(self, row: int, gpus: int) -> None:
+        if row in self.occupancy.held:
+            raise PolicyFailed(f"it gave unit {row} GPUs twice")
+        table = self.table
+        if table.status[row] != WAITING and row not in self.suspended:
+            raise PolicyFailed(f"it starts unit {row}, which is not waiting")
+        gang = int(table.gang[row])
+        if gpus != gang:
+            low, high = int(table.min_gpus[row]), int(table.max_gpus[row])
+            if not (low if low >= 0 else gang) <= gpus <= (high if high >= 0 else gang):
+                raise PolicyFailed(f"it gave unit {row} {gpus} GPUs of a gang of {gang}")
+
+    def _check_may_use(self, row: int, placement: Placement) -> None:
+        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            exist = (1 << int(self.occupancy.cluster.gpus[node])) - 1
+            if not nodes >> node & 1 or mask & ~exist or not mask:
+                self._may_not_use(row, node)
+        if len(set(placement.nodes)) < len(placement.nodes):
+            raise PolicyFailed(f"it named a node twice in the placement of unit {row}")
+
+    def _may_not_use(self, row: int, node: int) -> NoReturn:
+        name = self.occupancy.cluster.names[node]
+        raise PolicyFailed(f"it gave unit {row} GPUs of node {name} that it may not use")
+
     def suspend(self, row: int) -> None:
         """Take all GPUs from a running row.
 
         Raises:
-            PolicyFailed: the row holds none, or the policy may not preempt now.
+            PolicyFailed: the row holds none or has not run its minimum time, or the policy may not
+                preempt now.
         """
         if not self.may_preempt:
             raise PolicyFailed(f"it suspends unit {row}, but running rows are frozen now")
         if row not in self.occupancy.held or row in self.launched:
             raise PolicyFailed(f"it suspends unit {row}, which does not run")
+        if self.ctx.now - self.table.since[row] < self.ctx.min_run:
+            raise PolicyFailed(
+                f"it suspends unit {row} before its minimum of {self.ctx.min_run:g} s is over"
+            )
         self._take_back(row)
 
     def reserve(self, row: int, placement: Placement) -> None:
-        """Keep GPUs for a row until their holders have left; nobody else gets them."""
+        """Keep GPUs for a waiting row until their holders have left; nobody else gets them.
+
+        The reservation stands until it is claimed or opened again, in this decision or a later one.
+
+        Raises:
+            PolicyFailed: the row does not wait, or may not use these GPUs.
+            InvariantBroken: somebody has reserved one of them.
+        """
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
         self.occupancy.reserve(row, placement)
         self._journal.append(("reserve", row, placement))
-        self._answer.reserved[row] = placement
+
+    def unreserve(self, row: int) -> Placement:
+        """Open a row's reservation again; what nobody holds of it becomes free.
+
+        Raises:
+            PolicyFailed: the row has reserved nothing.
+        """
+        placement = self._reservation(row)
+        self.occupancy.unreserve(row)
+        self._journal.append(("unreserve", row, placement))
+        return placement
 
     def claim(self, row: int) -> Placement | Refused:
-        """Give a row its reserved GPUs if all their holders have left."""
-        placement = self.occupancy.unreserve(row)
+        """Give a row its reserved GPUs if all their holders have left.
+
+        Raises:
+            PolicyFailed: the row has reserved nothing.
+        """
+        placement = self._reservation(row)
+        self._check_may_start(row, placement.gpus)
+        refusal = self._over_ceiling(row, placement.gpus)
+        if refusal is not None:
+            return refusal
+        mark = self.mark()
+        self.unreserve(row)
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            if mask & ~self.occupancy.free[node]:
-                self.occupancy.reserve(row, placement)
-                return Refused("Resources", "its reserved GPUs are still held by others")
-        self._answer.reserved.pop(row, None)
+            if mask & ~self.occupancy.free[node] or not self.occupancy.open_nodes >> node & 1:
+                self.rollback(mark)
+                return Refused("Resources", "its reserved GPUs are still held, or out of service")
         self._take(row, placement)
+        return placement
+
+    def _reservation(self, row: int) -> Placement:
+        placement = self.occupancy.reserved.get(row)
+        if placement is None:
+            raise PolicyFailed(f"it uses a reservation of unit {row}, which has reserved nothing")
         return placement
 
     def grant(self, row: int, grant: Grant) -> None:
@@ -181,11 +247,11 @@ class Walk:
 
     def wake_at(self, time: float) -> None:
         """Ask to be called again at that time."""
-        self._answer.wake_at = min(self._answer.wake_at, time)
+        self._answer.wake_at = min(self._answer.wake_at, _a_time(time))
 
     def stable_until(self, time: float) -> None:
         """Declare that without changes nothing would be decided otherwise before that time."""
-        self._answer.stable_until = time
+        self._answer.stable_until = _a_time(time)
 
     def output(self, column: str, row: int, value: float) -> None:
         """Set an extra output column of a row."""
@@ -207,19 +273,23 @@ class Walk:
             kind, row, placement = self._journal.pop()
             if kind == "take":
                 del self.launched[row]
+                self._answer.grants.pop(row, None)
                 self._give_back(row)
             elif kind == "rejoin":
                 self._give_back(row)
                 self.suspended[row] = placement
             elif kind == "reserve":
                 self.occupancy.unreserve(row)
-                self._answer.reserved.pop(row, None)
+            elif kind == "unreserve":
+                self.occupancy.reserve(row, placement)
             else:
                 del self.suspended[row]
-                self._occupy(row, placement)
+                self.occupancy.take_again(row, placement)
+                self._count(row, placement, +1)
 
     def answer(self) -> Allocation:
         """What was decided."""
+        self._answer.reserved = dict(self.occupancy.reserved)
         return self._answer
 
     # -- following a ranking ----------------------------------------------------------------------
@@ -237,9 +307,10 @@ class Walk:
         else:
             rows, running = self._protected_first(rows, running)
             if ranking.rebuild == "full":
-                self._empty(rows[running])
+                kept = running & self._is_protected(rows)
+                self._empty(rows[running & ~kept])
                 self._anew = True
-                self._fill(rows, stop=ranking.misfit == "stop")
+                self._fill(rows[~kept], stop=ranking.misfit == "stop")
             elif self._counting_decides():
                 self._rebuild_by_count(rows, running, stop=ranking.misfit == "stop")
             else:
@@ -282,19 +353,14 @@ class Walk:
                 choose = prefix_by_count if stop else choose_by_count
                 self._launch(rows[where[choose(gangs, self.free_gpus(pool))]])
             return
-        closed: set[object] = set()  # pools whose first misfit ended them, or hopeless asks
+        misfits = _Misfits(self, stop=stop)
         for row in self._entitled_first(rows).tolist():
-            pool = int(self.table.pool[row])
-            sameness = (
-                pool,
-                self.placement.sameness(Ask(row, int(self.table.gang[row]), self.table)),
-            )
-            if pool in closed or (sameness in closed and self._used is None and self._host is None):
+            if misfits.rule_out(row):
                 continue
             placed = self.place(row)
             if isinstance(placed, Refused):
                 self.refuse(row, placed)
-                closed.add(pool if stop else sameness)
+                misfits.add(row, placed)
             if not self.occupancy.free_total:
                 break
 
@@ -320,24 +386,24 @@ class Walk:
         self._launch(rows[chosen & ~running])
 
     def _rebuild_by_trying(self, rows: Rows, *, stop: bool) -> None:
-        """Row by row: a running row stays, a waiting one may push out those ranked after it."""
+        """Row by row: a running row stays, a waiting one may push out those ranked after it.
+
+        With `stop`, running rows behind a misfit leave, as they would in a rebuild from empty.
+        """
         rows = self._entitled_first(rows)
         ordered: list[int] = rows.tolist()
-        closed: set[object] = set()
+        misfits = _Misfits(self, stop=stop)
         for position, row in enumerate(ordered):
             if row in self.occupancy.held:
+                if stop and misfits.rule_out(row) and self._is_victim(row, -1):
+                    self._take_back(row)
                 continue
-            pool = int(self.table.pool[row])
-            sameness = (
-                pool,
-                self.placement.sameness(Ask(row, int(self.table.gang[row]), self.table)),
-            )
-            if pool in closed or (sameness in closed and self._used is None and self._host is None):
+            if misfits.rule_out(row):
                 continue
             refusal = self._place_or_push(row, ordered, position)
             if refusal is not None:
                 self.refuse(row, refusal)
-                closed.add(pool if stop else sameness)
+                misfits.add(row, refusal)
 
     def _place_or_push(self, row: int, ordered: list[int], position: int) -> Refused | None:
         """Place a row, suspending rows from the tail until it fits; undone when it never does."""
@@ -389,12 +455,16 @@ class Walk:
                 continue  # protected, or a row of another pool: it runs on
             placed = self.place(row)
             while isinstance(placed, Refused):
+                if placed.reason == "Quota":
+                    break  # others' GPUs would not help it
                 if not victims or victims[-1] <= position:
                     self.refuse(row, placed)
                     return
                 emptied_from = victims.pop()
                 self._take_back(int(rows[emptied_from]))
                 placed = self.place(row)
+            if isinstance(placed, Refused):
+                self.refuse(row, placed)
 
     def _is_protected(self, rows: Rows) -> Bools:
         """Rows that started so recently that they must not be preempted yet."""
@@ -487,3 +557,50 @@ class Walk:
             self._used[self.table.vc[row]] += sign * placement.gpus
         if self._host is not None:
             self._host.change(Ask(row, placement.gpus, self.table), placement, -sign)
+
+
+class _Misfits:
+    """Rows that need not be tried in a walk, because of a misfit before them.
+
+    When a misfit stops the walk, it stops its own pool; one that is over its quota stops its own
+    tenant only. When misfits are skipped, asks that are refused alike are not tried again.
+    """
+
+    def __init__(self, walk: Walk, *, stop: bool) -> None:
+        self._walk = walk
+        self._stop = stop
+        self._alike = walk._used is None and walk._host is None  # refusals depend on the ask only
+        self._closed: set[object] = set()
+
+    def rule_out(self, row: int) -> bool:
+        """Is there no point in trying this row?"""
+        if not self._closed:
+            return False
+        if self._stop:
+            table = self._walk.table
+            return bool(
+                ("pool", int(table.pool[row])) in self._closed
+                or ("tenant", int(table.vc[row])) in self._closed
+            )
+        return self._alike and self._ask(row) in self._closed
+
+    def add(self, row: int, refusal: Refused) -> None:
+        """Remember that a row did not fit."""
+        table = self._walk.table
+        if not self._stop:
+            self._closed.add(self._ask(row))
+        elif refusal.reason == "Quota":
+            self._closed.add(("tenant", int(table.vc[row])))
+        else:
+            self._closed.add(("pool", int(table.pool[row])))
+
+    def _ask(self, row: int) -> object:
+        table = self._walk.table
+        ask = Ask(row, int(table.gang[row]), table)
+        return (int(table.pool[row]), self._walk.placement.sameness(ask))
+
+
+def _a_time(time: float) -> float:
+    if time != time:  # noqa: PLR0124 - NaN
+        raise PolicyFailed("it names a time that is not a number")
+    return time
