@@ -94,7 +94,8 @@ def column_format(
             return DASH
         scaled = abs(value.mean) / size
         # Three digits of the mean; its interval gets as many decimals.
-        digits = 0 if whole or scaled >= 100 or scaled == 0 else (1 if scaled >= 10 else 2)
+        before = math.floor(math.log10(scaled)) + 1 if scaled > 0 else 3
+        digits = 0 if whole else min(max(3 - before, 0), 5)
         text = f"{value.mean / size:,.{digits}f}".replace("-", "\u2212")
         if math.isfinite(value.half_width) and value.half_width > 0:
             text += f" ± {value.half_width / size:,.{digits}f}"
@@ -205,14 +206,12 @@ def load_figure(study: Study) -> Figure:
 def load_axis(loads: Sequence[float]) -> Axis:
     """Loads with a little air at both ends."""
     air = 0.05 * (loads[-1] - loads[0])
-    gaps = np.diff(loads)
-    step = float(gaps[0]) if np.allclose(gaps, gaps[0]) else None
     return Axis(
         label="load factor",
         quantity="number",
         low=loads[0] - air,
         high=loads[-1] + air,
-        step=step,
+        stops=tuple(loads),
     )
 
 

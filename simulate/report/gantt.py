@@ -110,7 +110,8 @@ def choose_window(runs: Sequence[ReplayResult], joined: Sequence[Stretches]) -> 
         window = (start, start + length)
         counts = [within(s, run, *window).job.shape[0] for run, s in zip(runs, joined, strict=True)]
         # The shortest is taken however full it is.
-        if best is not None and max(counts) > LEGIBLE_BLOCKS:
+        full = np.median(counts) > LEGIBLE_BLOCKS or max(counts) > 4 * LEGIBLE_BLOCKS
+        if best is not None and full:
             break
         best = window
     return best or (0.0, whole)

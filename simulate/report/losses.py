@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,6 +46,8 @@ def loss_figure(groups: Sequence[Group]) -> Figure:
             caption="",
             absent="No job was restarted and no work was lost in any run.",
         )
+    if len(panels) == 1:
+        panels = [replace(panels[0], wide=True)]
     return Figure(
         key="losses",
         title=title,

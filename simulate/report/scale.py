@@ -80,6 +80,7 @@ class Axis:
     kind: Kind = "linear"
     threshold: float = 1.0
     step: float | None = None
+    stops: tuple[float, ...] = ()  # the only values that ticks may stand at, where there are few
 
     def fraction(self, values: Floats | Iterable[float]) -> Floats:
         """Where values lie, clipped to 0 … 1; NaN stays NaN."""
@@ -102,7 +103,9 @@ class Axis:
 
     def ticks(self, length: float, apart: float = 64.0) -> list[Tick]:
         """Ticks for an axis of `length` pixels whose labels should be `apart` pixels apart."""
-        if self.kind == "linear":
+        if self.stops:
+            step, values = 0.0, self._thinned(self.stops, length, 0.5 * apart)
+        elif self.kind == "linear":
             step, values = self._linear_values(max(int(length / apart), 1))
         else:
             step = 0.0
@@ -121,6 +124,17 @@ class Axis:
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return step, [k * step for k in range(first, last + 1)]
+
+    def _thinned(self, values: Iterable[float], length: float, room: float) -> list[float]:
+        """Those of ascending values that stand at least `room` pixels after the last kept."""
+        kept: list[float] = []
+        before = -math.inf
+        for value in values:
+            place = float(self.fraction([value])[0]) * length
+            if place - before >= room:
+                kept.append(value)
+                before = place
+        return kept
 
     def _log_values(self, length: float, apart: float) -> list[float]:
         if self.quantity == "duration":
@@ -163,19 +177,28 @@ def clock_text(seconds: float, step: float, high: float) -> str:
     """A tick of a linear time axis, in the form that all its ticks have.
 
     Whole days read `3 d`; whole hours `30 h`, or `1 d 6 h` when the axis passes two days; finer
-    steps `38:50 h` or `2:30 min` when the axis passes an hour or a minute.
+    steps `38:50 h`, `38:50:30` or `2:30 min` when the axis passes an hour or a minute.
     """
+    if step % HOUR == 0:
+        return day_text(seconds, step, high)
+    hours, minutes, rest = seconds // HOUR, seconds % HOUR // MINUTE, seconds % MINUTE
+    if high > HOUR and step % MINUTE == 0:
+        return f"{hours:,.0f}:{minutes:02.0f} h"
+    if high > HOUR and step % 1 == 0:
+        return f"{hours:,.0f}:{minutes:02.0f}:{rest:02.0f}"
+    if high > MINUTE and step % 1 == 0:
+        return f"{minutes:.0f}:{rest:02.0f} min"
+    return tick_duration(seconds)
+
+
+def day_text(seconds: float, step: float, high: float) -> str:
+    """A tick at a whole hour or day."""
     if step % DAY == 0:
         return f"{seconds / DAY:,.0f} d"
-    if step % HOUR == 0:
-        days, rest = divmod(seconds, DAY)
-        if high < 2 * DAY or not days:
-            return f"{seconds / HOUR:,.0f} h"
-        return f"{days:,.0f} d {rest / HOUR:.0f} h" if rest else f"{days:,.0f} d"
-    for name, size, part in (("h", HOUR, MINUTE), ("min", MINUTE, 1.0)):
-        if step % part == 0 and high > size:
-            return f"{seconds // size:,.0f}:{seconds % size / part:02.0f} {name}"
-    return tick_duration(seconds)
+    days, rest = divmod(seconds, DAY)
+    if high < 2 * DAY or not days:
+        return f"{seconds / HOUR:,.0f} h"
+    return f"{days:,.0f} d {rest / HOUR:.0f} h" if rest else f"{days:,.0f} d"
 
 
 def tick_duration(seconds: float) -> str:

@@ -101,6 +101,7 @@ def test_lines_over_loads_have_a_point_a_load(study_runs) -> None:
     for panel in figure.panels:
         for curve in panel.curves:
             assert curve.x.tolist() == [0.8, 1.2]
+        assert [t.text for t in panel.x.ticks(440)] == ["0.8", "1.2"]
 
 
 def test_findings_name_the_best_and_how_sure(make) -> None:
