@@ -91,6 +91,7 @@ class Engine:
     _joined: list[int] = field(default_factory=list)
     _left: int = 0
     _next_arrival: int = 0
+    _next_visible: float = math.inf
     _next_event: int = 0
     _freed: list[tuple[float, int]] = field(default_factory=list)  # children whose parents ended
     _children: dict[int, list[int]] = field(init=False)
@@ -120,6 +121,7 @@ class Engine:
         if semantics.arrivals == "grid":
             steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
             self.visible = semantics.origin + np.maximum(steps, 0.0) * (semantics.grid or 1.0)
+        self._look_ahead()
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -171,12 +173,9 @@ class Engine:
         return min(moment, self._tick_time())
 
     def _arrival_time(self) -> float:
-        time = math.inf
-        if self._next_arrival < len(self.arrivals):
-            time = float(self.visible[self.arrivals[self._next_arrival]])
         if self._freed:
-            time = min(time, self._freed[0][0])
-        return time
+            return min(self._next_visible, self._freed[0][0])
+        return self._next_visible
 
     def _event_time(self) -> float:
         if self._next_event < len(self.events):
@@ -250,6 +249,7 @@ class Engine:
             self._next_arrival += 1
             if not self._parents_left.get(row):
                 arrived.append(row)
+        self._look_ahead()
         while self._freed and self._freed[0][0] <= self.now:
             arrived.append(heapq.heappop(self._freed)[1])
         arrived = [row for row in arrived if status[row] == FUTURE]
@@ -259,6 +259,13 @@ class Engine:
             self._note(Change("arrive", self.now, row))
         self._at_the_door.extend(arrived)
         return False
+
+    def _look_ahead(self) -> None:
+        """Remember when the next row becomes visible."""
+        left = self._next_arrival < len(self.arrivals)
+        self._next_visible = (
+            float(self.visible[self.arrivals[self._next_arrival]]) if left else math.inf
+        )
 
     def _predict(self, arrived: list[int]) -> None:
         table, work, estimator = self.world.table, self.world.true_work, self.parts.estimator

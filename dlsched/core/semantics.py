@@ -7,6 +7,7 @@ also carry option defaults for the parts it belongs to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -84,23 +85,21 @@ class Semantics:
 
     def tick_at_or_after(self, time: float) -> float:
         """The first grid tick at or after `time`; ticks are origin + k·grid, never accumulated."""
-        for k in self._near(time):
-            tick = self.origin + k * self.grid_length
-            if tick >= time:
-                return tick
-        raise AssertionError("a tick is never more than one step away")
+        grid = self.grid_length
+        k = math.ceil((time - self.origin) / grid)
+        # the quotient may have been rounded across a whole number
+        while self.origin + (k - 1) * grid >= time:
+            k -= 1
+        while self.origin + k * grid < time:
+            k += 1
+        return self.origin + k * grid
 
     def tick_after(self, time: float) -> float:
         """The first grid tick strictly after `time`."""
-        for k in self._near(time):
-            tick = self.origin + k * self.grid_length
-            if tick > time:
-                return tick
-        raise AssertionError("a tick is never more than one step away")
-
-    def _near(self, time: float) -> range:
-        k = round((time - self.origin) / self.grid_length)
-        return range(k - 1, k + 3)
+        tick = self.tick_at_or_after(time)
+        if tick > time:
+            return tick
+        return self.origin + (round((tick - self.origin) / self.grid_length) + 1) * self.grid_length
 
     @property
     def grid_length(self) -> float:

@@ -81,13 +81,16 @@ class FeedbackQueues:
         """Positions by queue, then by place in it."""
         return np.lexsort((self.place[units.rows], self.queue[units.rows]))
 
-    def running_first(self, units: Units, order: Rows, running: Bools) -> None:
+    def running_first(self, units: Units, running: Bools) -> None:
         """In each queue move the waiting rows behind the running ones, both keeping their order."""
-        rows = units.rows[order]
-        behind = ~running[order]
-        sorted_rows = rows[np.lexsort((behind, self.queue[rows]))]
-        self.place[sorted_rows] = np.arange(len(rows))
-        self._tail = len(rows)
+        rows = units.rows
+        order = np.lexsort((self.place[rows], ~running))
+        self.rearrange(rows[order])
+
+    def rearrange(self, rows: Rows) -> None:
+        """Give rows new places in the order given; their queues stay."""
+        self.place[rows] = self._tail + np.arange(len(rows))
+        self._tail += len(rows)
 
     def state_dict(self) -> dict[str, Any]:
         """Queues and places."""
@@ -115,15 +118,18 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Demote, walk the queues, put waiting jobs behind running ones."""
-        everybody = ctx.units
-        self._queues.join(everybody)
-        service, speed = self._service(everybody)
-        self._demote(everybody, service)
-        order = self._queues.order(everybody)
-        walk.follow(everybody, Ranking(order=order, rebuild=self.options.rebuild))
-        running = walk.runs(everybody)
-        self._queues.running_first(everybody, order, running)
-        next_fall = self._next_fall(everybody, service, speed, running, ctx.now)
+        self._queues.join(units)
+        service, speed = self._service(units)
+        if ctx.mode == "full":
+            self._demote(units, service)
+        if not units.running.all():
+            order = self._queues.order(units)
+            walk.follow(units, Ranking(order=order, rebuild=self.options.rebuild))
+        running = walk.runs(units)
+        if not running.all():
+            everybody = ctx.units
+            self._queues.running_first(everybody, walk.runs(everybody))
+        next_fall = self._next_fall(units, service, speed, running, ctx.now)
         walk.wake_at(next_fall)
         walk.stable_until(next_fall)
 

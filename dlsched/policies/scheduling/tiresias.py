@@ -84,17 +84,23 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             self._gittins = GittinsIndex(options.sample, options.delta, options.index)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Advance clocks, demote and promote, walk the queues, find the next jump."""
-        everybody = ctx.units
-        self._join(everybody, walk)
-        executed = everybody.executed - self._at_promotion[everybody.rows]
-        self._advance_waits(everybody, executed, ctx.now)
-        executed = self._demote_and_promote(everybody, executed, walk)
-        order = self._order(everybody, executed, ctx)
-        walk.follow(everybody, Ranking(order=order, rebuild=self.options.rebuild))
-        running = walk.runs(everybody)
-        self._queues.running_first(everybody, order, running)
-        jump = self._next_jump(everybody, executed, running, ctx.now)
+        """Advance clocks, demote and promote, walk the queues, find the next jump.
+
+        A fill between rounds only walks the waiting jobs, in the order of their queues.
+        """
+        self._join(units, walk)
+        executed = units.executed - self._at_promotion[units.rows]
+        self._advance_waits(units, executed, ctx.now)
+        if ctx.mode == "full":
+            executed = self._demote_and_promote(units, executed, walk)
+        if not units.running.all():
+            order = self._order(units, executed, ctx)
+            walk.follow(units, Ranking(order=order, rebuild=self.options.rebuild))
+        running = walk.runs(units)
+        if not running.all():
+            everybody = ctx.units
+            self._queues.running_first(everybody, walk.runs(everybody))
+        jump = self._next_jump(units, executed, running, ctx.now)
         walk.wake_at(jump)
         walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
 
@@ -153,8 +159,9 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         if self.options.variant != "gittins":
             return self._queues.order(units)
         index = self._learnt(ctx)(executed * units.gang)
-        place, queue = self._queues.place[units.rows], self._queues.queue[units.rows]
-        return np.lexsort((place, units.submit_time, -index, queue))
+        order = np.lexsort((self._queues.place[units.rows], units.submit_time, -index))
+        self._queues.rearrange(units.rows[order])
+        return self._queues.order(units)
 
     def _learnt(self, ctx: RoundContext) -> GittinsIndex:
         """The index of the sample given, or of the jobs that have finished in this run."""
@@ -188,12 +195,12 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         return now + min(waits)
 
     def _until_fall(self, units: Units, executed: Floats, queue: np.ndarray[Any, Any]) -> Floats:
-        limit = self._limits[queue]
+        limit: Floats = self._limits[queue]
         if self.options.variant == "dlas":
             return limit - executed
         if self.options.jump == "artifact":
-            return np.floor((limit - executed) / units.gang)
-        return (limit - executed * units.gang) / units.gang
+            return np.asarray(np.floor((limit - executed) / units.gang))
+        return np.asarray((limit - executed * units.gang) / units.gang)
 
     # -- state ------------------------------------------------------------------------------------
 
