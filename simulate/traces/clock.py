@@ -20,6 +20,9 @@ __all__ = ["WallTimes", "parse_wall_times"]
 _LOST = frozenset({"", "None", "none", "null", "NULL", "nan", "NaN", "NaT", "Unknown", "N/A", "NA"})
 _TAIL = re.compile(r"(\.\d{1,9})?(?:(Z)|([+-])(\d\d):?(\d\d))?")
 _WIDTH = len("2020-06-09 18:41:01")
+# What a time looks like once its digits are zeros. Numpy alone would take other spellings too.
+_SHAPES = frozenset({"0000-00-00 00:00:00", "0000-00-00T00:00:00", "NaT"})
+_DIGITS = str.maketrans("123456789", "000000000")
 _EPOCH_DIGITS = re.compile(r"\d{9,11}(?:\.\d+)?")
 
 
@@ -45,7 +48,7 @@ def parse_wall_times(cells: Iterable[str]) -> WallTimes:
     bodies = ["NaT" if cell in _LOST else cell[:_WIDTH] for cell in column]
     tails = {cell[_WIDTH:] for cell in column if cell not in _LOST}
     shifts = {tail: _tail_shift(tail) for tail in tails}
-    if None not in shifts.values() and all(len(body) in (3, _WIDTH) for body in bodies):
+    if None not in shifts.values() and {body.translate(_DIGITS) for body in bodies} <= _SHAPES:
         try:
             seconds = _body_seconds(bodies)
         except ValueError:
@@ -102,8 +105,7 @@ def _one_by_one(column: list[str]) -> WallTimes:
             continue
         shift = _tail_shift(text[_WIDTH:])
         try:
-            # A shorter text ("2020-06") would also be a date to numpy.
-            if shift is None or len(text) < _WIDTH:
+            if shift is None or text[:_WIDTH].translate(_DIGITS) not in _SHAPES:
                 raise ValueError
             seconds[row] = _body_seconds([text[:_WIDTH]])[0] + shift
             zones.append(_zone_name([text]))

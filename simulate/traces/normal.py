@@ -22,6 +22,8 @@ from simulate.traces.trace import FloatColumn, TextColumn, Trace
 
 __all__ = ["TIME_COLUMNS", "Rows", "normal_trace"]
 
+LARGEST = 1e15  # of any quantity: above, seconds are too coarse to add up
+
 # Columns in the time base of `submit_time`: they move with it.
 TIME_COLUMNS = ("start_time", "end_time", "round_delivered", "deadline")
 
@@ -103,7 +105,7 @@ def normal_trace(
         notes: see `Trace`.
 
     Raises:
-        BadInput: a negative duration or GPU count, a job id that is there twice (unless bad rows
+        BadInput: a negative or absurdly large quantity, a job id that is there twice (unless bad rows
             are skipped); no job is left.
     """
     _refuse_impossible(rows, ledger)
@@ -141,11 +143,17 @@ def normal_trace(
 
 
 def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
-    for name, column in (("duration", rows.duration), ("num_gpus", rows.num_gpus)):
-        for row in np.flatnonzero(rows.usable & (column < 0)):
-            value = f"{column[row]:g}"
+    quantities = {
+        "submit_time": rows.submit_time,
+        "duration": rows.duration,
+        "num_gpus": rows.num_gpus,
+    }
+    for name, column in quantities.items():
+        for row in np.flatnonzero(rows.usable & ((column < 0) | (column > LARGEST))):
+            wrong = "negative" if column[row] < 0 else "too large"
+            limit = "below 0" if column[row] < 0 else f"above {LARGEST:g}"
             ledger.refuse(
-                int(rows.lines[row]), f"{name} is negative", f"{name} is {value}, below 0"
+                int(rows.lines[row]), f"{name} is {wrong}", f"{name} is {column[row]:g}, {limit}"
             )
             rows.usable[row] = False
 
@@ -183,7 +191,7 @@ def _refuse_repeated_ids(rows: Rows, ledger: Ledger) -> None:
             ledger.refuse(
                 line,
                 "job_id is there twice",
-                f"job_id {job_id} is there twice, first in line {first_line[job_id]}",
+                f"job_id {job_id!r} is there twice, first in line {first_line[job_id]}",
             )
             rows.usable[row] = False
         else:

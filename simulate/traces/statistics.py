@@ -68,7 +68,10 @@ def _instant(trace: Trace) -> str | None:
     """RFC 3339 in UTC; without Z when the log doesn't say its zone."""
     if trace.epoch is None:
         return None
-    moment = datetime.fromtimestamp(trace.epoch, tz=UTC)
+    try:
+        moment = datetime.fromtimestamp(trace.epoch, tz=UTC)
+    except (OverflowError, ValueError, OSError):
+        return None  # beyond the calendar
     return moment.strftime("%Y-%m-%dT%H:%M:%S") + ("" if trace.zone == "naive" else "Z")
 
 
@@ -128,12 +131,15 @@ def _durations(duration: FloatColumn) -> dict[str, float | None]:
 def _arrivals(submit_time: FloatColumn) -> dict[str, float | None]:
     """Describe gaps, and the counts of the full hours."""
     gaps = np.diff(submit_time)
-    hours = np.bincount(((submit_time - submit_time[:1]) // HOUR_S).astype(np.int64))[:-1]
     mean_gap = float(gaps.mean()) if gaps.size else 0.0
-    per_hour = float(hours.mean()) if hours.size else 0.0
+    # Only hours with jobs are listed: a stray time may lie years from the others.
+    hour, count = np.unique((submit_time - submit_time[:1]) // HOUR_S, return_counts=True)
+    full_hours = float(hour[-1])
+    per_hour = float(count[:-1].sum()) / full_hours if full_hours else 0.0
+    variance = float((count[:-1] ** 2).sum()) / full_hours - per_hour**2 if full_hours else 0.0
     return {
         "mean_gap_s": mean_gap if gaps.size else None,
         "gap_cv": float(gaps.std()) / mean_gap if mean_gap else None,
-        "jobs_per_hour": per_hour if hours.size else None,
-        "hourly_variance_over_mean": float(hours.var()) / per_hour if per_hour else None,
+        "jobs_per_hour": per_hour if full_hours else None,
+        "hourly_variance_over_mean": variance / per_hour if per_hour else None,
     }

@@ -240,13 +240,14 @@ def _column_names(path: Path, header: Sequence[str], required: Collection[str]) 
     names = tuple(name.strip() for name in header)
     missing = [name for name in required if name not in names]
     if missing:
+        listed = " ".join(", ".join(names).split())  # a stray quote may have caught line breaks
         raise BadInput(
             f"{path}:1: no column {', '.join(missing)}; the first line must name the columns, "
-            f"and it has {', '.join(names)}"[:300]
+            f"and it has {listed[:200]}"
         )
     twice = {name for name in names if name and names.count(name) > 1}
     if twice:
-        raise BadInput(f"{path}:1: column {', '.join(sorted(twice))} is there twice")
+        raise BadInput(f"{path}:1: column {' '.join(min(twice).split())} is there twice")
     return names
 
 

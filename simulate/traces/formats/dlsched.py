@@ -80,10 +80,10 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 def _refuse_unusable(table: Table, options: ReadOptions) -> None:
-    submit_time, num_gpus = table.number("submit_time"), table.number("num_gpus")
+    num_gpus = table.number("num_gpus")
     missing = {
         "job_id": table.text("job_id") == "",
-        "submit_time": np.isnan(submit_time),
+        "submit_time": np.isnan(table.number("submit_time")),
     }
     if options.on_missing == "drop":
         missing["num_gpus"] = np.isnan(num_gpus)
@@ -92,11 +92,6 @@ def _refuse_unusable(table: Table, options: ReadOptions) -> None:
         )
     for name, rows in missing.items():
         table.refuse(np.flatnonzero(rows), f"{name} is empty", f"{name} is empty")
-    table.refuse(
-        np.flatnonzero(submit_time < 0),
-        "submit_time is negative",
-        lambda row: f"submit_time is {submit_time[row]:g}; times count from 0, the trace's start",
-    )
     if options.drop_cpu_jobs:
         table.refuse(
             np.flatnonzero(num_gpus <= 0),

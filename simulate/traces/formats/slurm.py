@@ -10,36 +10,25 @@ times unless they carry an offset or are Unix seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from dlsched.core.errors import BadInput
-from simulate.traces.formats.slurm_fields import (
-    array_elements,
-    gres_gpus,
-    memory_gb,
-    requested_memory_gb,
-    span_seconds,
-    tres_count,
-    tres_gpus,
-    tres_memory_gb,
-)
+from simulate.traces.formats.slurm_columns import GPU_FIELDS, RUN_FIELDS, SlurmColumns
+from simulate.traces.formats.slurm_fields import array_elements
 from simulate.traces.ledger import Ledger
 from simulate.traces.normal import Rows, normal_trace
 from simulate.traces.options import ReadOptions
-from simulate.traces.table import LOST, Table, read_table
+from simulate.traces.table import Table, read_table
 from simulate.traces.textfile import first_line, stem_of
-from simulate.traces.trace import Trace
+from simulate.traces.trace import FloatColumn, TextColumn, Trace
 
-__all__ = ["DELIMITER", "read", "recognises"]
+__all__ = ["read", "recognises"]
 
-DELIMITER = "|"
 REQUIRED = ("JobID", "Submit", "State")
-GPU_FIELDS = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
-RUN_FIELDS = ("ElapsedRaw", "Elapsed", "End")
 
 
 def recognises(header: Sequence[str]) -> bool:
@@ -67,27 +56,27 @@ def read(path: Path, options: ReadOptions) -> Trace:
         BadInput: see `normal_trace` and `read_table`; a needed field was not printed.
     """
     ledger = Ledger(path, skip_bad_rows=options.skip_bad_rows)
-    delimiter = DELIMITER if DELIMITER in first_line(path) else ","
+    parsable = "|" in first_line(path)
     table = read_table(
         path,
         ledger,
         required=REQUIRED,
         unique=("JobID", "JobIDRaw"),
-        delimiter=delimiter,
-        quoted=delimiter == ",",
+        delimiter="|" if parsable else ",",
+        quoted=not parsable,
     )
     for names in (GPU_FIELDS, RUN_FIELDS):
         if not set(names) & set(table.header):
             raise BadInput(f"{path}:1: none of the fields {', '.join(names)}; add one to sacct -o")
-    fields = _Fields(table)
+    columns = SlurmColumns(table)
     return normal_trace(
-        _rows(table, fields, _jobs(table)),
+        _fold(table, columns, _jobs(table)),
         ledger,
         options,
         name=stem_of(path),
         source="slurm",
         is_log=True,
-        zone=fields.zone,
+        zone=columns.zone,
     )
 
 
@@ -111,158 +100,63 @@ def _jobs(table: Table) -> list[_Job]:
         if owner in jobs:
             jobs[owner].steps.append(row)
         else:
-            table.refuse([row], "step without its job", f"a step of {owner}, which has no row")
-    return list(jobs.values())
+            table.refuse([row], "step without its job", f"a step of {owner!r}, which has no row")
+    usable = table.usable.tolist()
+    return [job for job in jobs.values() if all(usable[row] for row in job.attempts)]
 
 
-def _parsed(table: Table, name: str, parse: Callable[[str], float]) -> list[float]:
-    """Parse a column by one of the small grammars; NaN where it isn't there."""
-    values = [math.nan] * len(table)
-    if name in table.header:
-        for row, text in enumerate(table.text(name).tolist()):
-            try:
-                values[row] = parse(text)
-            except ValueError as error:
-                table.refuse([row], f"{name} is malformed", f"{name}: {error}")
-    return values
-
-
-def _count(text: str) -> float:
-    """Parse a count; sacct shortens large ones (12K)."""
-    if text in LOST:
-        return math.nan
-    try:
-        return float(text[:-1]) * 1000 if text.endswith("K") else float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no count") from None
-
-
-def _first_known(*values: float) -> float:
-    return next((value for value in values if not math.isnan(value)), math.nan)
-
-
-class _Fields:
-    """The parsed fields of every row, and what one attempt makes of them."""
-
-    def __init__(self, table: Table) -> None:
-        self.texts = {name: table.text(name).tolist() for name in (*GPU_FIELDS, "ReqMem")}
-        submit = table.times("Submit")
-        self.submit, self.zone = submit.seconds, submit.zone
-        self.start = table.times("Start").seconds
-        self.end = table.times("End").seconds
-        self.elapsed_raw = _parsed(table, "ElapsedRaw", _count)
-        self.elapsed = _parsed(table, "Elapsed", span_seconds)
-        self.limit = _parsed(table, "Timelimit", span_seconds)
-        self.limit_raw = _parsed(table, "TimelimitRaw", _limit_minutes)
-        self.nodes = [_parsed(table, name, _count) for name in ("AllocNodes", "NNodes", "ReqNodes")]
-        self.cpus = [_parsed(table, name, _count) for name in ("AllocCPUS", "NCPUS", "ReqCPUS")]
-        self.priority = _parsed(table, "Priority", _count)
-        self.used_memory = _parsed(table, "MaxRSS", memory_gb)
-        self.status = table.statuses("State")
-        self._refuse_malformed_resources(table)
-
-    def _refuse_malformed_resources(self, table: Table) -> None:
-        for row in range(len(table)):
-            try:
-                self.gpus(row)
-                self.memory(row)
-            except ValueError as error:
-                table.refuse([row], "TRES or GRES is malformed", f"TRES or GRES: {error}")
-
-    def num_nodes(self, row: int) -> float:
-        """Return the nodes held or asked for; a job that holds none has 0 in AllocNodes."""
-        alloc = tres_count(self.texts["AllocTRES"][row], "node")
-        counts = (alloc, *(column[row] for column in self.nodes))
-        return _first_known(*(count for count in counts if count > 0))
-
-    def num_cpus(self, row: int) -> float:
-        """Return the CPUs held or asked for."""
-        return _first_known(*(column[row] for column in self.cpus if column[row] > 0))
-
-    def gpus(self, row: int) -> tuple[float, str]:
-        """Return GPUs and type; NaN when no field says, 0 when one says there were none."""
-        for name in ("AllocTRES", "ReqTRES"):
-            if (total := tres_gpus(self.texts[name][row])) is not None:
-                return total
-        for name in ("AllocGRES", "ReqGRES"):
-            if (per_node := gres_gpus(self.texts[name][row])) is not None:
-                return per_node[0] * _first_known(self.num_nodes(row), 1.0), per_node[1]
-        ran = self.run_s(row) > 0
-        return (0.0 if ran else math.nan), ""
-
-    def memory(self, row: int) -> float:
-        """Return the job's memory in GB, as allocated or else as asked for."""
-        return _first_known(
-            tres_memory_gb(self.texts["AllocTRES"][row]),
-            tres_memory_gb(self.texts["ReqTRES"][row]),
-            requested_memory_gb(
-                self.texts["ReqMem"][row], cpus=self.num_cpus(row), nodes=self.num_nodes(row)
-            ),
-        )
-
-    def time_limit(self, row: int) -> float:
-        """Return the user's estimate in seconds, NaN without one."""
-        return _first_known(self.limit_raw[row], self.limit[row])
-
-    def run_s(self, row: int) -> float:
-        """Return how long an attempt ran; NaN when it never started or still runs."""
-        if math.isnan(self.start[row]) or math.isnan(self.end[row]):
-            return math.nan
-        span = self.end[row] - self.start[row]
-        return _first_known(self.elapsed_raw[row], self.elapsed[row], float(span))
-
-
-def _limit_minutes(text: str) -> float:
-    return _count(text) * 60 if text not in ("UNLIMITED", "Partition_Limit") else math.nan
-
-
-def _rows(table: Table, fields: _Fields, jobs: list[_Job]) -> Rows:
+def _fold(table: Table, columns: SlurmColumns, jobs: list[_Job]) -> Rows:
     """Fold every job's attempts and steps into one row."""
-    usable = table.usable
-    jobs = [job for job in jobs if all(usable[row] for row in job.attempts)]
     first = np.array([job.attempts[0] for job in jobs], dtype=np.intp)
-    last = [job.attempts[-1] for job in jobs]
-    runs = [[fields.run_s(row) for row in job.attempts] for job in jobs]
-    gpus = [fields.gpus(row) for row in last]
+    last = np.array([job.attempts[-1] for job in jobs], dtype=np.intp)
     return Rows(
         job_id=np.array([job.job_id for job in jobs], dtype=object),
         # A requeued job gets a new submit time; it has waited since the first.
-        submit_time=np.array([fields.submit[job.attempts].min() for job in jobs]),
-        num_gpus=np.array([count for count, _ in gpus]),
-        duration=np.array([_total_s(fields, job) for job in jobs]),
+        submit_time=columns.submit[first],
+        num_gpus=columns.num_gpus[last],
+        duration=_durations(columns, jobs),
         user=table.text("User")[first],
         vc=table.text("Account")[first],
-        status=np.array([fields.status[row] for row in last], dtype=object),
+        status=columns.status[last],
         lines=table.lines[first],
         usable=np.ones(len(jobs), dtype=np.bool_),
         columns={
             "name": table.text("JobName")[first],
             "partition": table.text("Partition")[first],
-            "start_time": fields.start[first],
-            "end_time": fields.end[last],
-            "num_nodes": np.array([fields.num_nodes(row) for row in last]),
-            "num_cpus": np.array([fields.num_cpus(row) for row in last]),
-            "memory_gb": np.array([fields.memory(row) for row in last]),
-            "used_memory_gb": np.array([_most_used(fields, job) for job in jobs]),
-            "gpu_type": np.array([kind for _, kind in gpus], dtype=object),
-            "time_limit": np.array([fields.time_limit(row) for row in first]),
-            "priority": np.array([fields.priority[row] for row in last]),
+            "start_time": columns.start[first],
+            "end_time": columns.end[last],
+            "num_nodes": columns.num_nodes[last],
+            "num_cpus": columns.num_cpus[last],
+            "memory_gb": columns.memory_gb[last],
+            "used_memory_gb": _most_used(columns, jobs),
+            "gpu_type": columns.gpu_type[last],
+            "time_limit": columns.time_limit_s[first],
+            "priority": columns.priority[last],
             "attempts": np.array([float(len(job.attempts)) for job in jobs]),
-            "attempt_durations": np.array(
-                ["+".join("?" if math.isnan(s) else f"{s:.0f}" for s in each) for each in runs],
-                dtype=object,
-            ),
+            "attempt_durations": _attempt_durations(columns, jobs),
         },
     )
 
 
-def _total_s(fields: _Fields, job: _Job) -> float:
+def _durations(columns: SlurmColumns, jobs: list[_Job]) -> FloatColumn:
     """Sum the attempts that ran; NaN when none has, or one still does."""
-    ran = [row for row in job.attempts if not math.isnan(fields.start[row])]
-    return sum(fields.run_s(row) for row in ran) if ran else math.nan
+    # Lists, as single elements of arrays are slow to get at; most jobs have one attempt.
+    started = (~np.isnan(columns.start)).tolist()
+    run_s = columns.run_s.tolist()
+    # An attempt that was cancelled while it waited adds nothing.
+    ran = [[run_s[row] for row in job.attempts if started[row]] for job in jobs]
+    return np.array([sum(seconds) if seconds else math.nan for seconds in ran])
 
 
-def _most_used(fields: _Fields, job: _Job) -> float:
-    """Return the largest resident memory of a task, in GB: accounted to steps, not to jobs."""
-    known = [fields.used_memory[row] for row in (*job.attempts, *job.steps)]
-    return max((each for each in known if not math.isnan(each)), default=math.nan)
+def _attempt_durations(columns: SlurmColumns, jobs: list[_Job]) -> TextColumn:
+    """Spell every job's attempts [s] as "30+600", "?" for one that didn't run or still does."""
+    spelled = ["?" if math.isnan(each) else f"{each:.0f}" for each in columns.run_s.tolist()]
+    return np.array(["+".join(spelled[row] for row in job.attempts) for job in jobs], dtype=object)
+
+
+def _most_used(columns: SlurmColumns, jobs: list[_Job]) -> FloatColumn:
+    """Take the largest resident memory, which is accounted to steps and not to jobs."""
+    # -1 stands for "not known" while the largest is sought.
+    used = np.nan_to_num(columns.used_memory_gb, nan=-1.0).tolist()
+    most = np.array([max(used[row] for row in (*job.attempts, *job.steps)) for job in jobs])
+    return np.where(most < 0, np.nan, most)

@@ -12,9 +12,11 @@ from functools import lru_cache
 
 __all__ = [
     "array_elements",
+    "count_of",
     "gres_gpus",
+    "limit_minutes_s",
     "memory_gb",
-    "requested_memory_gb",
+    "requested_memory",
     "span_seconds",
     "tres_count",
     "tres_gpus",
@@ -43,13 +45,13 @@ def tres_count(tres: str, name: str) -> float:
 
 
 @lru_cache(maxsize=65_536)
-def tres_gpus(tres: str) -> tuple[float, str] | None:
-    """Return the job's GPUs and their type out of a TRES list; None for an empty list.
+def tres_gpus(tres: str) -> tuple[float, str]:
+    """Return the job's GPUs and their type out of a TRES list; NaN for an empty list.
 
     The counts are totals over all nodes. `gres/gpu=8,gres/gpu:a100=8` names the same 8 twice.
     """
     if tres in _NOTHING:
-        return None
+        return math.nan, ""
     total, typed = math.nan, {}
     for item in tres.split(","):
         key, _, value = item.strip().partition("=")
@@ -63,10 +65,10 @@ def tres_gpus(tres: str) -> tuple[float, str] | None:
 
 
 @lru_cache(maxsize=65_536)
-def gres_gpus(gres: str) -> tuple[float, str] | None:
-    """Return GPUs and type *per node* out of `gpu:v100:2` or `gpu:2,shard:1`, None for none."""
+def gres_gpus(gres: str) -> tuple[float, str]:
+    """Return GPUs and type *per node* out of `gpu:v100:2` or `gpu:2,shard:1`, NaN for nothing."""
     if gres in _NOTHING:
-        return None
+        return math.nan, ""
     total, types = 0.0, []
     for item in re.split(r",(?![^(]*\))", gres):
         if not re.match(r"(gres[:/])?gpu\b", item.strip()):
@@ -117,13 +119,26 @@ def tres_memory_gb(tres: str) -> float:
     return math.nan
 
 
-def requested_memory_gb(text: str, *, cpus: float, nodes: float) -> float:
-    """Return a job's memory of a `ReqMem` field: older versions end it in c (CPU) or n (node)."""
-    if text.endswith("c"):
-        return memory_gb(text[:-1]) * cpus
-    if text.endswith("n"):
-        return memory_gb(text[:-1]) * nodes
-    return memory_gb(text)
+def requested_memory(text: str) -> tuple[float, str]:
+    """Return GB of a `ReqMem` field and per what: "c" (CPU), "n" (node) or "" (the job)."""
+    if text.endswith(("c", "n")):
+        return memory_gb(text[:-1]), text[-1]
+    return memory_gb(text), ""
+
+
+def count_of(text: str) -> float:
+    """Return a count; sacct shortens large ones (12K)."""
+    if text in _NOTHING or text == "Unknown":
+        return math.nan
+    try:
+        return float(text[:-1]) * 1000 if text.endswith("K") else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no count") from None
+
+
+def limit_minutes_s(text: str) -> float:
+    """Return seconds of a limit in minutes (`TimelimitRaw`); NaN for no limit."""
+    return math.nan if text in _NO_LIMIT else count_of(text) * 60
 
 
 def array_elements(job_id: str) -> list[str]:

@@ -78,19 +78,20 @@ def test_limits_apply_to_a_native_trace_when_asked_for(trace_file):
 BAD = [
     ("7,x,1,1", "submit_time is 'x', not a number", "submit_time is not a number"),
     ("7,,1,1", "submit_time is empty", "submit_time is empty"),
-    ("7,-1,1,1", "submit_time is -1; times count from 0", "submit_time is negative"),
+    ("7,-1,1,1", "submit_time is -1, below 0", "submit_time is negative"),
     ("7,1,0,1", "num_gpus is 0; a job needs more than 0", "num_gpus is not positive"),
     ("7,1,-2,1", "num_gpus is -2; a job needs more than 0", "num_gpus is not positive"),
     ("7,1,,1", "num_gpus is empty", "num_gpus is empty"),
     ("7,1,1,", "duration is empty", "duration is empty"),
     ("7,1,1,-5", "duration is -5, below 0", "duration is negative"),
+    ("7,1,1,1e300", "duration is 1e+300, above 1e+15", "duration is too large"),
     ("7,1,1,nan", "duration is 'nan', not a number", "duration is not a number"),
     ("7,1,1,inf", "duration is 'inf', not a number", "duration is not a number"),
     ("7,1,1,1_000", "duration is '1_000', not a number", "duration is not a number"),
     (",1,1,1", "job_id is empty", "job_id is empty"),
     ("7,1,1", "3 fields where the header has 4", "wrong number of fields"),
     ("7,1,1,1,1", "5 fields where the header has 4", "wrong number of fields"),
-    ("1,1,1,1", "job_id 1 is there twice, first in line 2", "job_id is there twice"),
+    ("1,1,1,1", "job_id '1' is there twice, first in line 2", "job_id is there twice"),
 ]
 
 

@@ -158,9 +158,9 @@ BAD = [
     (line("1", State="EXPLODED"), "State is 'EXPLODED'"),
     (line("1", Submit="early"), "Submit is 'early'"),
     (line("1", NNodes="many"), "NNodes: 'many' is no count"),
-    (line("1.batch"), "a step of 1, which has no row"),
+    (line("1.batch"), "a step of '1', which has no row"),
     (line("1", JobName="a|b"), "17 fields where the header has 16"),
-    (line("1", AllocTRES="gres/gpu=lots"), "TRES or GRES: could not convert"),
+    (line("1", AllocTRES="gres/gpu=lots"), "AllocTRES: could not convert"),
 ]
 
 
@@ -205,8 +205,6 @@ def test_time_spans(text, seconds):
         ("gpu:a100:4(IDX:0,2-4),nic:1", (4, "a100")),
         ("gres:gpu:a100:4", (4, "a100")),
         ("nic:1", (0, "")),
-        ("(null)", None),
-        ("", None),
     ],
 )
 def test_gres_lists(gres, wanted):
@@ -220,18 +218,34 @@ def test_gres_lists(gres, wanted):
         ("cpu=8,gres/gpu:a100=8,gres/gpu=8", (8, "a100")),
         ("gres/gpu:a100=4,gres/gpu:v100=2", (6, "a100+v100")),
         ("cpu=8", (0, "")),
-        ("", None),
     ],
 )
 def test_tres_lists(tres, wanted):
     assert fields.tres_gpus(tres) == wanted
 
 
+@pytest.mark.parametrize("nothing", ["", "(null)"])
+def test_an_empty_list_says_nothing(nothing):
+    assert math.isnan(fields.gres_gpus(nothing)[0])
+    assert math.isnan(fields.tres_gpus(nothing)[0])
+
+
 def test_requested_memory_is_by_cpu_by_node_or_by_job():
-    assert fields.requested_memory_gb("4Gc", cpus=16, nodes=2) == 64
-    assert fields.requested_memory_gb("4Gn", cpus=16, nodes=2) == 8
-    assert fields.requested_memory_gb("512M", cpus=16, nodes=2) == 0.5
-    assert math.isnan(fields.requested_memory_gb("", cpus=16, nodes=2))
+    assert fields.requested_memory("4Gc") == (4, "c")
+    assert fields.requested_memory("4Gn") == (4, "n")
+    assert fields.requested_memory("512M") == (0.5, "")
+    assert math.isnan(fields.requested_memory("")[0])
+
+
+def test_requested_memory_counts_for_the_whole_job(trace_file):
+    row = "COMPLETED|2026-11-21T06:00:00|2026-11-21T06:00:00|2026-11-21T06:10:00|2|16|gpu:1"
+    trace = open_trace(
+        trace_file(
+            "JobID|ReqMem|State|Submit|Start|End|NNodes|NCPUS|ReqGRES\n"
+            f"1|4Gc|{row}\n2|4Gn|{row}\n3|4G|{row}\n"
+        )
+    )
+    assert trace.columns["memory_gb"].tolist() == [64, 8, 4]
 
 
 def test_array_lists():

@@ -24,12 +24,12 @@ def trace():
         job_id=texts("a", "b,c", "d"),
         submit_time=np.array([0.0, 0.1, 1e6]),
         num_gpus=np.array([1.0, 0.25, 8.0]),
-        duration=np.array([3600.0, 1 / 3, 1e300]),
+        duration=np.array([3600.0, 1 / 3, 1e12 + 0.5]),
         user=texts("u", "", 'say "x"'),
         vc=texts("", "", ""),
         status=texts("completed", "", "failed"),
         columns={
-            "priority": np.array([np.nan, 2.0, np.nan]),
+            "priority": np.array([np.nan, 2.0, 1e300]),
             "deadline": np.full(3, np.nan),
             "model": texts("bert", "", ""),
         },
@@ -40,7 +40,7 @@ TEXT = (
     "job_id,submit_time,num_gpus,duration,user,status,priority,model\n"
     "a,0,1,3600,u,completed,,bert\n"
     '"b,c",0.1,0.25,0.3333333333333333,,,2,\n'
-    'd,1000000,8,1e+300,"say ""x""",failed,,\n'
+    'd,1000000,8,1000000000000.5,"say ""x""",failed,1e+300,\n'
 )
 
 
