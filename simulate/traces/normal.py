@@ -105,7 +105,7 @@ def normal_trace(
         notes: see `Trace`.
 
     Raises:
-        BadInput: a negative or absurdly large quantity, a job id that is there twice (unless bad rows
+        BadInput: a negative or absurd quantity, a job id that is there twice (unless bad rows
             are skipped); no job is left.
     """
     _refuse_impossible(rows, ledger)
