@@ -118,15 +118,18 @@ class Engine:
             for parent in parents:
                 self._children.setdefault(parent, []).append(row)
         semantics = self.world.semantics
-        if semantics.arrivals == "grid":
+        if semantics.arrivals == "grid" and len(self.arrivals):
             steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
             self.visible = semantics.origin + np.maximum(steps, 0.0) * (semantics.grid or 1.0)
         self._look_ahead()
 
     # -- the loop ---------------------------------------------------------------------------------
 
-    def run(self) -> Stopped:
+    def run(self, start: float | None = None) -> Stopped:
         """Run until every unit (or every tracked one) has ended, or nothing more can happen.
+
+        Args:
+            start: begin with a decision at this time, whether or not anything happens then.
 
         Raises:
             PolicyFailed: a part raised or answered what cannot be.
@@ -141,8 +144,10 @@ class Engine:
             "decide": self._decide,
         }
         order = [phases[phase] for phase in self.world.semantics.phases]
+        upcoming = start
         while True:
-            moment = self._next_moment()
+            moment = self._next_moment() if upcoming is None else upcoming
+            upcoming = None
             if moment == math.inf:
                 return Stopped(self.now, self._unfinished())
             if moment > self.horizon:
@@ -277,9 +282,24 @@ class Engine:
             predicted = estimator.predict(units, work[units.rows], self._context("full"))
             table.predicted_work[units.rows] = predicted
 
+    def take_over(self, present: Engine) -> None:
+        """Go on from another engine's queue, as a fork of it on copies."""
+        self.now, self.decisions = present.now, present.decisions
+        self._active = present.active.copy()
+        self.held_back = present.held_back.copy()
+        self._at_the_door = list(present._at_the_door)
+        self._dirty = self._touched = True
+
+    @property
+    def everyone_known(self) -> Rows:
+        """Rows that have arrived and not ended, admitted or not."""
+        return np.concatenate([self.active, self.held_back, np.array(self._at_the_door, np.int64)])
+
     def _choose(self) -> bool:
         policy = self.parts.scheduling
-        if isinstance(policy, Chooser) and self.rebuild_parts is not None and self._is_full():
+        if not isinstance(policy, Chooser) or self.rebuild_parts is None:
+            return False
+        if len(self.everyone_known) and (self._is_full() or not policy.has_chosen):
             chosen = policy.choose(self._context("full"))
             if chosen is not None:
                 self.parts = self.rebuild_parts(self.parts, chosen)

@@ -6,6 +6,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.units import Status, UnitTable
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine, Stopped
+from simulate.forecast import forecaster, replace_parts
 from simulate.population import offered_load, populate
 from simulate.recorder import Recorder
 from simulate.results import ClusterShape, JobOutcomes, ReplayResult
@@ -116,6 +118,8 @@ def prepare(
         horizon=settings.horizon,
     )
     engine.refusals.update(refusals)
+    engine.make_forecast = forecaster
+    engine.rebuild_parts = partial(replace_parts, semantics=semantics)
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only
 

@@ -20,7 +20,9 @@ from simulate.world import Costs
 __all__ = [
     "RunSettings",
     "build_parts",
+    "default_options",
     "effective_options",
+    "first_option",
     "option_names",
     "resolve_semantics",
     "split_options",
@@ -135,9 +137,9 @@ def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool
     given.pop("semantics", None)
     estimate, _, value = chosen["estimator"].partition(":")
     chosen["estimator"] = estimate
-    routed = {stage: _default_options(stage, name, semantics) for stage, name in chosen.items()}
+    routed = {stage: default_options(stage, name, semantics) for stage, name in chosen.items()}
     if value:
-        routed["estimator"][_first_option(estimate)] = value
+        routed["estimator"][first_option("estimator", estimate)] = value
     for key, text in given.items():
         _route(key, text, chosen, routed)
     for stage, name in chosen.items():
@@ -187,14 +189,20 @@ def _option_names(stage: str, name: str) -> list[str]:
     return [f.name for f in fields(find(stage, name).Options)]
 
 
-def _first_option(estimate: str) -> str:
-    known = _option_names("estimator", estimate)
+def first_option(stage: str, name: str) -> str:
+    """The option that a value after a colon sets ("noise:0.5", "load-threshold:1.2").
+
+    Raises:
+        BadInput: the part has no options.
+    """
+    known = _option_names(stage, name)
     if not known:
-        raise BadInput(f"--estimate: {estimate} takes no value after a colon")
+        raise BadInput(f"{stage} {name} takes no value after a colon")
     return known[0]
 
 
-def _default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
+def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
+    """The option defaults of a profile that this part has."""
     known = _option_names(stage, name)
     return {key: value for key, value in semantics.option_defaults.items() if key in known}
 

@@ -122,15 +122,29 @@ class World:
         self.running += 1
         self.recorder.began(row, placement, now)
         if not self.semantics.drift and rate > 0:
-            left = float(self.true_work[row] - table.executed[row])
-            end = now + overhead + max(left, 0.0) / rate
-            seen = end
-            if self.semantics.release == "tick":
-                seen = self.semantics.tick_at_or_after(end)
-                seen = seen if seen > now else self.semantics.tick_after(now)
-            if seen != end:
-                self._exact_end[row] = end
-            heapq.heappush(self._ends, (seen, row, int(table.starts[row])))
+            self._expect_end(row, now)
+
+    def _expect_end(self, row: int, now: float) -> None:
+        """Enter in the agenda when a running unit will be seen to end."""
+        table = self.table
+        left = float(self.true_work[row] - table.executed[row])
+        end = float(table.progress_from[row]) + max(left, 0.0) / float(table.rate[row])
+        seen = end
+        if self.semantics.release == "tick":
+            seen = self.semantics.tick_at_or_after(end)
+            seen = seen if seen > now else self.semantics.tick_after(now)
+        if seen != end:
+            self._exact_end[row] = end
+        heapq.heappush(self._ends, (seen, row, int(table.starts[row])))
+
+    def go_on(self, origin: World, running: list[int]) -> None:
+        """Continue another world's runs, on copies of its table and occupancy."""
+        self.running, self.waiting = origin.running, origin.waiting
+        self.waiting_gpus = origin.waiting_gpus
+        self.finished = list(origin.finished)
+        for row in running:
+            if self.table.rate[row] > 0:
+                self._expect_end(row, float(self.table.since[row]))
 
     def _settle(self, row: int, now: float) -> None:
         """Bring a running unit's clocks up to now and take it off its GPUs."""

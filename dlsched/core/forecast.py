@@ -24,12 +24,14 @@ class Forecast:
         rows: the units it speaks of.
         first_start: seconds, NaN for never.
         finish: seconds, NaN for never.
+        progress: fraction of the work done when the forecast ends.
         mean_jct: mean of finish minus submit over those that finish; inf when none does.
     """
 
     rows: Rows
     first_start: Floats
     finish: Floats
+    progress: Floats
     mean_jct: float
 
 

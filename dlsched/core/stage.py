@@ -176,6 +176,11 @@ class Estimator(Stage[O], ABC):
 class Chooser(ABC):
     """A scheduling policy that picks the parts of the round anew before it begins."""
 
+    @property
+    @abstractmethod
+    def has_chosen(self) -> bool:
+        """Has it picked any parts yet?"""
+
     @abstractmethod
     def choose(self, ctx: RoundContext) -> Mapping[str, str] | None:
         """Parts to install now, by stage; None to keep the present ones."""

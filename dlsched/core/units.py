@@ -155,6 +155,10 @@ class UnitTable:
     def __len__(self) -> int:
         return self.count
 
+    def copy(self) -> UnitTable:
+        """A table of its own with the same rows."""
+        return self.take(np.arange(self.count))
+
     def take(self, rows: Rows) -> UnitTable:
         """A new table of copies of some rows, renumbered from 0."""
         table = object.__new__(UnitTable)
@@ -182,14 +186,17 @@ class UnitTable:
 
     def has(self, column: str) -> Bools:
         """Per row: is this column known? A missing extra column is known nowhere."""
-        values = getattr(self, column, None) if column in _COLUMNS else self.extra.get(column)
+        values: NDArray[Any] | None = (
+            getattr(self, column) if column in _COLUMNS else self.extra.get(column)
+        )
         if values is None:
             return np.zeros(self.count, np.bool_)
         if values.dtype.kind == "f":
-            return ~np.isnan(values)
+            return np.logical_not(np.isnan(values))
         if values.dtype.kind == "O":
             return np.array([bool(value) for value in values], np.bool_)
-        return np.ones(self.count, np.bool_) if column == "gang" else np.asarray(values >= 0)
+        known: Bools = np.greater_equal(values, 0)
+        return known
 
 
 def _stored(name: str, doc: str) -> Any:

@@ -38,6 +38,7 @@ _OURS: dict[str, dict[str, str]] = {
         "easy": _SCHEDULING + "backfill:Easy",
         "conservative": _SCHEDULING + "backfill:Conservative",
         "tiresias": _SCHEDULING + "tiresias:Tiresias",
+        "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {
         "min-nodes": _PLACEMENT + "spanning:MinNodes",
@@ -65,14 +66,33 @@ _OURS: dict[str, dict[str, str]] = {
         "history": "dlsched.policies.estimators.estimators:History",
     },
 }
-_ALIASES = {"scheduling": {"fjf": "first-fit"}}
+# adversarial deciders that no cluster should run: found by name, listed apart
+_FOR_TESTS: dict[str, dict[str, str]] = {
+    "scheduling": {
+        "testing-never": _TESTING + ":Never",
+        "testing-always-preempt": _TESTING + ":AlwaysPreempt",
+        "testing-thrash": _TESTING + ":Thrash",
+        "testing-over-allocate": _TESTING + ":OverAllocate",
+        "testing-raising": _TESTING + ":Raising",
+        "testing-slow": _TESTING + ":Slow",
+        "testing-random": _TESTING + ":Random",
+    },
+}
+_ALIASES = {"scheduling": {"fjf": "first-fit", "synthesizer": "what-if"}}
 _FLAGS = {"scheduling": "--policy", "estimator": "--estimate"}
 
 STAGES = tuple(_OURS)
 
 
-def names(stage: str) -> list[str]:
-    """Every part of a stage that can be named, ours first."""
+def names(stage: str, *, for_tests: bool = False) -> list[str]:
+    """Every part of a stage that can be named, ours first.
+
+    Args:
+        stage: one of `STAGES`.
+        for_tests: list the adversarial ones instead, which are left out otherwise.
+    """
+    if for_tests:
+        return list(_FOR_TESTS.get(stage, {}))
     theirs = [point.name for point in entry_points(group=f"dlsched.{stage}")]
     return [*_OURS[stage], *sorted(name for name in theirs if name not in _OURS[stage])]
 
@@ -84,7 +104,7 @@ def find(stage: str, name: str) -> type[Stage[Any]]:
         BadInput: no part of that name; the message lists those there are.
     """
     name = _ALIASES.get(stage, {}).get(name, name)
-    target = _OURS[stage].get(name)
+    target = _OURS[stage].get(name) or _FOR_TESTS.get(stage, {}).get(name)
     if target is not None:
         module, _, attribute = target.partition(":")
         found: type[Stage[Any]] = getattr(import_module(module), attribute)
