@@ -1,14 +1,21 @@
 """`dlsched`: the top of the command line.
 
-Nothing heavy is imported here: `dlsched --help` must cost what typer costs.
+Nothing heavy is imported here nor by the modules of the verbs: `dlsched --help` must cost what
+typer costs. Every error ends here, as one line on stderr and an exit code.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Annotated
 
 import typer
 
+from dlsched import __version__
+from dlsched.cli.policy import policy_app
+from dlsched.cli.replay import replay_command
+from dlsched.cli.trace import trace_app
 from dlsched.core.errors import DlschedError
 
 __all__ = ["app", "run"]
@@ -21,12 +28,65 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("replay")(replay_command)
+app.add_typer(trace_app, name="trace")
+app.add_typer(policy_app, name="policy")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dlsched {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say it.")
+    ] = False,
+) -> None:
+    """A batch system for deep-learning GPU clusters."""
 
 
 def run() -> None:
-    """Run the command line; a user's error is one line on stderr and its exit code."""
+    """Run the command line; DLSCHED_DEBUG=1 shows where an error came from."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign is no error
     try:
-        app()
-    except DlschedError as error:
-        print(f"dlsched: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader has had enough (`| head`); keep the interpreter from flushing once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except Exception as error:  # the top of the program: nothing may end in a traceback
+        if os.environ.get("DLSCHED_DEBUG", "") not in ("", "0"):
+            raise
+        text, code = _told(error)
+        print(text, file=sys.stderr)
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What the user reads of an error, and the exit code."""
+    if isinstance(error, DlschedError):
+        return f"dlsched: {_one_line(str(error))}", error.exit_code
+    usage = getattr(error, "format_message", None)  # typer's own errors of usage
+    if usage is not None:
+        text = usage()
+        if "\n" in text:  # the help that an incomplete command shows
+            return text, 2
+        return f"dlsched: {text[:1].lower()}{text[1:]}", 2
+    if isinstance(error, typer.Abort):
+        return "dlsched: stopped", 1
+    if isinstance(error, MemoryError):
+        return "dlsched: not enough memory", 1
+    return (
+        f"dlsched: a defect in dlsched: {_one_line(repr(error))}; DLSCHED_DEBUG=1 shows where",
+        1,
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n"))

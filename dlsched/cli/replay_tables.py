@@ -1,0 +1,136 @@
+"""What people read of a replay: its trace in a line, its runs in a table, what to beware of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from dlsched.cli.text_table import TextTable
+from dlsched.core.cluster import Cluster
+from simulate.population import offered_load
+from simulate.report.compare import column_format
+from simulate.report.intervals import Estimate, paired_difference
+from simulate.report.metrics import Metric, standing, values_of
+from simulate.report.study import Group, Study
+from simulate.report.wording import duration_text
+from simulate.results import ReplayResult
+from simulate.sweep.statistics import FIGURES, by_trace, nothing_random
+from simulate.traces.trace import Trace
+
+__all__ = ["comparison", "headline", "notes", "run_line"]
+
+# Zero in most studies; not worth a column of a terminal then.
+OFTEN_NOTHING = ("refused", "unfinished", "preemptions", "restarts", "lost_seconds")
+DIFFERENCES = ("avg_jct", "median_jct", "p95_jct", "p99_jct", "avg_queueing_delay", "makespan",
+               "gpu_utilization")  # fmt: skip
+
+
+def headline(trace: Trace, cluster: Cluster, loads: Sequence[float | None]) -> Iterator[str]:
+    """The trace, what was left out of it, and what it asks of the cluster."""
+    span = float(trace.submit_time[-1] - trace.submit_time[0]) if len(trace) else 0.0
+    offered = [offered_load(trace, cluster, load) for load in loads]
+    told = " / ".join("unknown" if math.isnan(load) else f"{load:.3g}" for load in offered)
+    if loads != (None,):
+        told += f" at load {' / '.join(f'{load:g}' for load in loads)}"
+    yield (
+        f"{trace.name} ({trace.source}): {len(trace):,} jobs over {duration_text(span)}, "
+        f"offered load {told} on {cluster.spec} ({cluster.total_gpus:,} GPUs)"
+    )
+    if trace.dropped:
+        reasons = ", ".join(f"{count:,} x {reason}" for reason, count in trace.dropped.items())
+        yield f"  {sum(trace.dropped.values()):,} rows left out: {reasons}"
+
+
+def run_line(results: Sequence[ReplayResult]) -> str:
+    """What all runs have in common, and the values of what they do not."""
+    told = []
+    for key in ("semantics", "placement", "admission", "estimate"):
+        values = dict.fromkeys(str(result.summary.get(key)) for result in results)
+        told.append(f"{key} {', '.join(values)}")
+    seeds = dict.fromkeys(str(result.seed) for result in results)
+    told.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
+    return "; ".join(told)
+
+
+def comparison(results: Sequence[ReplayResult], *, terse: bool) -> Iterator[TextTable]:
+    """For each trace, a row a label and load; over seeds also the differences from the first.
+
+    Args:
+        results: the runs.
+        terse: leave out columns that are zero all over (for terminals).
+    """
+    studies = by_trace(results)
+    for trace, study in studies.items():
+        title = trace if len(studies) > 1 else ""
+        yield _figures(study, title, terse=terse)
+        if len(study.labels) > 1 and any(len(group.runs) > 1 for group in study.groups):
+            yield _differences(study, title)
+
+
+def _figures(study: Study, title: str, *, terse: bool) -> TextTable:
+    blocks = [study.at(load) for load in study.loads]
+    groups = [group for block in blocks for group in block]
+    table = _rows_of(groups, study)
+    table.title = title
+    for metric in FIGURES:
+        found = [standing(block, metric) for block in blocks]
+        estimates = [estimate for each in found for estimate in each.estimates]
+        nothing = all(estimate.mean == 0 for estimate in estimates)
+        if terse and nothing and metric.key in OFTEN_NOTHING:
+            continue
+        before = 0
+        best: set[int] = set()
+        for block, each in zip(blocks, found, strict=True):
+            best |= {before + place for place in each.best | each.near}
+            before += len(block)
+        _add(table, metric, estimates, best)
+    return table
+
+
+def _differences(study: Study, title: str) -> TextTable:
+    """Paired by seed, which removes what both policies owe to the same luck."""
+    pairs = [(group, study.at(load)[0]) for load in study.loads for group in study.at(load)[1:]]
+    table = _rows_of([group for group, _ in pairs], study)
+    table.title = f"{title + ': ' if title else ''}difference from {study.labels[0]}, by seed"
+    for metric in FIGURES:
+        if metric.key in DIFFERENCES:
+            estimates = [
+                paired_difference(values_of(group, metric), values_of(base, metric))
+                for group, base in pairs
+            ]
+            _add(table, metric, estimates, set())
+    return table
+
+
+def _rows_of(groups: Sequence[Group], study: Study) -> TextTable:
+    """A table with the columns that name its rows."""
+    table = TextTable()
+    table.add("policy", [group.label for group in groups], left=True)
+    if study.loads != (None,):
+        table.add("load", ["" if g.load is None else f"{g.load:g}" for g in groups])
+    table.names = len(table.columns)
+    return table
+
+
+def _add(table: TextTable, metric: Metric, estimates: Sequence[Estimate], best: set[int]) -> None:
+    known = [estimate for estimate in estimates if math.isfinite(estimate.mean)]
+    if not known:
+        table.add(metric.short, ["-"] * len(estimates))
+        return
+    unit, say = column_format(metric, known)
+    cells = [say(estimate) if math.isfinite(estimate.mean) else "-" for estimate in estimates]
+    table.add(f"{metric.short} ({unit})" if unit else metric.short, cells, best=best)
+
+
+def notes(results: Sequence[ReplayResult]) -> Iterator[str]:
+    """What one should know before using the figures, each said once."""
+    said: dict[str, list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            said.setdefault(warning, []).append(result.label)
+    labels = dict.fromkeys(result.label for result in results)
+    for warning, whose in said.items():
+        about = "" if set(whose) == set(labels) else f"{', '.join(dict.fromkeys(whose))}: "
+        yield f"note: {about}{warning}"
+    if nothing_random(results):
+        yield "note: the seeds change nothing: nothing in this study is random"

@@ -1,0 +1,66 @@
+"""Where runs are done: one small interface, two implementations, chosen by a word.
+
+processes        as many of this machine's processes as it has processors
+processes:N      N of them; processes:1 stays in this one
+dask://HOST:PORT a Dask cluster that is already there
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from dlsched.core.errors import BadInput
+from simulate.sweep.run import Finished, Inputs, Run
+
+__all__ = ["Executor", "Progress", "executor_of"]
+
+Progress = Callable[[Run, int], None]  # a run that is going on, and how many of its jobs have ended
+
+
+class Executor(Protocol):
+    """Does runs; the only thing that a sweep knows of where they are done."""
+
+    def start(
+        self, inputs: Inputs, runs: Sequence[Run], on_progress: Progress
+    ) -> Iterator[Finished]:
+        """Do the runs; yields each as it finishes, in any order.
+
+        Closing the iterator, or an exception in it (Ctrl-C), stops those that are still going.
+
+        Args:
+            inputs: what the runs share.
+            runs: which to do.
+            on_progress: for executors that can tell how far a run is.
+        """
+        ...
+
+
+def executor_of(text: str, *, runs: int) -> Executor:
+    """The executor that a word names; a single run stays in this process.
+
+    Args:
+        text: see the module; "" means processes.
+        runs: how many runs there are to do.
+
+    Raises:
+        BadInput: another word, or no number of processes.
+    """
+    word, colon, rest = text.partition(":")
+    if word == "dask" and rest.startswith("//"):
+        from simulate.sweep.dask_cluster import DaskCluster  # noqa: PLC0415 - an extra
+
+        return DaskCluster(rest.removeprefix("//"))
+    if word not in ("", "processes") or (colon and not (rest.isdigit() and int(rest) > 0)):
+        raise BadInput(
+            f"--executor {text!r} is not known; known: processes, processes:N, dask://HOST:PORT"
+        )
+    workers = min(int(rest) if rest else len(os.sched_getaffinity(0)), runs)
+    if workers <= 1:
+        from simulate.sweep.in_process import InProcess  # noqa: PLC0415
+
+        return InProcess()
+    from simulate.sweep.processes import Processes  # noqa: PLC0415
+
+    return Processes(workers)

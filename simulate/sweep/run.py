@@ -1,0 +1,87 @@
+"""One run of a sweep: what travels to a worker, and what comes back.
+
+A run depends on nothing but `Inputs` and its settings, so it gives the same result in this process,
+in another one and on another machine.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import DlschedError
+from simulate.cluster_events import ClusterEvent
+from simulate.replay import replay
+from simulate.results import ReplayResult
+from simulate.settings import RunSettings
+from simulate.traces.trace import Trace
+
+__all__ = ["Failed", "Finished", "Inputs", "Run", "execute"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What all runs of a sweep share; sent to each worker once."""
+
+    traces: tuple[Trace, ...]
+    cluster: Cluster
+    events: Sequence[ClusterEvent] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A cell of the grid.
+
+    Attributes:
+        number: its place in the grid, which is its place in every output.
+        trace: index into `Inputs.traces`.
+        settings: everything else.
+    """
+
+    number: int
+    trace: int
+    settings: RunSettings
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        load = "" if self.settings.load is None else f" at load {self.settings.load:g}"
+        return f"{self.settings.label}{load}, seed {self.settings.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A run that has no result: one line for the user, and the story for who asks for it."""
+
+    message: str
+    exit_code: int = 1
+    story: str = ""
+
+
+Finished = tuple[Run, ReplayResult | Failed]
+
+
+def execute(
+    inputs: Inputs, run: Run, on_progress: Callable[[int], None] | None = None
+) -> ReplayResult | Failed:
+    """Do one run; whatever goes wrong in it is a value, so that the other runs go on.
+
+    Args:
+        inputs: the sweep's.
+        run: which one.
+        on_progress: called now and then with the number of jobs that have ended.
+    """
+    try:
+        return replay(
+            inputs.traces[run.trace],
+            inputs.cluster,
+            run.settings,
+            events=inputs.events,
+            on_progress=on_progress,
+        )
+    except DlschedError as error:
+        return Failed(message=str(error), exit_code=error.exit_code, story=traceback.format_exc())
+    except Exception as error:  # the top of a run: a part's own code may raise anything
+        return Failed(message=f"unexpected {error!r}", story=traceback.format_exc())
