@@ -30,7 +30,6 @@ from simulate.world import World
 __all__ = ["Engine", "Observer", "Stopped"]
 
 IDLE_ROUNDS = 10_000  # decisions in a row that start nothing while nothing runs: it never will
-STALE_ROUNDS = 1_000_000  # decisions in a row without an end: the policy thrashes for ever
 
 Observer = Callable[["Engine", Allocation], None]
 
@@ -104,6 +103,7 @@ class Engine:
     _round_end: float = math.inf
     _quiet: int = 0
     _stale: int = 0
+    _looked_at: tuple[float, int] = (0.0, 0)
     _tracked_left: set[int] = field(init=False)
     _ended: int = 0
 
@@ -163,8 +163,11 @@ class Engine:
     _stop_reason: str = ""
 
     def _unfinished(self) -> str:
-        waiting = self.world.waiting + len(self.held_back)
+        waiting = self._unfinished_count()
         return f"{waiting} jobs can never run" if waiting else ""
+
+    def _unfinished_count(self) -> int:
+        return int((self.world.table.status < Status.COMPLETED).sum())
 
     def _next_moment(self) -> float:
         moment = min(self._arrival_time(), self._event_time())
@@ -410,13 +413,24 @@ class Engine:
         self._stale = 0 if coming else self._stale + 1
         if self._quiet >= IDLE_ROUNDS:
             self._stop_reason = self._unfinished()
-        elif self._stale >= STALE_ROUNDS:
+        elif self._stale and self._stale % IDLE_ROUNDS == 0 and self._is_stuck():
             self._stop_reason = (
-                f"no job has ended in {STALE_ROUNDS:,} decisions: the policy thrashes"
+                f"no progress in {IDLE_ROUNDS:,} decisions: {self._unfinished_count()} jobs are "
+                "moved or stand still for ever"
             )
         else:
             return False
         return True
+
+    def _is_stuck(self) -> bool:
+        """Has nobody worked since the last look, though nobody just waits for its restart?"""
+        table = self.world.table
+        units = Units(table, self.active, self.now)
+        before, self._looked_at = self._looked_at, (units.executed.sum(), units.starts.sum())
+        if self._looked_at[0] > before[0] or self._stale == IDLE_ROUNDS:
+            return False  # it moves on, or this was the first look
+        restarting = units.running & (table.progress_from[units.rows] > self.now)
+        return not restarting.any() or self._looked_at[1] > before[1]
 
     # -- what the round sees ----------------------------------------------------------------------
 
