@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,7 +52,8 @@ class Engine:
         pools: which nodes each unit may use.
         arrivals: rows in the order in which they become visible.
         visible: when each row becomes visible, in seconds (not yet rounded to the grid).
-        events: cluster events, by time.
+        events: cluster events, by time; taken one by one, so they need have no end.
+        endless: they have none: waiting for the next one is no hope for units that never start.
         tracked: stop when these rows have ended; all rows when empty.
         seed: the run's seed.
         skipping: may rounds be skipped in which nothing can change?
@@ -68,7 +69,8 @@ class Engine:
     pools: Pools
     arrivals: Rows
     visible: Floats
-    events: Sequence[ClusterEvent] = ()
+    events: Iterable[ClusterEvent] = ()
+    endless: bool = False
     tracked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     seed: int = 0
     skipping: bool = True
@@ -91,7 +93,9 @@ class Engine:
     _left: int = 0
     _next_arrival: int = 0
     _next_visible: float = math.inf
-    _next_event: int = 0
+    _events: Iterator[ClusterEvent] = field(init=False)
+    _next_event: ClusterEvent | None = None
+    _barren: int = 0  # cluster events in a row with nothing running or coming
     _freed: list[tuple[float, int]] = field(default_factory=list)  # children whose parents ended
     _children: dict[int, list[int]] = field(init=False)
     _parents_left: dict[int, int] = field(init=False)
@@ -121,6 +125,8 @@ class Engine:
         if semantics.arrivals == "grid" and len(self.arrivals):
             steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
             self.visible = semantics.origin + np.maximum(steps, 0.0) * (semantics.grid or 1.0)
+        self._events = iter(self.events)
+        self._next_event = next(self._events, None)
         self._look_ahead()
 
     # -- the loop ---------------------------------------------------------------------------------
@@ -186,9 +192,15 @@ class Engine:
         return self._next_visible
 
     def _event_time(self) -> float:
-        if self._next_event < len(self.events):
-            return self.events[self._next_event].time
-        return math.inf
+        if self._next_event is None or self._over():
+            return math.inf
+        return self._next_event.time
+
+    def _over(self) -> bool:
+        """Has every unit ended? What then happens to nodes is of no interest."""
+        world = self.world
+        left = world.running or world.waiting or len(self.held_back) or self._at_the_door
+        return not left and self._arrival_time() == math.inf
 
     def _tick_time(self) -> float:
         """The next tick at which a full decision could change anything; inf when none could."""
@@ -210,9 +222,15 @@ class Engine:
     # -- phases; each returns True to stop the run ------------------------------------------------
 
     def _cluster_events(self) -> bool:
-        while self._event_time() <= self.now:
-            event = self.events[self._next_event]
-            self._next_event += 1
+        if self._event_time() > self.now:
+            return False
+        idle = not self.world.running and self._arrival_time() == math.inf
+        self._barren = self._barren + 1 if idle else 0
+        if self.endless and self._barren >= IDLE_ROUNDS:
+            self._stop_reason = self._unfinished()
+            return True
+        while self._next_event is not None and self._next_event.time <= self.now:
+            event, self._next_event = self._next_event, next(self._events, None)
             kind = event.apply(self.world, self.now)
             if event.kind == "retype":
                 self.pools.refresh(self.world.occupancy.type_of)
@@ -407,7 +425,9 @@ class Engine:
         return self._hopeless(allocation)
 
     def _hopeless(self, allocation: Allocation) -> bool:
-        coming = self._arrival_time() < math.inf or self._event_time() < math.inf
+        coming = self._arrival_time() < math.inf or (
+            self._event_time() < math.inf and not self.endless
+        )
         idle = not self.world.running and not coming
         self._quiet = 0 if allocation.launched or not idle else self._quiet + 1
         self._stale = 0 if coming else self._stale + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.units import Status, UnitTable
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine, Stopped
+from simulate.failures import with_failures
 from simulate.forecast import forecaster, replace_parts
 from simulate.population import offered_load, populate
 from simulate.recorder import Recorder
@@ -91,7 +92,8 @@ def prepare(
     parts = build_parts(settings, semantics, has_quotas=quotas)
     units, work, pools, visible = populate(trace, cluster, load=settings.load)
     _check_needs(parts, units, trace)
-    first = {event.node: event.kind for event in reversed(events)}
+    scripted = sorted(events, key=lambda event: event.time)
+    first = {event.node: event.kind for event in reversed(scripted)}
     absent = cluster.nodes_mask(node for node, kind in first.items() if kind == "join")
     occupancy = Occupancy(cluster, ((1 << len(cluster)) - 1) & ~absent)
     world = World(
@@ -111,7 +113,8 @@ def prepare(
         pools=pools,
         arrivals=alive[np.argsort(visible[alive], kind="stable")],
         visible=visible,
-        events=sorted(events, key=lambda event: event.time),
+        events=_with_chance(scripted, cluster, settings),
+        endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
         skipping=settings.skipping,
@@ -125,6 +128,21 @@ def prepare(
 
         check_after_each_decision(engine)
     return engine
+
+
+def _with_chance(
+    scripted: Sequence[ClusterEvent], cluster: Cluster, settings: RunSettings
+) -> Iterable[ClusterEvent]:
+    """The user's events, and failures by chance where the settings ask for them."""
+    if settings.mtbf_s is None:
+        return scripted
+    return with_failures(
+        cluster,
+        scripted,
+        mtbf_s=settings.mtbf_s,
+        mttr_s=settings.mttr_s,
+        seed=settings.seed,
+    )
 
 
 def _check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
@@ -275,6 +293,7 @@ def _result(
         "options": _shown_options(settings, semantics, engine.parts),
         "placement": engine.parts.placement.name,
         "admission": engine.parts.admission.name,
+        "fairness": engine.parts.fairness.name if engine.parts.fairness is not None else "none",
         "estimate": engine.parts.estimator.name,
         "trace": trace.name,
         "cluster": cluster.spec,
@@ -330,5 +349,7 @@ def _shown_options(
         "checkpoint_interval": costs.checkpoint_interval,
         "min_run": costs.min_run,
         "warmup": settings.warmup_s,
+        "mtbf": settings.mtbf_s,
+        "mttr": settings.mttr_s if settings.mtbf_s is not None else None,
     }
     return run | dict(effective_options(parts))

@@ -64,7 +64,7 @@ class Cluster:
         nodes: the nodes, in declared order.
         gpus: GPUs per node.
         first_gpu: global id of each node's GPU 0.
-        gpu_types: distinct types, in declared order.
+        gpu_types: distinct types, in declared order; also those that a node may get later.
         node_type: index into `gpu_types` per node.
         switch_of: number of the node's leaf switch, in declared order of the switches.
         cpus, memory_gb: per node, NaN when unknown.
@@ -74,7 +74,12 @@ class Cluster:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], vcs: Iterable[VirtualCluster] = (), *, spec: str = ""
+        self,
+        nodes: Sequence[Node],
+        vcs: Iterable[VirtualCluster] = (),
+        *,
+        spec: str = "",
+        gpu_types: Iterable[str] = (),
     ) -> None:
         if not nodes:
             raise BadInput("the cluster has no nodes: give at least one, for example 4x8:v100")
@@ -86,7 +91,8 @@ class Cluster:
         self.names: tuple[str, ...] = tuple(names)
         self.gpus: Ints = np.array([node.gpus for node in nodes], np.int64)
         self.first_gpu: Ints = np.concatenate([[0], np.cumsum(self.gpus)[:-1]]).astype(np.int64)
-        self.gpu_types: tuple[str, ...] = tuple(dict.fromkeys(node.gpu_type for node in nodes))
+        types = (*(node.gpu_type for node in nodes), *gpu_types)
+        self.gpu_types: tuple[str, ...] = tuple(dict.fromkeys(types))
         self.node_type: Ints = np.array([self.gpu_types.index(n.gpu_type) for n in nodes], np.int64)
         switches = tuple(dict.fromkeys(node.switch for node in nodes))
         self.switch_of: Ints = np.array([switches.index(n.switch) for n in nodes], np.int64)
