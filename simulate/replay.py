@@ -65,6 +65,10 @@ def replay(
     engine.on_progress = on_progress
     stopped = engine.run()
     result = _result(trace, cluster, settings, engine, stopped)
+    if settings.check:
+        from simulate.checking import check_records  # noqa: PLC0415 - tests only
+
+        check_records(result)
     result.summary["wall_seconds"] = time.perf_counter() - wall  # type: ignore[index]  # a dict
     result.summary["cpu_seconds"] = time.process_time() - cpu  # type: ignore[index]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -151,9 +155,10 @@ def _check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
         for column in sorted(part.needs - {"predicted_work"}):
             missing = np.flatnonzero(~units.has(column))
             if missing.size:
+                first = trace.job_id[missing[0]]
                 raise BadInput(
                     f"{stage} {part.name} needs the column {column}, which {missing.size} of "
-                    f"{len(units)} jobs of {trace.name} lack (first: job {trace.job_id[missing[0]]})"
+                    f"{len(units)} jobs of {trace.name} lack (first: job {first})"
                 )
 
 

@@ -115,6 +115,15 @@ class Occupancy:
         nodes &= self.open_nodes
         return sum(k * (members & nodes).bit_count() for k, members in enumerate(self.level) if k)
 
+    @property
+    def kept_idle(self) -> int:
+        """GPUs in service that are reserved and that nobody holds."""
+        if not self.reserved:
+            return 0
+        nodes = tuple(node for node in range(len(self._blocked)) if self.in_service >> node & 1)
+        holders = self._held_bits(nodes)
+        return sum((self._blocked[node] & ~holders[node]).bit_count() for node in nodes)
+
     def capacity_in(self, nodes: int) -> int:
         """GPUs, free or held, of the nodes in service in a set."""
         serving = nodes & self.in_service
