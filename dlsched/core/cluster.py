@@ -21,6 +21,8 @@ from dlsched.core.errors import BadInput
 __all__ = ["Cluster", "Node", "VirtualCluster", "expand_hosts", "parse_cluster_spec"]
 
 ANY_TYPE = "gpu"  # the type of nodes whose spec names none
+# Ten times the largest machines there are: more is a slip of the pen, and would fill the memory.
+MOST_NODES, MOST_GPUS = 100_000, 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,10 @@ def parse_cluster_spec(spec: str) -> Cluster:
             raise BadInput(
                 f"cluster {spec!r}: {part!r} has no GPUs; both numbers must be at least 1"
             )
+        if len(nodes) + count > MOST_NODES or gpus > MOST_GPUS:
+            raise BadInput(
+                f"cluster {spec!r}: at most {MOST_NODES:,} nodes of at most {MOST_GPUS:,} GPUs"
+            )
         for _ in range(count):
             name = f"n{len(nodes) + 1}"
             nodes.append(Node(name=name, gpus=gpus, gpu_type=match["type"] or ANY_TYPE))
@@ -199,6 +205,8 @@ def _expand_one(part: str, whole: str) -> list[str]:
         low, high = int(first), int(last or first)
         if high < low:
             raise BadInput(f"host list {whole!r}: {piece!r} runs backwards")
+        if high - low >= MOST_NODES:
+            raise BadInput(f"host list {whole!r}: {piece!r} names more than {MOST_NODES:,} hosts")
         for number in range(low, high + 1):
             found.extend(
                 head + f"{number:0{len(first)}d}" + rest for rest in _expand_one(tail, whole)
@@ -248,11 +256,15 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
         if key not in _NODE_KEYS:
             raise BadInput(f"{where}: unknown key {key!r}; known: {', '.join(sorted(_NODE_KEYS))}")
     gpus = entry.get("gpus")
-    if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1:
-        raise BadInput(f"{where}: gpus must be a whole number of at least 1, not {gpus!r}")
+    for key, value, most in (
+        ("gpus", gpus, MOST_GPUS),
+        ("count", entry.get("count", 1), MOST_NODES),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise BadInput(
+                f"{where}: {key} must be a whole number from 1 to {most:,}, not {value!r}"
+            )
     count = entry.get("count")
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-        raise BadInput(f"{where}: count must be a whole number of at least 1, not {count!r}")
     if "name" in entry:
         names = expand_hosts(str(entry["name"]))
         if count is not None and count != len(names):
@@ -264,7 +276,7 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
     return [
         Node(
             name=name,
-            gpus=gpus,
+            gpus=int(gpus),
             gpu_type=str(entry.get("gpu_type", ANY_TYPE)),
             cpus=_number(entry, "cpus", where),
             memory_gb=_number(entry, "memory_gb", where),
