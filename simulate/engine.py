@@ -19,6 +19,7 @@ from dlsched.core.arrays import Floats, Rows
 from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, Mode, RoundContext
 from dlsched.core.forecast import Forecaster
+from dlsched.core.metrics import MetricBoard
 from dlsched.core.pools import Pools
 from dlsched.core.round import Parts, admit, decide
 from dlsched.core.semantics import Phase
@@ -86,6 +87,7 @@ class Engine:
     held_back: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
     calendar: Calendar = field(init=False)
+    board: MetricBoard = field(init=False)
 
     _active: Rows = field(init=False)
     _at_the_door: list[int] = field(default_factory=list)  # arrived, admission not yet asked
@@ -113,6 +115,9 @@ class Engine:
 
     def __post_init__(self) -> None:
         table = self.world.table
+        self.world.launch, self.world.preemption = self.parts.launch, self.parts.preemption
+        reported = self.parts.metrics.metrics if self.parts.metrics is not None else ()
+        self.board = MetricBoard(table, (*reported, *self.parts.scheduling.metrics))
         self._active = np.zeros(0, np.int64)
         self.calendar = Calendar(self.world.occupancy.cluster.total_gpus)
         self._tracked_left = set(self.tracked.tolist())
@@ -402,6 +407,9 @@ class Engine:
         """One decision; returns True when the run should stop because nothing moves any more."""
         world = self.world
         ctx = self._context(mode)
+        if self.board.metrics and self.parts.metrics is not None:
+            self.parts.metrics.report(ctx.running, self.board, ctx)
+            self.board.collect()
         allocation = decide(self.parts, ctx)
         self.decisions += 1
         self._changes.clear()
@@ -500,7 +508,7 @@ class Engine:
         world = self.world
         if world.recorder.keeps_timeline:
             total = world.occupancy.capacity_in(world.occupancy.in_service)
-            allocated = total - world.occupancy.free_total
+            allocated = total - world.occupancy.free_total - world.occupancy.kept_idle
             counts = (allocated, total, world.running, world.waiting, world.waiting_gpus)
             world.recorder.sample(self.now, counts)
 

@@ -57,6 +57,9 @@ def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics)
         placement=fresh.get("placement", parts.placement),
         admission=fresh.get("admission", parts.admission),
         estimator=parts.estimator,
+        launch=parts.launch,
+        preemption=parts.preemption,
+        metrics=parts.metrics,
         fairness=parts.fairness,
     )
 
@@ -103,6 +106,8 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             placement=fresh.get("placement") or _twin(present.parts.placement),
             admission=fresh.get("admission") or _twin(present.parts.admission),
             estimator=present.parts.estimator,
+            launch=present.parts.launch,
+            preemption=present.parts.preemption,
             fairness=_twin(present.parts.fairness),
         )
         fork = _fork(present, parts, horizon)

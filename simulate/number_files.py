@@ -24,9 +24,8 @@ def read_numbers(name: str) -> tuple[float, ...]:
         except ValueError:
             raise BadInput(f"{name}: no such file, nor a comma-separated list of numbers") from None
     try:
-        opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-        with opened as lines:
-            texts = lines.read().splitlines()
+        data = path.read_bytes()
+        texts = (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise BadInput(f"{name}: cannot be read: {error}") from None
     numbers: list[float] = []

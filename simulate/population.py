@@ -41,7 +41,8 @@ def scaled_submits(submit: Floats, load: float | None) -> Floats:
     """Submit times with the gaps divided by the load factor; the first stays where it is."""
     if load is None or not len(submit):
         return submit.copy()
-    return submit[0] + (submit - submit[0]) / load
+    first = float(submit[0])
+    return np.asarray(first + (submit - first) / load)
 
 
 def _codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, tuple[str, ...]]:
@@ -117,8 +118,9 @@ def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:
         named = [name for name in str(text).replace(";", " ").replace("|", " ").split() if name]
         for name in named:
             if name not in row_of:
+                job = trace.job_id[row]
                 raise BadInput(
-                    f"{trace.name}: job {trace.job_id[row]} waits for {name}, which is not in the trace"
+                    f"{trace.name}: job {job} waits for {name}, which is not in the trace"
                 )
         if named:
             parents[row] = tuple(row_of[name] for name in named)

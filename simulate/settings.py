@@ -34,6 +34,9 @@ STAGE_WORDS = {
     "fairness": "fairness",
     "estimate": "estimator",
     "estimator": "estimator",
+    "launch": "launch",
+    "preemption": "preemption",
+    "metrics": "metrics",
 }
 
 
@@ -42,8 +45,8 @@ class RunSettings:
     """One run of one policy.
 
     Attributes:
-        policy, placement, admission, fairness, estimate: parts by name; "" means the default;
-            `estimate` may carry a value ("noise:0.5").
+        policy, placement, admission, fairness, estimate, launch, preemption, metrics: parts by
+            name; "" means the default; `estimate` may carry a value ("noise:0.5").
         options: KEY=VALUE texts as the user gave them, for all runs.
         clock: "rounds" or "events"; "" leaves it to the semantics.
         round_s: round length; None leaves it to the semantics.
@@ -66,6 +69,9 @@ class RunSettings:
     admission: str = ""
     fairness: str = ""
     estimate: str = ""
+    launch: str = ""
+    preemption: str = ""
+    metrics: str = ""
     options: tuple[str, ...] = ()
     clock: str = ""
     round_s: float | None = None
@@ -150,6 +156,9 @@ def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool
         placement=made["placement"],
         admission=made["admission"],
         estimator=made["estimator"],
+        launch=made["launch"],
+        preemption=made["preemption"],
+        metrics=made["metrics"],
         fairness=made.get("fairness"),
     )
 
@@ -165,6 +174,9 @@ def part_names(
         "placement": placement,
         "admission": settings.admission or "accept-all",
         "estimator": settings.estimate or "oracle",
+        "launch": settings.launch or "constant",
+        "preemption": settings.preemption or "checkpoint",
+        "metrics": settings.metrics or "none",
     }
     if fairness != "none":
         chosen["fairness"] = fairness
@@ -233,12 +245,12 @@ def _route(
         return
     takers = [stage for stage in chosen if key in _option_names(stage, chosen[stage])]
     if not takers:
-        known = sorted(
+        known_options = sorted(
             {name for stage, part in chosen.items() for name in _option_names(stage, part)}
         )
         raise BadInput(
             f"-o {key}: neither {chosen['scheduling']} nor the other parts of this run have it; "
-            f"known: {', '.join([*known, 'semantics'])}"
+            f"known: {', '.join([*known_options, 'semantics'])}"
         )
     # a bare key is the policy's first of all
     stages = ["scheduling"] if "scheduling" in takers else takers

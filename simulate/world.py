@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dlsched.core.arrays import Floats
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
+from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
 from simulate.recorder import Recorder
 
@@ -48,6 +50,8 @@ class World:
         true_work: seconds of work each unit really needs; policies never see it.
         running, waiting, waiting_gpus: counts, kept up to date.
         finished: rows in order of completion.
+        launch, preemption: the parts that say what a start and a suspension cost; None: the run's
+            restart overhead, and nothing.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class World:
         self.semantics = semantics
         self.costs = costs
         self.recorder = recorder
+        self.launch: LaunchPart[Any] | None = None
+        self.preemption: PreemptionPart[Any] | None = None
         self.running = 0
         self.waiting = 0
         self.waiting_gpus = 0
@@ -75,6 +81,8 @@ class World:
         self.busy_gpu_seconds = 0.0
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
         self._exact_end: dict[int, float] = {}
+        self._steps: dict[int, list[float]] = {}  # this round's steps, seconds they take, stop
+        self._stepped: dict[int, float] = {}  # seconds worked in whole steps since the start
 
     # -- life of a unit ---------------------------------------------------------------------------
 
@@ -105,6 +113,8 @@ class World:
         if first:
             table.first_start[row] = now
         overhead = costs.restart_overhead
+        if self.launch is not None:
+            overhead = self.launch.overhead(row, placement, table, overhead)
         if first and self.semantics.overhead == "restarts":
             overhead = 0.0
         gpus = placement.gpus
@@ -151,9 +161,13 @@ class World:
         table = self.table
         held = now - float(table.since[row])
         worked = max(now - float(table.progress_from[row]), 0.0)
+        if self.semantics.release == "tick" and table.rate[row] > 0:
+            # its GPUs may be kept for a while after its work is done
+            left = max(float(self.true_work[row] - table.executed[row]), 0.0)
+            worked = min(worked, left / float(table.rate[row]))
         table.held_s[row] += held
         table.attained[row] += held * table.gpus_now[row]
-        table.overhead_s[row] += held - worked
+        table.overhead_s[row] += held - worked - self._stepped.pop(row, 0.0)
         table.executed[row] += worked * table.rate[row]
         self.busy_gpu_seconds += held * float(table.gpus_now[row])
         table.since[row] = now
@@ -162,9 +176,22 @@ class World:
         self.recorder.ended(row, now)
 
     def stop(self, row: int, now: float) -> None:
-        """A running unit leaves its GPUs with all its work saved."""
+        """A running unit leaves its GPUs; how much of its work it saves, preemption says."""
         self._settle(row, now)
+        if self.preemption is not None:
+            before, done = float(self.table.saved[row]), float(self.table.executed[row])
+            interval = self.costs.checkpoint_interval
+            self._fall_back(row, self.preemption.saved(before, done, interval))
         self._back_to_queue(row)
+
+    def _fall_back(self, row: int, saved: float) -> None:
+        """Lose the work done since a checkpoint."""
+        table = self.table
+        lost = float(table.executed[row]) - saved
+        if lost > 0:
+            table.lost_s[row] += lost / float(table.rate[row])
+            table.executed[row] = saved
+        table.saved[row] = table.executed[row]
 
     def _back_to_queue(self, row: int) -> None:
         self.table.status[row] = WAITING
@@ -188,9 +215,8 @@ class World:
         interval = self.costs.checkpoint_interval
         if interval is not None:
             whole = math.floor(max(now - progress_from, 0.0) / interval) * interval
-            saved = started + whole * float(table.rate[row])
-        table.lost_s[row] += float(table.executed[row]) - saved
-        table.executed[row] = table.saved[row] = saved
+            saved = min(started + whole * float(table.rate[row]), float(table.executed[row]))
+        self._fall_back(row, saved)
         self._back_to_queue(row)
 
     def next_end(self) -> float:
@@ -229,38 +255,44 @@ class World:
     def begin_steps(self, now: float, length: float) -> float:
         """Plan a round in which every running unit does whole steps only; returns its end.
 
-        The end is when the last one stops, which may be before `length` is over.
+        The round ends when the last of them stops, which may be before `length` is over; when
+        nobody can do a step it lasts all of it. A unit that is restarting begins when it is ready.
         """
         table = self.table
         rows = np.flatnonzero(table.status == RUNNING)
         if not rows.size:
             return math.inf
-        rate = table.rate[rows]
-        steps = np.minimum(np.floor(rate * length), self.true_work[rows] - table.executed[rows])
-        stops = now + steps / rate
+        rate, begins = table.rate[rows], np.maximum(table.progress_from[rows], now)
+        room = np.maximum(length - (begins - now), 0.0)
+        left = self.true_work[rows] - table.executed[rows]
+        steps = np.minimum(np.floor(rate * room), left)
+        took = np.divide(steps, rate, out=np.zeros(len(rows)), where=steps > 0)
+        stops = np.where(steps > 0, begins + took, now)
         self._steps = {
-            int(row): (float(n), float(stop))
-            for row, n, stop in zip(rows, steps, stops, strict=True)
+            row: plan
+            for row, *plan in zip(
+                rows.tolist(), steps.tolist(), took.tolist(), stops.tolist(), strict=True
+            )
         }
-        return float(stops.max())
+        end = float(stops.max())
+        return end if end > now else now + length
 
     def end_steps(self, now: float) -> list[int]:
-        """Credit the steps planned by `begin_steps`; returns the rows that are done, in order."""
-        table, done = self.table, []
-        for row, (steps, stop) in self._steps.items():
+        """Credit the steps planned by `begin_steps`; returns the rows that are done, in order.
+
+        GPUs are held until the round's end; what a unit did not use of it counts as overhead.
+        """
+        table = self.table
+        done: list[tuple[float, int]] = []
+        for row, (steps, took, stop) in self._steps.items():
             if table.status[row] != RUNNING:
                 continue
-            held = stop - float(table.since[row])
-            table.held_s[row] += held
-            table.attained[row] += held * table.gpus_now[row]
-            self.busy_gpu_seconds += held * float(table.gpus_now[row])
             table.executed[row] += steps
-            table.since[row] = table.progress_from[row] = now
+            table.progress_from[row] = max(now, float(table.progress_from[row]))
+            self._stepped[row] = self._stepped.get(row, 0.0) + took
             if table.executed[row] >= self.true_work[row]:
                 done.append((stop, row))
         self._steps = {}
         for stop, row in sorted(done):
             self.complete(row, now, stop)
         return [row for _, row in sorted(done)]
-
-    _steps: dict[int, tuple[float, float]]

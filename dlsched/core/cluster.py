@@ -255,7 +255,7 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
     for key in entry:
         if key not in _NODE_KEYS:
             raise BadInput(f"{where}: unknown key {key!r}; known: {', '.join(sorted(_NODE_KEYS))}")
-    gpus = entry.get("gpus")
+    gpus = entry.get("gpus", 0)
     for key, value, most in (
         ("gpus", gpus, MOST_GPUS),
         ("count", entry.get("count", 1), MOST_NODES),
@@ -276,7 +276,7 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
     return [
         Node(
             name=name,
-            gpus=int(gpus),
+            gpus=gpus,
             gpu_type=str(entry.get("gpu_type", ANY_TYPE)),
             cpus=_number(entry, "cpus", where),
             memory_gb=_number(entry, "memory_gb", where),

@@ -54,7 +54,8 @@ def check_occupancy(occupancy: Occupancy) -> None:
         expected = everything & ~held[node] & ~reserved[node] if serving else 0
         if occupancy.free[node] != expected:
             raise InvariantBroken(
-                f"node {cluster.names[node]}: free GPUs {occupancy.free[node]:#x}, expected {expected:#x}"
+                f"node {cluster.names[node]}: free GPUs are {occupancy.free[node]:#x}, "
+                f"expected {expected:#x}"
             )
         levels = [k for k, members in enumerate(occupancy.level) if members >> node & 1]
         if levels != ([expected.bit_count()] if serving else []):

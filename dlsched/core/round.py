@@ -20,7 +20,10 @@ from dlsched.core.stage import (
     AdmissionPolicy,
     Estimator,
     FairnessPolicy,
+    LaunchPart,
+    MetricsPart,
     PlacementPolicy,
+    PreemptionPart,
     SchedulingPolicy,
     Stage,
 )
@@ -32,12 +35,19 @@ __all__ = ["Parts", "admit", "decide"]
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """The stages of a run, each chosen by name and replaceable at a round's boundary."""
+    """The stages of a run, each chosen by name and replaceable at a round's boundary.
+
+    Without launch, preemption or metrics a start costs the run's restart overhead, a suspension
+    saves all work, and jobs report nothing.
+    """
 
     scheduling: SchedulingPolicy[Any]
     placement: PlacementPolicy[Any]
     admission: AdmissionPolicy[Any]
     estimator: Estimator[Any]
+    launch: LaunchPart[Any] | None = None
+    preemption: PreemptionPart[Any] | None = None
+    metrics: MetricsPart[Any] | None = None
     fairness: FairnessPolicy[Any] | None = None
 
     def stages(self) -> dict[str, Stage[Any]]:
@@ -48,9 +58,13 @@ class Parts:
             "admission": self.admission,
             "estimator": self.estimator,
         }
-        if self.fairness is not None:
-            parts["fairness"] = self.fairness
-        return parts
+        optional = {
+            "launch": self.launch,
+            "preemption": self.preemption,
+            "metrics": self.metrics,
+            "fairness": self.fairness,
+        }
+        return parts | {stage: part for stage, part in optional.items() if part is not None}
 
     def state_dict(self) -> dict[str, Any]:
         """The state of every distinct part, by the first stage that it fills."""

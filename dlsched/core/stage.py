@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from dlsched.core.arrays import Bools, Floats
     from dlsched.core.context import RoundContext
     from dlsched.core.free import Ask, FreeGpus
+    from dlsched.core.metrics import Metric, MetricBoard
     from dlsched.core.occupancy import Placement
-    from dlsched.core.units import Units
+    from dlsched.core.units import Units, UnitTable
     from dlsched.core.walk import Walk
 
 __all__ = [
@@ -29,7 +30,10 @@ __all__ = [
     "Entitlements",
     "Estimator",
     "FairnessPolicy",
+    "LaunchPart",
+    "MetricsPart",
     "PlacementPolicy",
+    "PreemptionPart",
     "SchedulingPolicy",
     "Stage",
 ]
@@ -73,7 +77,10 @@ class SchedulingPolicy(Stage[O], ABC):
         preemptive: may it take GPUs from running rows? If not, only waiting rows are ranked.
         rests: with nobody waiting, a decision changes nothing and keeps no state, so the world
             need not ask.
+        metrics: reported keys that it reads, with the values to use before any report.
     """
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()
 
     preemptive: bool = False
     rests: bool = True
@@ -171,6 +178,49 @@ class Estimator(Stage[O], ABC):
             true_work: what a replay knows; only the oracle and its noisy relatives look at it.
             ctx: the snapshot; `ctx.finished` are the rows to learn from.
         """
+
+
+class LaunchPart(Stage[O], ABC):
+    """Starts jobs; in a replay, says what a start costs."""
+
+    @abstractmethod
+    def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
+        """Seconds without progress after a start of `row` on `placement`.
+
+        Args:
+            row: the unit.
+            placement: its GPUs.
+            units: all units.
+            usual: the run's own restart overhead.
+        """
+
+
+class PreemptionPart(Stage[O], ABC):
+    """Suspends jobs; in a replay, says what of their work is saved."""
+
+    @abstractmethod
+    def saved(self, before: float, now: float, interval: float | None) -> float:
+        """Work that survives a suspension, in seconds of work.
+
+        Args:
+            before: work done when this start began.
+            now: work done now.
+            interval: work between periodic checkpoints; None when there are none.
+        """
+
+
+class MetricsPart(Stage[O], ABC):
+    """Collects what jobs report.
+
+    Attributes:
+        metrics: the keys it may push.
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+
+    @abstractmethod
+    def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
+        """Push what running units report, before a round is decided."""
 
 
 class Chooser(ABC):

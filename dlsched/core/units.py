@@ -192,7 +192,8 @@ class UnitTable:
         if values is None:
             return np.zeros(self.count, np.bool_)
         if values.dtype.kind == "f":
-            return np.logical_not(np.isnan(values))
+            found: Bools = ~np.isnan(values)
+            return found
         if values.dtype.kind == "O":
             return np.array([bool(value) for value in values], np.bool_)
         known: Bools = np.greater_equal(values, 0)

@@ -78,6 +78,21 @@ _FOR_TESTS: dict[str, dict[str, str]] = {
         "testing-random": _TESTING + ":Random",
     },
 }
+_OURS |= {
+    "launch": {
+        "constant": "dlsched.policies.launch.overhead:ConstantOverhead",
+        "profiled": "dlsched.policies.launch.overhead:ProfiledOverhead",
+    },
+    "preemption": {
+        "checkpoint": "dlsched.policies.preemption.saving:Checkpoint",
+        "periodic": "dlsched.policies.preemption.saving:Periodic",
+        "kill": "dlsched.policies.preemption.saving:Kill",
+    },
+    "metrics": {
+        "none": "dlsched.policies.metrics.sources:NoMetrics",
+        "iterations": "dlsched.policies.metrics.sources:Iterations",
+    },
+}
 _ALIASES = {"scheduling": {"fjf": "first-fit", "synthesizer": "what-if"}}
 _FLAGS = {"scheduling": "--policy", "estimator": "--estimate"}
 

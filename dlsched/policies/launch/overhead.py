@@ -1,0 +1,54 @@
+"""Restart overhead: seconds on GPUs without progress after a start."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dlsched.core.occupancy import Placement
+from dlsched.core.options import NoOptions, option
+from dlsched.core.stage import LaunchPart
+from dlsched.core.units import UnitTable
+
+__all__ = ["ConstantOverhead", "ProfiledOverhead"]
+
+
+class ConstantOverhead(LaunchPart[NoOptions]):
+    """Every job takes the run's restart overhead (`--restart-overhead`)."""
+
+    name = "constant"
+    summary = "every start costs the run's restart overhead (default)"
+
+    def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
+        """The run's overhead, in seconds."""
+        return usual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledOptions:
+    """Each job's own overhead."""
+
+    column: str = option(
+        "restart_overhead", "the trace's column of seconds a start of the job takes"
+    )
+    per_node: float = option(0.0, "seconds more for each node after the first", low=0.0)
+
+
+class ProfiledOverhead(LaunchPart[ProfiledOptions]):
+    """A job takes what its own column says, plus something for each further node.
+
+    Checkpoints and start-up differ between models (Tiresias and Sia measured seconds to minutes);
+    a job whose column is empty takes the run's overhead.
+    """
+
+    name = "profiled"
+    summary = "a start costs what the job's own column says, plus seconds per further node"
+    Options: ClassVar[type[Any]] = ProfiledOptions
+
+    def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
+        """The job's overhead on this placement, in seconds."""
+        column = units.extra.get(self.options.column)
+        own = float(column[row]) if column is not None else math.nan
+        base = usual if math.isnan(own) else max(own, 0.0)
+        return base + self.options.per_node * (len(placement.nodes) - 1)

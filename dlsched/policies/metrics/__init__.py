@@ -1,0 +1,1 @@
+"""What jobs report while they run."""
