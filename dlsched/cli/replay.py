@@ -26,6 +26,9 @@ class ReplayWords:
     admission: str | None
     fairness: str | None
     estimate: str | None
+    launch: str | None
+    preemption: str | None
+    metrics: str | None
     options: tuple[str, ...]
     clock: str | None
     round_s: float | None
@@ -104,6 +107,24 @@ def replay_command(
             help="What policies know of durations: oracle, user, history or noise:SIGMA. "
             "[default: oracle]",
         ),
+    ] = None,
+    launch: Annotated[
+        Text,
+        typer.Option(
+            "--launch", metavar="NAME[,NAME]", help="What a start costs. [default: constant]"
+        ),
+    ] = None,
+    preemption: Annotated[
+        Text,
+        typer.Option(
+            "--preemption",
+            metavar="NAME[,NAME]",
+            help="What a suspension saves. [default: checkpoint]",
+        ),
+    ] = None,
+    metrics: Annotated[
+        Text,
+        typer.Option("--metrics", metavar="NAME[,NAME]", help="What jobs report. [default: none]"),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -251,6 +272,9 @@ def replay_command(
             admission=admission,
             fairness=fairness,
             estimate=estimate,
+            launch=launch,
+            preemption=preemption,
+            metrics=metrics,
             options=tuple(option or ()),
             clock=clock,
             round_s=round_s,

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,12 +22,15 @@ from typing import TextIO
 from dlsched.cli.replay import ReplayWords
 from dlsched.cli.replay_outputs import Outputs, outputs_of
 from dlsched.cli.replay_progress import progress_bar
-from dlsched.cli.replay_tables import comparison, headline, notes, run_line
-from dlsched.cli.replay_words import at_least_zero, loads, positive, seeds, several, tracked
+from dlsched.cli.replay_tables import comparison, headline, notes, run_line, takeaways
+from dlsched.cli.replay_words import at_least, loads, positive, seeds, several, tracked
 from dlsched.core.errors import BadInput
+from simulate.cluster_events import ClusterEvent
 from simulate.cluster_files import open_cluster
+from simulate.event_files import read_events
 from simulate.settings import RunSettings, build_parts, resolve_semantics
 from simulate.sweep import (
+    PARTS,
     Dimensions,
     Inputs,
     Outcome,
@@ -47,6 +50,7 @@ from simulate.world import Costs
 __all__ = ["replay_study"]
 
 DEFAULT_MTTR_S = 3600.0
+SHORTEST_MTBF_S = 1.0  # below, nothing but failures would happen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +99,7 @@ def replay_study(words: ReplayWords) -> int:
 def _checked(words: ReplayWords) -> Study:
     """Everything that can be wrong, in the order in which it is cheap to find."""
     dimensions = Dimensions(
-        policy=several("--policy", words.policy),
-        placement=several("--placement", words.placement),
-        admission=several("--admission", words.admission),
-        fairness=several("--fairness", words.fairness),
-        estimate=several("--estimate", words.estimate),
+        **{part: several(f"--{part}", getattr(words, part)) for part in PARTS},
         load=loads(words.load),
         seed=seeds(words.seed),
     )
@@ -116,12 +116,14 @@ def _checked(words: ReplayWords) -> Study:
     runs = share_out(runs, has_quotas=quotas)
     for settings in dict.fromkeys(replace(run.settings, load=None, seed=0) for run in runs):
         build_parts(settings, resolve_semantics(settings), has_quotas=quotas)
-    inputs = Inputs(traces=_traces(words), cluster=cluster)
+    events: Sequence[ClusterEvent] = ()
+    if words.events is not None:
+        cluster, events = read_events(words.events, cluster)
+    inputs = Inputs(traces=_traces(words), cluster=cluster, events=events)
     if not words.skip_bad_rows:
         for trace, path in zip(inputs.traces, words.traces, strict=True):
             check_fits(trace, cluster, Path(path))
-    if len(runs) > 1:  # a single run checks itself before it starts
-        check_runs(inputs, runs)
+    check_runs(inputs, runs)
     store = Store(words.resume, inputs) if words.resume is not None else None
     return Study(
         dimensions=dimensions,
@@ -142,14 +144,14 @@ def _base(words: ReplayWords) -> RunSettings:
         clock=words.clock or "",
         round_s=words.round_s,
         costs=Costs(
-            restart_overhead=at_least_zero("--restart-overhead", words.restart_overhead),
+            restart_overhead=at_least("--restart-overhead", words.restart_overhead),
             checkpoint_interval=positive("--checkpoint-interval", words.checkpoint_interval),
-            min_run=at_least_zero("--min-run", words.min_run),
+            min_run=at_least("--min-run", words.min_run),
         ),
-        warmup_s=at_least_zero("--warmup", words.warmup),
+        warmup_s=at_least("--warmup", words.warmup),
         track=tracked(words.track),
-        mtbf_s=positive("--mtbf", words.mtbf),
-        mttr_s=at_least_zero("--mttr", DEFAULT_MTTR_S if words.mttr is None else words.mttr),
+        mtbf_s=None if words.mtbf is None else at_least("--mtbf", words.mtbf, SHORTEST_MTBF_S),
+        mttr_s=at_least("--mttr", DEFAULT_MTTR_S if words.mttr is None else words.mttr),
         record=words.report is not None or words.plots is not None,
     )
 
@@ -201,12 +203,13 @@ def _tell(study: Study, outcome: Outcome, out: TextIO) -> None:
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
     say = partial(print, file=out)
-    say(f"  {run_line(results)}")
+    say(f"  {run_line(results, study.dimensions)}")
     for table in comparison(results, terse=terminal):
         say()
         for line in table.lines(width=width, colour=colour):
             say(line)
-    told = list(notes(results))
+    told = [*takeaways(results)] if terminal else []
+    told += notes(results)
     if outcome.stored:
         told.append(f"note: {outcome.stored} of {outcome.planned} runs were done before")
     if told:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from dlsched.cli.text_table import TextTable
 from dlsched.core.cluster import Cluster
 from simulate.population import offered_load
 from simulate.report.compare import column_format
+from simulate.report.findings import findings
 from simulate.report.intervals import Estimate, paired_difference
 from simulate.report.metrics import Metric, standing, values_of
 from simulate.report.study import Group, Study
 from simulate.report.wording import duration_text
 from simulate.results import ReplayResult
+from simulate.sweep.grid import Dimensions
 from simulate.sweep.statistics import FIGURES, by_trace, nothing_random
 from simulate.traces.trace import Trace
 
-__all__ = ["comparison", "headline", "notes", "run_line"]
+__all__ = ["comparison", "headline", "notes", "run_line", "takeaways"]
 
 # Zero in most studies; not worth a column of a terminal then.
 OFTEN_NOTHING = ("refused", "unfinished", "preemptions", "restarts", "lost_seconds")
@@ -41,15 +45,28 @@ def headline(trace: Trace, cluster: Cluster, loads: Sequence[float | None]) -> I
         yield f"  {sum(trace.dropped.values()):,} rows left out: {reasons}"
 
 
-def run_line(results: Sequence[ReplayResult]) -> str:
+def run_line(results: Sequence[ReplayResult], dimensions: Dimensions) -> str:
     """What all runs have in common, and the values of what they do not."""
     told = []
-    for key in ("semantics", "placement", "admission", "estimate"):
-        values = dict.fromkeys(str(result.summary.get(key)) for result in results)
-        told.append(f"{key} {', '.join(values)}")
+    for key in ("semantics", "placement", "admission", "fairness", "estimate"):
+        values = [str(result.summary.get(key)) for result in results]
+        named = tuple(filter(None, getattr(dimensions, key, ())))
+        if key != "fairness" or set(values) != {"none"}:
+            told.append(f"{key} {', '.join(named or dict.fromkeys(values))}")
+    for key in ("launch", "preemption", "metrics"):
+        if any(getattr(dimensions, key)):
+            told.append(f"{key} {', '.join(getattr(dimensions, key))}")
     seeds = dict.fromkeys(str(result.seed) for result in results)
     told.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
     return "; ".join(told)
+
+
+def takeaways(results: Sequence[ReplayResult]) -> Iterator[str]:
+    """What the figures say, in sentences."""
+    studies = by_trace(results)
+    for trace, study in studies.items():
+        for sentence in findings(study):
+            yield f"{trace}: {sentence}" if len(studies) > 1 else sentence
 
 
 def comparison(results: Sequence[ReplayResult], *, terse: bool) -> Iterator[TextTable]:
@@ -65,6 +82,20 @@ def comparison(results: Sequence[ReplayResult], *, terse: bool) -> Iterator[Text
         yield _figures(study, title, terse=terse)
         if len(study.labels) > 1 and any(len(group.runs) > 1 for group in study.groups):
             yield _differences(study, title)
+
+
+def _refusals(result: ReplayResult) -> Iterator[str]:
+    """How many jobs were refused for good, by the word that says why, with an example."""
+    jobs = result.jobs
+    refused = np.flatnonzero(jobs.status == "refused")
+    rows: dict[str, list[int]] = {}
+    for row in refused.tolist():
+        rows.setdefault(jobs.reason[row].partition(":")[0], []).append(row)
+    for these in rows.values():
+        first = these[0]
+        which = f"job {jobs.job_id[first]}" if len(these) == 1 else f"{len(these):,} jobs"
+        example = "" if len(these) == 1 else f", for example job {jobs.job_id[first]}"
+        yield f"{which} refused{example}: {jobs.reason[first].removeprefix('Never: ')}"
 
 
 def _figures(study: Study, title: str, *, terse: bool) -> TextTable:
@@ -128,6 +159,8 @@ def notes(results: Sequence[ReplayResult]) -> Iterator[str]:
     for result in results:
         for warning in result.warnings:
             said.setdefault(warning, []).append(result.label)
+        for refusal in _refusals(result):
+            said.setdefault(refusal, []).append(result.label)
     labels = dict.fromkeys(result.label for result in results)
     for warning, whose in said.items():
         about = "" if set(whose) == set(labels) else f"{', '.join(dict.fromkeys(whose))}: "

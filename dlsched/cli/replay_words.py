@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["at_least_zero", "loads", "positive", "seeds", "several", "tracked"]
+__all__ = ["at_least", "loads", "positive", "seeds", "several", "tracked"]
 
 T = TypeVar("T")
 
@@ -67,14 +67,14 @@ def positive(flag: str, value: float | None) -> float | None:
     return value
 
 
-def at_least_zero(flag: str, value: float) -> float:
-    """A number of seconds from 0 on.
+def at_least(flag: str, value: float, low: float = 0.0) -> float:
+    """A number of seconds from `low` on.
 
     Raises:
         BadInput: it is not.
     """
-    if not 0 <= value < math.inf:
-        raise BadInput(f"{flag} must be a number of seconds of at least 0, not {value:g}")
+    if not low <= value < math.inf:
+        raise BadInput(f"{flag} must be a number of seconds of at least {low:g}, not {value:g}")
     return value
 
 

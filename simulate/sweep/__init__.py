@@ -2,11 +2,12 @@
 
 from simulate.sweep.conduct import Outcome, conduct
 from simulate.sweep.executor import Executor, executor_of
-from simulate.sweep.grid import Dimensions, expand, share_out
+from simulate.sweep.grid import PARTS, Dimensions, expand, share_out
 from simulate.sweep.run import Failed, Inputs, Run
 from simulate.sweep.store import Store
 
 __all__ = [
+    "PARTS",
     "Dimensions",
     "Executor",
     "Failed",

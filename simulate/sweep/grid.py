@@ -19,7 +19,9 @@ from simulate.sweep.run import Run
 
 __all__ = ["PARTS", "Dimensions", "expand", "share_out"]
 
-PARTS = ("policy", "placement", "admission", "fairness", "estimate")
+PARTS = (
+    "policy", "placement", "admission", "fairness", "estimate", "launch", "preemption", "metrics",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,9 @@ class Dimensions:
     admission: tuple[str, ...] = ("",)
     fairness: tuple[str, ...] = ("",)
     estimate: tuple[str, ...] = ("",)
+    launch: tuple[str, ...] = ("",)
+    preemption: tuple[str, ...] = ("",)
+    metrics: tuple[str, ...] = ("",)
     load: tuple[float | None, ...] = (None,)
     seed: tuple[int, ...] = (0,)
 
