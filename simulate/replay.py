@@ -224,7 +224,7 @@ def _tracked(track: tuple[str, str] | None, trace: Trace, alive: Rows) -> Rows:
     return np.intersect1d(np.array(rows, np.int64), alive)
 
 
-def _outcomes(trace: Trace, engine: Engine) -> JobOutcomes:
+def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
     units = engine.world.table
     status = np.full(len(trace), "unfinished", np.object_)
     status[units.status == Status.COMPLETED] = "completed"
@@ -257,18 +257,20 @@ def _outcomes(trace: Trace, engine: Engine) -> JobOutcomes:
         status=status,
         reason=reason,
         duration=engine.world.true_work,
+        counted=counted,
         extra=extra,
     )
 
 
-def _counted(settings: RunSettings, jobs: JobOutcomes, engine: Engine) -> Bools:
+def _counted(settings: RunSettings, engine: Engine) -> Bools:
     """Jobs that the figures are about: the tracked ones, or those after the warm-up."""
+    submits = engine.world.table.submit_time
     if len(engine.tracked):
-        counted = np.zeros(len(jobs), np.bool_)
+        counted = np.zeros(len(submits), np.bool_)
         counted[engine.tracked] = True
         return counted
-    begin = float(jobs.submit_time[0]) if len(jobs) else 0.0
-    return np.asarray(jobs.submit_time >= begin + settings.warmup_s)
+    begin = float(submits.min()) if len(submits) else 0.0
+    return np.asarray(submits >= begin + settings.warmup_s)
 
 
 def _rounds(engine: Engine, semantics: Semantics) -> int:
@@ -284,8 +286,8 @@ def _result(
     segments = world.recorder.segments(engine.now)
     for row in np.flatnonzero(world.table.status == Status.RUNNING).tolist():
         _settle_for_output(world.table, row, engine.now)
-    jobs = _outcomes(trace, engine)
-    counted = _counted(settings, jobs, engine)
+    counted = _counted(settings, engine)
+    jobs = _outcomes(trace, engine, counted)
     load = offered_load(trace, cluster, settings.load)
     figures = job_figures(jobs, counted)
     span = figures["makespan"]

@@ -7,7 +7,7 @@ table and file is made from the same numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,21 @@ class JobOutcomes:
     status: Texts  # completed, refused, unfinished
     reason: Texts  # why refused or unfinished, "" otherwise
     duration: Floats  # true seconds of work the job needed
+    counted: NDArray[np.bool_]  # does it count in the figures? (not warm-up; tracked, if any are)
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.submit_time.shape[0])
+
+    def counted_only(self) -> JobOutcomes:
+        """The jobs that the figures are about."""
+        if self.counted.all():
+            return self
+        columns = {
+            f.name: getattr(self, f.name)[self.counted] for f in fields(self) if f.name != "extra"
+        }
+        extra = {name: column[self.counted] for name, column in self.extra.items()}
+        return JobOutcomes(**columns, extra=extra)
 
     @property
     def jct(self) -> Floats:
@@ -111,3 +122,8 @@ class ReplayResult:
     cluster: ClusterShape
     summary: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def counted_jobs(self) -> JobOutcomes:
+        """The jobs that the figures are about."""
+        return self.jobs.counted_only()

@@ -244,4 +244,4 @@ def coded_column(column: NDArray[Any], codes: dict[object, int]) -> NDArray[np.i
 
 def gathered(group: Group, column: Callable[[JobOutcomes], NDArray[Any]]) -> NDArray[Any]:
     """A column of any type over all seeds."""
-    return np.concatenate([column(run.jobs) for run in group.runs])
+    return np.concatenate([column(run.counted_jobs) for run in group.runs])

@@ -44,17 +44,17 @@ class Rho(NamedTuple):
 def shockwave_static(run: ReplayResult) -> Floats:
     """ρ = JCT / (E · max(1, n/G)); NaN for jobs without a finish or a known duration."""
     gpus = float(np.sum(run.cluster.node_gpus))
-    crowd = max(1.0, len(run.jobs) / gpus) if gpus > 0 else math.nan
+    crowd = max(1.0, len(run.counted_jobs) / gpus) if gpus > 0 else math.nan
     with np.errstate(invalid="ignore", divide="ignore"):
-        rho = run.jobs.jct / (run.jobs.duration * crowd)
-    return np.where(run.jobs.duration > 0, rho, np.nan)
+        rho = run.counted_jobs.jct / (run.counted_jobs.duration * crowd)
+    return np.where(run.counted_jobs.duration > 0, rho, np.nan)
 
 
 def brought(run: ReplayResult) -> Floats | None:
     """The column of ρ that a run brings."""
     for name in COLUMNS:
-        if name in run.jobs.extra:
-            return np.asarray(run.jobs.extra[name], dtype=np.float64)
+        if name in run.counted_jobs.extra:
+            return np.asarray(run.counted_jobs.extra[name], dtype=np.float64)
     return None
 
 
@@ -76,12 +76,15 @@ def rho_of(groups: Sequence[Group]) -> Rho:
         return Rho(named.pop() or "as the policy reports it", own)
     alone = {r.seed: r for r in runs if r.policy == "isolated"}
     if runs and all(
-        run.seed in alone and np.array_equal(run.jobs.job_id, alone[run.seed].jobs.job_id)
+        run.seed in alone
+        and np.array_equal(run.counted_jobs.job_id, alone[run.seed].counted_jobs.job_id)
         for run in runs
     ):
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = {
-                g.label: tuple(run.jobs.jct / alone[run.seed].jobs.jct for run in g.runs)
+                g.label: tuple(
+                    run.counted_jobs.jct / alone[run.seed].counted_jobs.jct for run in g.runs
+                )
                 for g in groups
                 if g.first.policy != "isolated"
             }

@@ -135,8 +135,8 @@ def cautions(study: Study) -> tuple[str, ...]:
     part = next((run for run in runs if value_of(run, BY_KEY["jobs"]) < len(run.jobs)), None)
     if part is not None:
         said.append(
-            f"Summary figures are over {count_text(value_of(part, BY_KEY['jobs']))} of "
-            f"{plural(len(part.jobs), 'job')} (a warm-up or tracked jobs); the pictures show all."
+            f"Figures and distributions are over {count_text(value_of(part, BY_KEY['jobs']))} of "
+            f"{plural(len(part.jobs), 'job')} (a warm-up or tracked jobs); pictures over time show all."
         )
     for load in study.loads:
         groups = study.at(load)

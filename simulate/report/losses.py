@@ -63,17 +63,17 @@ def loss_figure(groups: Sequence[Group]) -> Figure:
 
 def restarts_per_job(run: ReplayResult) -> float:
     """Starts after the first, over jobs that started; NaN when none did."""
-    started = run.jobs.starts >= 1
+    started = run.counted_jobs.starts >= 1
     n = int(started.sum())
-    return float((run.jobs.starts[started] - 1).sum()) / n if n else math.nan
+    return float((run.counted_jobs.starts[started] - 1).sum()) / n if n else math.nan
 
 
 def per_started(column: Callable[[JobOutcomes], np.ndarray]) -> Callable[[ReplayResult], float]:
     """A total over jobs that started."""
 
     def figure(run: ReplayResult) -> float:
-        n = int((run.jobs.starts >= 1).sum())
-        return float(column(run.jobs).sum()) / n if n else math.nan
+        n = int((run.counted_jobs.starts >= 1).sum())
+        return float(column(run.counted_jobs).sum()) / n if n else math.nan
 
     return figure
 

@@ -88,8 +88,8 @@ def value_of(run: ReplayResult, wanted: Metric) -> float:
 
 def lost_share(run: ReplayResult) -> float:
     """Lost seconds times gang size over the GPU-seconds held; NaN when none were held."""
-    held = float(np.nansum(run.jobs.gpu_seconds))
-    lost = float(np.nansum(run.jobs.lost_seconds * run.jobs.num_gpus))
+    held = float(np.nansum(run.counted_jobs.gpu_seconds))
+    lost = float(np.nansum(run.counted_jobs.lost_seconds * run.counted_jobs.num_gpus))
     return lost / held if held > 0 else math.nan
 
 

@@ -35,7 +35,9 @@ class Group:
 
     def pooled(self, column: Callable[[JobOutcomes], Floats]) -> Floats:
         """A column of all runs one after the other."""
-        return np.concatenate([np.asarray(column(run.jobs), dtype=np.float64) for run in self.runs])
+        return np.concatenate(
+            [np.asarray(column(run.counted_jobs), dtype=np.float64) for run in self.runs]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ def outcomes(
         lost_seconds=preemptions * 30.0,
         status=texts(np.where(done, "completed", "unfinished")),
         reason=texts([""] * n),
+        counted=np.ones(n, dtype=np.bool_),
         duration=duration,
     )
 
