@@ -253,7 +253,7 @@ def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
         preemptions=units.preemptions,
         migrations=units.migrations,
         resizes=units.resizes,
-        lost_seconds=units.lost_s,
+        lost_seconds=units.lost_s + units.restart_s,
         status=status,
         reason=reason,
         duration=engine.world.true_work,

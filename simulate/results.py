@@ -39,7 +39,7 @@ class JobOutcomes:
     preemptions: Ints
     migrations: Ints
     resizes: Ints
-    lost_seconds: Floats
+    lost_seconds: Floats  # on GPUs without lasting progress: restarts, and work done again
     status: Texts  # completed, refused, unfinished
     reason: Texts  # why refused or unfinished, "" otherwise
     duration: Floats  # true seconds of work the job needed

@@ -83,6 +83,7 @@ _COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
     "resizes": (np.int64, 0),
     "lost_s": (np.float64, 0.0),
     "overhead_s": (np.float64, 0.0),
+    "restart_s": (np.float64, 0.0),
     "largest_scale": (np.int64, 0),
 }
 
@@ -99,8 +100,8 @@ class UnitTable:
     restart overhead of this start ends), `rate` (work per second now), `held_s` (s holding GPUs),
     `executed` (s of work done), `saved` (work in the last checkpoint), `attained` (GPU-s received),
     `gpus_now`, `first_start`, `finish`, `starts`, `preemptions`, `migrations`, `resizes`,
-    `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `largest_scale` (most
-    GPUs it ever ran on).
+    `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `restart_s` (those
+    of them that starts cost), `largest_scale` (most GPUs it ever ran on).
     """
 
     submit_time: Floats
@@ -137,6 +138,7 @@ class UnitTable:
     resizes: Ints
     lost_s: Floats
     overhead_s: Floats
+    restart_s: Floats
     largest_scale: Ints
 
     def __init__(self, count: int) -> None:

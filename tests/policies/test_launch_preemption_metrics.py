@@ -156,3 +156,12 @@ def test_a_policy_can_decide_by_a_metric_of_its_own(lab, monkeypatch):
     # both halves of the cluster's time: whoever has the higher loss runs next
     assert run.summary["completed"] == 2
     assert run.jobs.preemptions.min() > 0
+
+
+def test_time_on_gpus_is_work_that_lasts_plus_lost_seconds(lab):
+    run = lab.run(SRTF, "srtf", overhead=3.0, preemption="kill")
+    jobs = run.jobs
+    assert jobs.lost_seconds.tolist() == [3 + 7 + 3, 3]
+    assert (jobs.gpu_seconds / jobs.num_gpus).tolist() == (
+        jobs.duration + jobs.lost_seconds
+    ).tolist()
