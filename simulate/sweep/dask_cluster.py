@@ -68,9 +68,7 @@ class DaskCluster:
 
     def _connect(self) -> Any:
         try:
-            return self._distributed.Client(
-                self.address, timeout=CONNECT_S, set_as_default=False, name="dlsched"
-            )
+            return self._distributed.Client(self.address, timeout=CONNECT_S, name="dlsched")
         except OSError as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DlschedError(
