@@ -22,6 +22,7 @@ from dlsched.core.pools import Pools
 from dlsched.core.round import Parts
 from dlsched.core.semantics import Semantics
 from dlsched.core.units import Status, UnitTable
+from simulate.cautions import cautions
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine, Stopped
 from simulate.failures import with_failures
@@ -315,7 +316,11 @@ def _result(
         "end_time": engine.now,
         "stopped": stopped.reason,
     }
-    warnings = (*trace.notes, *([stopped.reason] if _worth_a_warning(stopped) else []))
+    warnings = (
+        *trace.notes,
+        *cautions(engine.parts, world.table, world.true_work),
+        *([stopped.reason] if _worth_a_warning(stopped) else []),
+    )
     return ReplayResult(
         label=settings.label,
         policy=settings.policy,

@@ -21,7 +21,8 @@ def finite_or_none(value: float) -> float | None:
 def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
     """Counts, JCT percentiles, delays and makespan over the counted jobs.
 
-    Percentiles are linear, over completed jobs; the makespan is last finish - first submit.
+    Interruptions are of the run as a whole, whichever jobs are counted: they are what a policy
+    costs the cluster. Percentiles are linear, over completed jobs; the makespan is last finish - first submit.
     """
     status = jobs.status[counted]
     done = counted & (jobs.status == "completed")
@@ -42,11 +43,11 @@ def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
         "p99_jct": finite_or_none(percentiles[2]),
         "makespan": finite_or_none(makespan),
         "avg_queueing_delay": finite_or_none(float(delays.mean()) if delays.size else math.nan),
-        "preemptions": int(jobs.preemptions[counted].sum()),
-        "restarts": int(np.maximum(jobs.starts[counted] - 1, 0).sum()),
-        "migrations": int(jobs.migrations[counted].sum()),
-        "resizes": int(jobs.resizes[counted].sum()),
-        "lost_seconds": float(jobs.lost_seconds[counted].sum()),
+        "preemptions": int(jobs.preemptions.sum()),
+        "restarts": int(np.maximum(jobs.starts - 1, 0).sum()),
+        "migrations": int(jobs.migrations.sum()),
+        "resizes": int(jobs.resizes.sum()),
+        "lost_seconds": float(jobs.lost_seconds.sum()),
     }
 
 

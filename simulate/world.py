@@ -166,7 +166,8 @@ class World:
             left = max(float(self.true_work[row] - table.executed[row]), 0.0)
             worked = min(worked, left / float(table.rate[row]))
         table.held_s[row] += held
-        table.restart_s[row] += min(held, float(table.progress_from[row] - table.since[row]))
+        if not self.semantics.drift:
+            table.restart_s[row] += min(held, float(table.progress_from[row] - table.since[row]))
         table.attained[row] += held * table.gpus_now[row]
         table.overhead_s[row] += held - worked - self._stepped.pop(row, 0.0)
         table.executed[row] += worked * table.rate[row]
