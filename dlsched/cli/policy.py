@@ -46,7 +46,7 @@ def list_policies(
             typer.echo(("\n" if shown else "") + entry.stage)
             shown = entry.stage
         whence = "" if entry.package in (None, "dlsched") else f"  [{entry.package}]"
-        says = entry.summary if entry.error is None else f"(cannot be loaded: {entry.error})"
+        says = entry.summary if entry.error is None else f"({entry.error})"
         typer.echo(f"  {entry.name:<{width}}  {says}{whence}".rstrip())
 
 
@@ -111,11 +111,12 @@ def _stages(wanted: str | None) -> tuple[str, ...]:
 
 def _entry(stage: str, name: str) -> Entry:
     """A part's line; a package that cannot be imported must not hide the others."""
+    from dlsched.core.errors import BadInput  # noqa: PLC0415
     from dlsched.policies.registry import find  # noqa: PLC0415
 
     try:
         part = find(stage, name)
-    except Exception as error:  # whatever another package's module raises when it is imported
+    except BadInput as error:
         return Entry(stage=stage, name=name, error=" ".join(str(error).split()))
     return Entry(stage=stage, name=name, summary=part.summary, package=_package(part))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dlsched.core.errors import BadInput
@@ -125,14 +125,19 @@ def find(stage: str, name: str) -> type[Stage[Any]]:
         found: type[Stage[Any]] = getattr(import_module(module), attribute)
         return found
     for point in entry_points(group=f"dlsched.{stage}", name=name):
-        return _loaded(stage, point.name, point.load())
+        return _loaded(stage, point)
     flag = _FLAGS.get(stage, f"--{stage}")
     raise BadInput(f"{flag}: {name!r} is not known; known: {', '.join(names(stage))}")
 
 
-def _loaded(stage: str, name: str, loaded: Any) -> type[Stage[Any]]:
+def _loaded(stage: str, point: EntryPoint) -> type[Stage[Any]]:
+    which = f"entry point dlsched.{stage} {point.name}"
+    try:
+        loaded = point.load()
+    except Exception as error:  # another package's module raises what it likes
+        raise BadInput(f"{which} cannot be loaded: {error!r}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Stage)):
-        raise BadInput(f"entry point dlsched.{stage} {name}: {loaded!r} is not a Stage class")
+        raise BadInput(f"{which}: {loaded!r} is not a Stage class")
     return loaded
 
 
