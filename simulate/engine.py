@@ -21,7 +21,7 @@ from dlsched.core.context import Change, Mode, RoundContext
 from dlsched.core.forecast import Forecaster
 from dlsched.core.metrics import MetricBoard
 from dlsched.core.pools import Pools
-from dlsched.core.round import Parts, admit, decide
+from dlsched.core.round import Parts, admit, choose, decide, predict
 from dlsched.core.semantics import Phase
 from dlsched.core.stage import Chooser
 from dlsched.core.units import COMPLETED, FUTURE, HELD_BACK, Status, Units
@@ -30,6 +30,7 @@ from simulate.world import World
 
 __all__ = ["Engine", "Observer", "Stopped"]
 
+ORPHAN = Refused("Never", "waits for a job that was refused")
 IDLE_ROUNDS = 10_000  # decisions in a row that start nothing while nothing runs: it never will
 
 Observer = Callable[["Engine", Allocation], None]
@@ -105,6 +106,7 @@ class Engine:
     _dirty: bool = False  # something changed since the last full decision
     _touched: bool = False  # something changed since the last decision of any kind
     _wake: float = math.inf
+    _last_wake: float = math.inf
     _stable: float = -math.inf
     _round_end: float = math.inf
     _quiet: int = 0
@@ -126,6 +128,9 @@ class Engine:
         for row, parents in table.parents.items():
             for parent in parents:
                 self._children.setdefault(parent, []).append(row)
+        if self._children:
+            for row in np.flatnonzero(table.status == Status.REFUSED).tolist():
+                self._refuse_children(row)
         semantics = self.world.semantics
         if semantics.arrivals == "grid" and len(self.arrivals):
             steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
@@ -305,8 +310,9 @@ class Engine:
                 table.predicted_work[row] = work[row]
         elif arrived:
             units = Units(table, np.array(arrived, np.int64), self.now)
-            predicted = estimator.predict(units, work[units.rows], self._context("full"))
-            table.predicted_work[units.rows] = predicted
+            table.predicted_work[units.rows] = predict(
+                self.parts, units, work[units.rows], self._context("full")
+            )
 
     def take_over(self, present: Engine) -> None:
         """Go on from another engine's queue, as a fork of it on copies."""
@@ -326,7 +332,7 @@ class Engine:
         if not isinstance(policy, Chooser) or self.rebuild_parts is None:
             return False
         if len(self.everyone_known) and (self._is_full() or not policy.has_chosen):
-            chosen = policy.choose(self._context("full"))
+            chosen = choose(policy, self._context("full"))
             if chosen is not None:
                 self.parts = self.rebuild_parts(self.parts, chosen)
         return False
@@ -357,24 +363,35 @@ class Engine:
         for row, why in refused.items():
             self.refusals[row] = why
             if why.reason == "Never":
-                self._refuse_for_good(row)
+                self._refuse_for_good(row, why)
                 stays[held == row] = False
         self.held_back = held[stays]
         accepted: list[int] = held[enters].tolist()
         return accepted
 
-    def _refuse_for_good(self, row: int) -> None:
+    def _refuse_for_good(self, row: int, why: Refused) -> None:
         self.world.table.status[row] = Status.REFUSED
+        self.refusals[row] = why
         self._ended += 1
         self._tracked_left.discard(row)
+        self._refuse_children(row)
+
+    def _refuse_children(self, row: int) -> None:
+        """A unit whose parent was refused will never be visible."""
+        status = self.world.table.status
+        for child in self._children.get(row, ()):
+            if status[child] == FUTURE:
+                self._refuse_for_good(child, ORPHAN)
 
     def _is_full(self) -> bool:
         semantics = self.world.semantics
         if semantics.drift:
             return True
+        if semantics.grid is not None and semantics.tick_at_or_after(self.now) == self.now:
+            return True
         if semantics.grid is None or semantics.between == "full":
             return self._touched or self.now >= self._wake
-        return semantics.tick_at_or_after(self.now) == self.now
+        return False
 
     def _decide(self) -> bool:
         semantics, world = self.world.semantics, self.world
@@ -437,8 +454,10 @@ class Engine:
             self._event_time() < math.inf and not self.endless
         )
         idle = not self.world.running and not coming
-        self._quiet = 0 if allocation.launched or not idle else self._quiet + 1
-        self._stale = 0 if coming else self._stale + 1
+        patient = allocation.wake_at == self._last_wake < math.inf  # it waits for its alarm
+        self._last_wake = allocation.wake_at
+        self._quiet = 0 if allocation.launched or patient or not idle else self._quiet + 1
+        self._stale = 0 if coming or patient else self._stale + 1
         if self._quiet >= IDLE_ROUNDS:
             self._stop_reason = self._unfinished()
         elif self._stale and self._stale % IDLE_ROUNDS == 0 and self._is_stuck():

@@ -15,7 +15,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
-from dlsched.core.free import Ask, FreeGpus
+from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.occupancy import Occupancy
 from dlsched.core.performance import PerformanceModel, PlainDuration
 from dlsched.core.pools import Pools
@@ -167,30 +167,62 @@ def _refuse_impossible(
     units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
 ) -> dict[int, Refused]:
     """Refuse units that could not run even on the empty cluster with every node in service."""
-    empty = Occupancy(cluster)
-    answers: dict[object, Refused | None] = {}
-    refusals: dict[int, Refused] = {}
-    shapes = np.stack([units.pool, units.gang])
-    plain = parts.placement.spans
-    for row in _representatives(shapes) if plain else range(len(units)):
-        ask = Ask(row, int(units.gang[row]), units)
-        pool = int(units.pool[row])
-        key = (pool, parts.placement.sameness(ask))
-        if key not in answers:
-            placed = parts.placement.place(ask, FreeGpus(empty, pools.nodes[pool]))
-            answers[key] = _never(placed, ask, pools, pool) if isinstance(placed, Refused) else None
-    if not any(answers.values()):
-        return {}
-    for row in range(len(units)):
-        ask = Ask(row, int(units.gang[row]), units)
-        why = answers[int(units.pool[row]), parts.placement.sameness(ask)]
-        if why is not None:
-            refusals[row] = why
-            units.status[row] = Status.REFUSED
+    refusals = _unplaceable(units, pools, parts, cluster) | _unentitled(units, parts, cluster)
+    units.status[list(refusals)] = Status.REFUSED
     return refusals
 
 
-def _representatives(shapes: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+def _unplaceable(
+    units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
+) -> dict[int, Refused]:
+    """Units that the placement refuses on the empty cluster."""
+    empty = Occupancy(cluster)
+    host = HostResources(empty, units) if cluster.tracks_host else None
+    answers: dict[object, Refused | None] = {}
+    shapes = np.stack([units.pool, units.gang])
+    needs = np.zeros((2, len(units)))
+    if host is not None:
+        needs = np.nan_to_num(np.stack([units.cpus, units.memory_gb]), nan=-1.0)
+    plain = parts.placement.spans
+
+    def question(row: int) -> tuple[Ask, object]:
+        ask = Ask(row, int(units.gang[row]), units)
+        pool, sameness = int(units.pool[row]), parts.placement.sameness(ask)
+        return ask, (pool, sameness, *needs[:, row].tolist())
+
+    for row in _representatives(np.vstack([shapes, needs])) if plain else range(len(units)):
+        ask, key = question(row)
+        if key not in answers:
+            pool = int(units.pool[row])
+            free = FreeGpus(empty, pools.nodes[pool])
+            if host is not None:
+                free.limit(ask, host)
+            placed = parts.placement.place(ask, free)
+            answers[key] = _never(placed, ask, pools, pool) if isinstance(placed, Refused) else None
+    if not any(answers.values()):
+        return {}
+    whys = ((row, answers[question(row)[1]]) for row in range(len(units)))
+    return {row: why for row, why in whys if why is not None}
+
+
+def _unentitled(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, Refused]:
+    """Units larger than what their virtual cluster may ever hold."""
+    if parts.fairness is None or not units.names["vc"]:
+        return {}
+    names = units.names["vc"]
+    most = np.array([*(parts.fairness.most(name, cluster) for name in names), np.inf])
+    over = np.flatnonzero(units.gang > most[units.vc])  # no virtual cluster is code -1, the last
+    return {
+        row: Refused(
+            "Never",
+            f"asks for {units.gang[row]} GPUs, vc {names[units.vc[row]]} may use "
+            f"{most[units.vc[row]]:g}",
+        )
+        for row in over.tolist()
+    }
+
+
+def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
     """One row for each distinct column of shapes."""
     found: list[int] = np.unique(shapes, axis=1, return_index=True)[1].tolist()
     return found

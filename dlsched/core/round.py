@@ -8,16 +8,19 @@ does to the occupancy is what the allocation says; when a policy fails, everythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from dlsched.core.allocation import Allocation, Refused
-from dlsched.core.arrays import Bools
+from dlsched.core.arrays import Bools, Floats
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import DlschedError, InvariantBroken, PolicyFailed
 from dlsched.core.stage import (
     AdmissionPolicy,
+    Chooser,
+    Entitlements,
     Estimator,
     FairnessPolicy,
     LaunchPart,
@@ -30,7 +33,7 @@ from dlsched.core.stage import (
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 
-__all__ = ["Parts", "admit", "decide"]
+__all__ = ["Parts", "admit", "choose", "decide", "predict"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,17 +92,57 @@ def admit(parts: Parts, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[in
     Raises:
         PolicyFailed: the part raised, or answered in the wrong shape.
     """
-    try:
+    with _blaming(f"admission {parts.admission.name}"):
         accepted, refused = parts.admission.admit(queue, ctx)
-    except DlschedError:
-        raise
-    except Exception as error:
-        raise PolicyFailed(f"admission {parts.admission.name} failed: {error!r}") from error
     if accepted.shape != (len(queue),):
         raise PolicyFailed(
             f"admission {parts.admission.name} answered for {accepted.shape} of {len(queue)} units"
         )
     return accepted, refused
+
+
+def predict(parts: Parts, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+    """Ask the estimator how much work the units that arrive need.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape or with a negative number.
+    """
+    name = parts.estimator.name
+    with _blaming(f"estimator {name}"):
+        work = parts.estimator.predict(units, true_work, ctx)
+    if work.shape != (len(units),):
+        raise PolicyFailed(f"estimator {name} answered for {work.shape} of {len(units)} units")
+    if (work < 0).any():
+        raise PolicyFailed(f"estimator {name} predicts a negative amount of work")
+    return work
+
+
+def choose(chooser: Chooser, ctx: RoundContext) -> Mapping[str, str] | None:
+    """Ask a chooser which parts to install.
+
+    Raises:
+        PolicyFailed: the part raised.
+    """
+    with _blaming(f"policy {getattr(chooser, 'name', 'chooser')}"):
+        return chooser.choose(ctx)
+
+
+def _entitle(parts: Parts, ctx: RoundContext) -> Entitlements | None:
+    if parts.fairness is None:
+        return None
+    with _blaming(f"fairness {parts.fairness.name}"):
+        return parts.fairness.entitle(ctx.units, ctx)
+
+
+@contextmanager
+def _blaming(part: str) -> Iterator[None]:
+    """Whatever a part raises must end the run with one line that names it, not with a traceback."""
+    try:
+        yield
+    except DlschedError:
+        raise
+    except Exception as error:
+        raise PolicyFailed(f"{part} failed: {error!r}") from error
 
 
 def decide(parts: Parts, ctx: RoundContext) -> Allocation:
@@ -111,7 +154,7 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
     policy = parts.scheduling
     whole = policy.preemptive and ctx.mode == "full"
     units = ctx.units if whole else ctx.waiting
-    entitlements = parts.fairness.entitle(ctx.units, ctx) if parts.fairness is not None else None
+    entitlements = _entitle(parts, ctx)
     walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
     try:
         policy.allocate(units, ctx, walk)

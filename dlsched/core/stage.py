@@ -7,6 +7,7 @@ happened. Changing one part is writing one file; the round knows none of them by
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dlsched.core.arrays import Bools, Floats
+    from dlsched.core.cluster import Cluster
     from dlsched.core.context import RoundContext
     from dlsched.core.free import Ask, FreeGpus
     from dlsched.core.metrics import Metric, MetricBoard
@@ -158,6 +160,10 @@ class FairnessPolicy(Stage[O], ABC):
     @abstractmethod
     def entitle(self, units: Units, ctx: RoundContext) -> Entitlements | None:
         """Entitlements per virtual cluster code; None when there is nothing to divide."""
+
+    def most(self, vc: str, cluster: Cluster) -> float:
+        """GPUs that a virtual cluster can ever hold at once; larger jobs are refused up front."""
+        return math.inf
 
 
 class Estimator(Stage[O], ABC):

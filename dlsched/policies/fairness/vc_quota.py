@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dlsched.core.cluster import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
 from dlsched.core.stage import Entitlements, FairnessPolicy
@@ -37,3 +38,9 @@ class VcQuota(FairnessPolicy[NoOptions]):
                 entitlement[code] = vc.guaranteed
                 ceiling[code] = np.inf if vc.borrow else vc.gpus
         return Entitlements(entitlement, ceiling) if np.isfinite(entitlement).any() else None
+
+    def most(self, vc: str, cluster: Cluster) -> float:
+        """The quota of one that may not borrow."""
+        quota = cluster.vcs.get(vc)
+        bound = quota is not None and quota.gpus >= 0 and not quota.borrow
+        return float(quota.gpus) if quota is not None and bound else np.inf
