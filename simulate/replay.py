@@ -110,7 +110,7 @@ def prepare(
         costs=settings.costs,
         recorder=Recorder(timeline=settings.record, segments=settings.record),
     )
-    refusals = _refuse_impossible(units, pools, parts, cluster)
+    refusals = _refuse_impossible(units, _ever(pools, scripted), parts, cluster)
     alive = np.flatnonzero(units.status == Status.FUTURE)
     engine = Engine(
         world=world,
@@ -133,6 +133,21 @@ def prepare(
 
         check_after_each_decision(engine)
     return engine
+
+
+def _ever(pools: Pools, scripted: Sequence[ClusterEvent]) -> Pools:
+    """The pools with every node that a retype will ever put into them."""
+    retypes = [event for event in scripted if event.kind == "retype"]
+    if not retypes:
+        return pools
+    ever, types = Pools(pools.cluster, pools.keys), pools.cluster.node_type.copy()
+    nodes = ever.nodes
+    for event in retypes:
+        types[event.node] = event.gpu_type
+        ever.refresh(types)
+        nodes = [before | now for before, now in zip(nodes, ever.nodes, strict=True)]
+    ever.nodes = nodes
+    return ever
 
 
 def _with_chance(

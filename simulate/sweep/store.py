@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -52,9 +53,9 @@ class Store:
         """The stored result of a run; None when there is none, or when its file is damaged."""
         path = self.path_of(run)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                result = _unpacked({name: file[name] for name in file.files})
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                result = _unpacked({name: arrays[name] for name in arrays.files})
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
         return replace(result, label=run.settings.label)
 

@@ -48,9 +48,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("words", "message"), CASES, ids=[case[1][:40] for case in CASES])
-def test_a_wrong_word_is_one_line_and_exit_2(
-    dlsched, trace, tmp_path, monkeypatch, words, message
-):
+def test_a_wrong_word_is_one_line_and_exit_2(dlsched, trace, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     wanted = ["--jobs-out", "jobs.csv", "--summary-out", "sum.json"]
     called = dlsched("replay", trace.name, *wanted, *words)

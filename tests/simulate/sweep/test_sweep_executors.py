@@ -1,0 +1,147 @@
+"""The same sweep wherever it is done: the same bytes, and no run lost with another."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.errors import BadInput
+from simulate.output import write_jobs
+from simulate.settings import RunSettings
+from simulate.sweep import Dimensions, Inputs, conduct, executor_of, expand
+from simulate.sweep.in_process import InProcess
+from simulate.sweep.processes import Processes
+
+
+@pytest.fixture(scope="module")
+def inputs(lab):
+    rng = np.random.default_rng(7)
+    jobs = [
+        (float(at), float(gang), float(length))
+        for at, gang, length in zip(
+            np.cumsum(rng.exponential(20.0, 60)),
+            rng.choice([1, 2, 4], 60),
+            rng.exponential(200.0, 60),
+            strict=True,
+        )
+    ]
+    return Inputs(traces=(lab.trace(jobs),), cluster=parse_cluster_spec("3x4"))
+
+
+RUNS = expand(
+    Dimensions(
+        policy=("fifo", "srtf", "testing-raising"), placement=("random",), load=(1.0, 1.5),
+        estimate=("noise:0.5",), seed=(1, 2),
+    ),
+    RunSettings(mtbf_s=2000.0, mttr_s=100.0),
+)  # fmt: skip
+
+
+def bytes_of(outcome):
+    raw = io.BytesIO()
+    write_jobs(outcome.finished, raw, tagged=("policy", "load", "seed"))
+    return raw.getvalue()
+
+
+@pytest.fixture(scope="module")
+def expected(inputs):
+    return conduct(inputs, RUNS, lambda missing: InProcess())
+
+
+def test_a_failing_policy_does_not_take_the_other_runs_with_it(expected):
+    assert [result.policy for result in expected.finished] == ["fifo"] * 4 + ["srtf"] * 4
+    assert [run.settings.policy for run, _ in expected.failed] == ["testing-raising"] * 4
+    assert all(failed.exit_code == 1 for _, failed in expected.failed)
+    assert len({bytes(result.jobs.finish_time) for result in expected.finished}) == 8
+
+
+def test_processes_give_the_same_bytes(inputs, expected):
+    outcome = conduct(inputs, RUNS, lambda missing: Processes(2))
+    assert bytes_of(outcome) == bytes_of(expected)
+    assert [run.number for run, _ in outcome.failed] == [run.number for run, _ in expected.failed]
+
+
+def test_a_worker_that_is_killed_fails_its_runs_in_a_line(inputs):
+    outcome = conduct(
+        inputs, [replace(RUNS[0], settings=RunSettings(policy="fifo", check=True))],
+        lambda missing: _Killed(1),
+    )  # fmt: skip
+    ((_, failed),) = outcome.failed
+    assert failed.message.startswith("its process was killed")
+
+
+class _Killed(Processes):
+    """Processes whose worker is killed while it works."""
+
+    def start(self, inputs, runs, on_progress):
+        import multiprocessing  # noqa: PLC0415
+        import threading  # noqa: PLC0415
+
+        def kill():
+            while not (children := multiprocessing.active_children()):
+                time.sleep(0.001)
+            children[0].kill()
+
+        threading.Thread(target=kill, daemon=True).start()
+        return super().start(inputs, runs, on_progress)
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory):
+    """A scheduler and a worker, each a real process on loopback; gives HOST:PORT."""
+    pytest.importorskip("distributed")
+    folder = tmp_path_factory.mktemp("dask")
+    told = folder / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port",
+         "0", "--no-dashboard", "--scheduler-file", str(told)], **quiet,
+    )  # fmt: skip
+    until = time.monotonic() + 15
+    while not (told.exists() and told.read_text().strip()):
+        assert time.monotonic() < until, "the scheduler does not come up"
+        time.sleep(0.05)
+    address = json.loads(told.read_text())["address"]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny",
+         "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)], **quiet,
+    )  # fmt: skip
+    from distributed import Client  # noqa: PLC0415 - an extra
+
+    with Client(address) as client:
+        client.wait_for_workers(1, timeout=15)
+    yield address.removeprefix("tcp://")
+    for process in (worker, scheduler):
+        process.terminate()
+        process.wait(timeout=10)
+
+
+@pytest.mark.filterwarnings("default")  # a library's own warnings are not ours
+def test_a_dask_cluster_gives_the_same_bytes(inputs, expected, dask):
+    executor = executor_of(f"dask://{dask}", runs=len(RUNS))
+    outcome = conduct(inputs, RUNS, lambda missing: executor)
+    assert bytes_of(outcome) == bytes_of(expected)
+    assert len(outcome.failed) == 4
+
+
+def test_a_word_names_an_executor_and_a_single_run_stays_here():
+    assert isinstance(executor_of("", runs=1), InProcess)
+    assert isinstance(executor_of("processes", runs=1), InProcess)
+    assert isinstance(executor_of("processes:1", runs=9), InProcess)
+    made = executor_of("processes:3", runs=9)
+    assert isinstance(made, Processes)
+    assert made.workers == 3
+
+
+@pytest.mark.parametrize("word", ["threads", "processes:", "processes:0", "processes:x", "dask:x"])
+def test_another_word_is_refused(word):
+    with pytest.raises(BadInput, match="is not known; known: processes, processes:N, dask://HOST"):
+        executor_of(word, runs=2)
