@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from dlsched.core.errors import BadInput
-from dlsched.core.options import show_value
+from dlsched.core.options import accepts, show_value
 from dlsched.core.round import Parts
 from dlsched.core.semantics import Semantics, profile
 from dlsched.policies.registry import find, make, names
@@ -214,9 +214,10 @@ def first_option(stage: str, name: str) -> str:
 
 
 def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
-    """The option defaults of a profile that this part has."""
-    known = _option_names(stage, name)
-    return {key: value for key, value in semantics.option_defaults.items() if key in known}
+    """The option defaults of a profile that this part has and can take."""
+    options = find(stage, name).Options
+    defaults = semantics.option_defaults.items()
+    return {key: value for key, value in defaults if accepts(options, key, value)}
 
 
 def _read_number_files(stage: str, name: str, options: dict[str, object]) -> None:

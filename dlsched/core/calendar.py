@@ -69,6 +69,18 @@ class Calendar:
         for k in range(first, last):
             self._free[k] += gpus
 
+    def steps(self) -> list[list[float]]:
+        """The step function as [start, free GPUs], in order of time."""
+        return [[time, free] for time, free in zip(self._times, self._free, strict=True)]
+
+    @classmethod
+    def of_steps(cls, gpus: int, steps: list[list[float]]) -> Calendar:
+        """A calendar with the step function that `steps` gave; who booked is not kept in it."""
+        calendar = cls(gpus)
+        calendar._times = [float(time) for time, _ in steps]
+        calendar._free = [int(free) for _, free in steps]
+        return calendar
+
     def forget_before(self, time: float) -> None:
         """Drop steps that lie in the past."""
         k = bisect_right(self._times, time) - 1

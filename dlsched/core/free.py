@@ -140,7 +140,7 @@ class HostResources:
             if not math.isnan(need) and need > 0:
                 # a hair of tolerance: shares such as 1/3 of a core must add up to the whole
                 counts = np.fmin(counts, np.floor(free / need + 1e-9))
-        return [int(count) for count in counts]
+        return [max(int(count), 0) for count in counts]
 
     def change(self, ask: Ask, placement: Placement, sign: int) -> None:
         """Take (-1) or give back (+1) what the ask uses on a placement."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["NoOptions", "OptionDoc", "describe", "option", "parse_options"]
+__all__ = ["NoOptions", "OptionDoc", "accepts", "describe", "option", "parse_options"]
 
 T = TypeVar("T")
 
@@ -135,6 +135,15 @@ def parse_options(
                 )
         values[key] = parsed
     return options_type(**values)
+
+
+def accepts(options_type: type[Any], key: str, value: object) -> bool:
+    """Has the part an option of this name that may have this value?"""
+    try:
+        parse_options(options_type, {key: value}, who="")
+    except BadInput:
+        return False
+    return True
 
 
 def _range(low: float, high: float) -> str:

@@ -107,21 +107,24 @@ class Walk:
             back = self._rejoin(row, want)
             if back is not None:
                 return back
-        pool = int(self.table.pool[row])
-        open_gpus = self.free_gpus(pool)
+        open_gpus = self.free_gpus(int(self.table.pool[row]))
         if want > open_gpus:
             return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
-        ask = Ask(row, want, self.table)
-        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[pool])
-        if self._host is not None:
-            free.limit(ask, self._host)
-        chosen = self.placement.place(ask, free)
+        chosen = self.placement.place(Ask(row, want, self.table), self.free_for(row, want))
         if isinstance(chosen, Refused):
             return chosen
         if returns and chosen == self.suspended[row]:
             return self._rejoin(row, want) or chosen
         self._take(row, chosen)
         return chosen
+
+    def free_for(self, row: int, gang: int | None = None) -> FreeGpus:
+        """The free GPUs that a row may use now, for policies that choose exact ones."""
+        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[int(self.table.pool[row])])
+        if self._host is not None:
+            want = int(self.table.gang[row]) if gang is None else gang
+            free.limit(Ask(row, want, self.table), self._host)
+        return free
 
     def place_exactly(self, row: int, placement: Placement) -> None:
         """Give a waiting row exact GPUs.
@@ -132,9 +135,13 @@ class Walk:
         """
         self._check_may_use(row, placement)
         self._check_may_start(row, placement.gpus)
+        usable = None if self._host is None else self.free_for(row, placement.gpus)
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if mask & ~self.occupancy.free[node]:
                 self._may_not_use(row, node)
+            if usable is not None and mask.bit_count() > usable.usable_on(node):
+                name = self.occupancy.cluster.names[node]
+                raise PolicyFailed(f"it gave unit {row} more than node {name}'s cores or memory")
         if self.ctx.semantics.rejoin and self.suspended.get(row) == placement:
             self._rejoin(row, placement.gpus)
         else:

@@ -19,7 +19,7 @@ from dlsched.core.occupancy import Placement
 from dlsched.core.semantics import BLOX
 from dlsched.core.stage import Entitlements, PlacementPolicy
 from dlsched.core.walk import Walk, choose_by_count, prefix_by_count
-from dlsched.policies.registry import make
+from dlsched.policies.registry import make, names
 
 
 def walk_of(
@@ -446,6 +446,25 @@ def test_cores_are_given_back_with_the_gpus(lab: Any) -> None:
     assert isinstance(walk.place(0), Refused)
     walk.suspend(1)
     assert not isinstance(walk.place(0), Refused)
+
+
+def test_exact_gpus_must_leave_cores_for_the_others(lab: Any) -> None:
+    cluster = Cluster([Node(name="a", gpus=4, cpus=8)])
+    ctx = lab.context(cluster, [2, 2])
+    ctx.table.cpus[:] = 8
+    walk = walk_of(ctx)
+    walk.place_exactly(0, Placement((0,), (0b11,)))
+    with pytest.raises(PolicyFailed, match="cores"):
+        walk.place_exactly(1, Placement((0,), (0b1100,)))
+
+
+@pytest.mark.parametrize("placement", names("placement"))
+def test_cores_in_odd_shares_never_run_below_zero(lab: Any, placement: str) -> None:
+    cluster = Cluster([Node(name="a", gpus=4, cpus=2), Node(name="b", gpus=4, cpus=2)])
+    ctx = lab.context(cluster, [3, 3, 1, 1, 2])
+    ctx.table.cpus[:] = [1, 1, 1 / 3, 0.7, 0.1]
+    answer = follow(ctx, [0, 1, 2, 3, 4], placement=placement)
+    assert list(answer.launched)[:1] == [0]
 
 
 # -- taking back --------------------------------------------------------------------------------

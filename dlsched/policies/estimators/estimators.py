@@ -124,10 +124,11 @@ class History(Estimator[HistoryOptions]):
         return self.options.default_s
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learnt, and from how many runs."""
-        return {"seen": self._seen, "runs": {k: list(v) for k, v in self._runs.items()}}
+        """What was learnt, as [user, GPUs, run times], and from how many runs."""
+        runs = [[user, gang, list(took)] for (user, gang), took in self._runs.items()]
+        return {"seen": self._seen, "runs": runs}
 
     def load_state_dict(self, state: Any) -> None:
         """Go on learning."""
         self._seen = state["seen"]
-        self._runs = {k: list(v) for k, v in state["runs"].items()}
+        self._runs = {(int(user), int(gang)): list(took) for user, gang, took in state["runs"]}

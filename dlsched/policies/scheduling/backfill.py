@@ -200,11 +200,21 @@ class Conservative(SchedulingPolicy[NoOptions]):
                 walk.refuse(row, Refused("Resources", f"planned to start at {booking.start:g} s"))
 
     def state_dict(self) -> dict[str, Any]:
-        """The plan."""
-        return {"planned": dict(self._planned), "plans": self._plans, "capacity": self._capacity}
+        """The plan: bookings as [row, GPUs, start, end], free GPUs as steps, by pool."""
+        return {
+            "planned": [[b.row, b.gpus, b.start, b.end] for b in self._planned.values()],
+            "plans": {pool: plan.steps() for pool, plan in self._plans.items()},
+            "capacity": dict(self._capacity),
+        }
 
     def load_state_dict(self, state: Any) -> None:
         """Go on with the plan."""
-        self._planned = dict(state["planned"])
-        self._plans = dict(state["plans"])
-        self._capacity = dict(state["capacity"])
+        self._planned = {
+            int(row): Booking(row=int(row), gpus=int(gpus), start=start, end=end)
+            for row, gpus, start, end in state["planned"]
+        }
+        self._capacity = {int(pool): int(gpus) for pool, gpus in state["capacity"].items()}
+        self._plans = {
+            int(pool): Calendar.of_steps(self._capacity[int(pool)], steps)
+            for pool, steps in state["plans"].items()
+        }

@@ -119,8 +119,10 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
         return _undone(ctx.forecast(parts, horizon=horizon), ctx, horizon)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """As the seated policy says."""
+        """As the seated policy says; the next round may seat another one."""
         self.inside.allocate(units, ctx, walk)
+        if len(self._combinations()) > 1:
+            walk.stable_until(-np.inf)
 
     def state_dict(self) -> dict[str, Any]:
         """Who is seated, with its state."""

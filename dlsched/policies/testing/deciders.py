@@ -84,24 +84,22 @@ class Thrash(SchedulingPolicy[NoOptions]):
         """Suspend, then place the same rows from the other end of the cluster."""
         upwards = ctx.number % 2 == 0
         for row in suspend_all(ctx, walk) + ctx.waiting.rows.tolist():
-            placement = first_free(ctx, row, upwards=upwards)
+            placement = first_free(walk, row, upwards=upwards)
             if placement is not None:
                 walk.place_exactly(row, placement)
 
 
-def first_free(ctx: RoundContext, row: int, *, upwards: bool) -> Placement | None:
+def first_free(walk: Walk, row: int, *, upwards: bool) -> Placement | None:
     """The first GPUs that a row may use, nodes ascending or descending; None when too few."""
-    occupancy, need = ctx.occupancy, int(ctx.table.gang[row])
-    usable = ctx.pools.nodes[int(ctx.table.pool[row])] & occupancy.open_nodes
-    found: dict[int, int] = {}
-    nodes = range(len(occupancy.cluster))
+    free, need = walk.free_for(row), int(walk.table.gang[row])
+    parts: list[tuple[int, int]] = []
+    nodes = range(len(walk.occupancy.cluster))
     for node in nodes if upwards else reversed(nodes):
-        free = occupancy.free[node]
-        got = min(need, free.bit_count()) if usable >> node & 1 else 0
+        got = min(need, free.usable_on(node)) if free.nodes >> node & 1 else 0
         if got:
-            found[node] = lowest_bits(free, got)
+            parts.append((node, got))
             need -= got
-    return None if need else Placement(tuple(found), tuple(found.values()))
+    return None if need else free.across(parts)
 
 
 class Random(SchedulingPolicy[NoOptions]):
@@ -126,7 +124,7 @@ class Random(SchedulingPolicy[NoOptions]):
             if dice < 0.5:
                 walk.place(row)
             elif dice < 0.8:
-                placement = first_free(ctx, row, upwards=bool(rng.random() < 0.5))
+                placement = first_free(walk, row, upwards=bool(rng.random() < 0.5))
                 if placement is not None:
                     walk.place_exactly(row, placement)
         if rng.random() < 0.2:
