@@ -59,9 +59,8 @@ def options(texts: tuple[str, ...]) -> list[str]:
     return [word for text in texts for word in ("-o", text)]
 
 
-STUDIES = sorted(
-    {(row["trace"], row["gpus"]) for row in rows_of(BACKFILL / "backfill_summary.csv")}
-)
+CASES = rows_of(BACKFILL / "backfill_summary.csv")
+STUDIES = sorted({(row["trace"], row["gpus"]) for row in CASES})
 
 
 @pytest.mark.skipif(not STUDIES, reason=f"no backfill_summary.csv in {BACKFILL}")
@@ -153,7 +152,8 @@ def test_blox_rounds(replayed: Any, case: dict[str, str]) -> None:
     admission, given = blox_admission(case["admission"])
     jobs, summary = replayed(
         BLOX / f"trace_{case['trace']}.csv",
-        "--cluster", f"{case['nodes']}x{case['gpus_per_node']}", "--clock", "rounds", "--round", 300, "--policy", BLOX_POLICIES[case["policy"]],
+        "--cluster", f"{case['nodes']}x{case['gpus_per_node']}",
+        "--clock", "rounds", "--round", 300, "--policy", BLOX_POLICIES[case["policy"]],
         "--admission", admission, "--placement", BLOX_PLACEMENTS[case["placement"]],
         "-o", "semantics=blox", *options(given),
     )  # fmt: skip
