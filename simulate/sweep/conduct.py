@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulate.results import ReplayResult
 from simulate.sweep.executor import Executor, Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run
 from simulate.sweep.store import Store
+from simulate.traces.trace import Trace
 
 __all__ = ["Outcome", "conduct"]
 
@@ -73,7 +74,7 @@ def conduct(
             if known is None:
                 missing.append(run)
             else:
-                outcome.results[run.number] = known
+                outcome.results[run.number] = _lighter(known, inputs.traces[run.trace])
                 on_finished((run, known))
         outcome.stored = len(outcome.results)
         if missing:
@@ -83,10 +84,16 @@ def conduct(
                     if isinstance(result, Failed):
                         outcome.failures[run.number] = (run, result)
                     else:
-                        outcome.results[run.number] = result
+                        outcome.results[run.number] = _lighter(result, inputs.traces[run.trace])
                         if store is not None:
                             store.save(run, result)
                     on_finished((run, result))
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome
+
+
+def _lighter(result: ReplayResult, trace: Trace) -> ReplayResult:
+    """The same result with the trace's own texts: they need not be in memory once for each run."""
+    jobs = replace(result.jobs, job_id=trace.job_id, user=trace.user, vc=trace.vc)
+    return replace(result, jobs=jobs)
