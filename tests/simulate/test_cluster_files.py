@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dlsched.core.errors import BadInput
@@ -57,6 +60,14 @@ def test_a_spec_and_a_file_describe_the_same(write):
     assert cluster.vcs["vision"].nodes == ("n1",)
     assert (cluster.vcs["speech"].gpus, cluster.vcs["speech"].guaranteed) == (6, 4)
     assert cluster.nodes[0].rack == "r1"
+
+
+def test_the_example_of_the_guide_is_read(write):
+    guide = Path(__file__).parents[2] / "docs" / "clusters.md"
+    (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text(), re.DOTALL)
+    cluster = open_cluster(str(write(example)))
+    assert cluster.total_gpus == 80
+    assert set(cluster.vcs) == {"vision", "speech"}
 
 
 def test_an_existing_file_needs_no_ending(write):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dlsched.core.cluster import parse_cluster_spec
@@ -39,6 +42,14 @@ def test_a_join_brings_new_nodes_and_a_retype_new_types(read):
     assert cluster.gpu_types == ("v100", "a100", "h100")
     assert events[2].gpu_type == 2
     assert cluster.spec == "2x4:v100 and 2 that join"
+
+
+def test_the_example_of_the_guide_is_read(read):
+    guide = Path(__file__).parents[2] / "docs" / "replay.md"
+    (example,) = re.findall(r"```csv\n(.*?)```", guide.read_text(), re.DOTALL)
+    cluster, events = read(example, "16x8:v100")
+    assert len(events) == 6
+    assert cluster.total_gpus == 18 * 8
 
 
 def test_a_node_that_joins_first_is_absent_before(lab, read):
