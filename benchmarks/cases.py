@@ -1,0 +1,241 @@
+"""The cases: which commands are measured, what they may cost, and what they are compared to."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import dlsched, measure
+
+__all__ = ["GROUPS", "Budget", "Case", "Workloads", "all_cases"]
+
+CLUSTER = "312x8:v100+1x4:v100"  # 2,500 GPUs
+PASSED_CLUSTER = "311x8:v100"
+CONTENDED = 1.2  # offered load at which the queue grows for as long as jobs come
+
+GROUPS = {
+    "target": "100,000 and 1,000,000 Philly-like jobs on 2,500 GPUs, LAS, 60-s rounds, min-nodes",
+    "passed": "the real philly-passed trace, 82,247 jobs, on 311 nodes of 8",
+    "blox": "Blox' published stream at 8 jobs/h on 32 nodes of 4, jobs 1000 to 2000 tracked",
+    "start": "starting up",
+    "growth": "how the cost grows: jobs, GPUs, load; LAS",
+    "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
+    "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a case may cost; None is no limit.
+
+    Attributes:
+        cpu_s, wall_s, peak_mb: absolute limits.
+        of: the case that the factors refer to.
+        cpu_factor, memory_factor: at most so many times what that case cost in the same run.
+    """
+
+    cpu_s: float | None = None
+    wall_s: float | None = None
+    peak_mb: float | None = None
+    of: str = ""
+    cpu_factor: float | None = None
+    memory_factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One command to measure.
+
+    Attributes:
+        name: how `run.py` calls it, "group/rest".
+        command: what is run.
+        budget: what it may cost.
+        compared_to: the case that it is shown as a multiple of.
+        repeats: runs of which the median counts.
+    """
+
+    name: str
+    command: list[str]
+    budget: Budget = Budget()
+    compared_to: str = ""
+    repeats: int = 1
+
+    @property
+    def group(self) -> str:
+        """The part of the name before the slash."""
+        return self.name.partition("/")[0]
+
+
+class Workloads:
+    """Generated traces, made once into a folder when first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        data = Path(__file__).parent.parent.parent / "shared" / "data"
+        self.data = Path(os.environ.get("DLSCHED_DATA", data))
+
+    def philly(self, jobs: int, *, cluster: str = CLUSTER, load: float = 0.9) -> str:
+        """A Philly-like trace that offers this load to this cluster."""
+        path = self.folder / f"philly-{jobs}-{cluster.replace(':', '-')}-{load:g}.csv"
+        if not path.exists():
+            words = ["--profile", "philly", "--jobs", str(jobs), "--cluster", cluster]
+            measure(dlsched("trace", "generate", *words, "--load", f"{load:g}", "-o", str(path)))
+        return str(path)
+
+    def published(self, *parts: str) -> str | None:
+        """A file of the data root; None when it is not there."""
+        path = self.data.joinpath(*parts)
+        return str(path) if path.exists() else None
+
+
+def replay(trace: str, cluster: str, policy: str, *words: str) -> list[str]:
+    """The words of a replay."""
+    return dlsched("replay", trace, "--cluster", cluster, "--policy", policy, *words)
+
+
+def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
+    """The cases whose name or group is among the names (all but the largest when none is given)."""
+    makers = {
+        "start": _start,
+        "reference": _reference,
+        "target": _target,
+        "passed": _passed,
+        "blox": _blox,
+        "policy": _policies,
+        "growth": _growth,
+    }
+    for group, maker in makers.items():
+        wanted = [name for name in names if name.partition("/")[0] == group]
+        if not names or wanted:
+            for case in maker(work):
+                if not wanted or group in wanted or case.name in wanted:
+                    yield case
+
+
+def _start(work: Workloads) -> Iterator[Case]:
+    bare = Case(name="start/python", command=[sys.executable, "-c", "pass"], repeats=5)
+    yield bare
+    yield Case(
+        name="start/help",
+        command=dlsched("--help"),
+        budget=Budget(cpu_s=0.150),
+        compared_to=bare.name,
+        repeats=5,
+    )
+    yield Case(
+        name="start/replay-500",
+        command=replay(work.philly(500, cluster="4x8:v100"), "4x8:v100", "las"),
+        budget=Budget(wall_s=1.0),
+        compared_to=bare.name,
+        repeats=5,
+    )
+
+
+def _target(work: Workloads) -> Iterator[Case]:
+    small = "target/100k"
+    yield Case(
+        name=small,
+        command=replay(work.philly(100_000), CLUSTER, "las"),
+        budget=Budget(cpu_s=10.0, peak_mb=500.0),
+        repeats=3,
+    )
+    yield Case(
+        name="target/1m",
+        command=replay(work.philly(1_000_000), CLUSTER, "las"),
+        budget=Budget(cpu_s=120.0, peak_mb=6000.0, of=small, cpu_factor=12, memory_factor=12),
+        compared_to=small,
+    )
+
+
+def _passed(work: Workloads) -> Iterator[Case]:
+    trace = work.published("traces", "philly-passed", "philly_passed_jobs.csv.gz")
+    if trace is None:
+        return
+    for policy in ("fifo", "srtf", "las", "tiresias"):
+        yield Case(
+            name=f"passed/{policy}",
+            command=replay(trace, PASSED_CLUSTER, policy),
+            budget=Budget(cpu_s=10.0),
+            compared_to="" if policy == "fifo" else "passed/fifo",
+            repeats=3,
+        )
+
+
+def _blox(work: Workloads) -> Iterator[Case]:
+    """The stream in the data, under all nine combinations of order and admission."""
+    stream = work.published("blox", "input_load8.csv.gz")
+    published = work.published("blox", "published_jobs.csv.gz")
+    if stream is None or published is None:
+        return
+    with gzip.open(published, "rt") as file:
+        tracked = sorted({int(job["job"]) for job in csv.DictReader(file)})
+    words = ["--clock", "rounds", "--round", "300", "-o", "semantics=blox"]
+    words += ["--placement", "first-free", "--track", f"{tracked[0]}:{tracked[-1]}"]
+    for policy in ("fifo", "srtf", "las"):
+        for admission in ("accept-all", "load-threshold:1.2", "load-threshold:1.4"):
+            yield Case(
+                name=f"blox/{policy}-{admission.replace('load-threshold:', '')}",
+                command=replay(
+                    stream, "32x4", policy, "--format", "blox", "--admission", admission, *words
+                ),
+            )
+
+
+def _growth(work: Workloads) -> Iterator[Case]:
+    for jobs in (10_000, 30_000, 100_000, 300_000):
+        yield Case(
+            name=f"growth/jobs-{jobs}",
+            command=replay(work.philly(jobs), CLUSTER, "las"),
+            compared_to="" if jobs == 10_000 else "growth/jobs-10000",
+        )
+    for nodes in (63, 125, 313, 625, 1250):
+        cluster = f"{nodes}x8:v100"
+        yield Case(
+            name=f"growth/gpus-{nodes * 8}",
+            command=replay(work.philly(50_000, cluster=cluster), cluster, "las"),
+            compared_to="" if nodes == 63 else "growth/gpus-504",
+        )
+    for load in (0.6, 0.9, 1.0, CONTENDED):
+        yield Case(
+            name=f"growth/load-{load:g}",
+            command=replay(work.philly(100_000, load=load), CLUSTER, "las"),
+            compared_to="" if load == 0.6 else "growth/load-0.6",
+        )
+
+
+def _policies(work: Workloads) -> Iterator[Case]:
+    cluster = "64x8:v100"
+    trace = work.philly(20_000, cluster=cluster)
+    listing = "from dlsched.policies.registry import names; print(*names('scheduling'))"
+    for policy in measure([sys.executable, "-c", listing]).output.split():
+        if policy == "what-if":  # simulates the future every round: another order of magnitude
+            continue
+        yield Case(
+            name=f"policy/{policy}",
+            command=replay(trace, cluster, policy),
+            compared_to="" if policy == "fifo" else "policy/fifo",
+        )
+
+
+def _reference(work: Workloads) -> Iterator[Case]:
+    cluster = "16x8"
+    trace = work.philly(2_000, cluster=cluster)
+    ours = "reference/dlsched"
+    words = ["--clock", "rounds", "--round", "60", "--placement", "first-free"]
+    words += ["-o", "semantics=blox", "-o", "misfit=skip", "-o", "guard_s=inf"]
+    yield Case(
+        name=ours,
+        command=replay(trace, cluster, "las", *words, "--summary-out", "-"),
+        repeats=3,
+    )
+    script = str(Path(__file__).with_name("reference_las.py"))
+    yield Case(
+        name="reference/plain",
+        command=[sys.executable, script, trace, "--nodes", "16", "--gpus", "8", "--round", "60"],
+        compared_to=ours,
+    )
