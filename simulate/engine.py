@@ -22,8 +22,8 @@ from dlsched.core.forecast import Forecaster
 from dlsched.core.metrics import MetricBoard
 from dlsched.core.pools import Pools
 from dlsched.core.round import Parts, admit, choose, decide, predict
+from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Phase
-from dlsched.core.stage import Chooser
 from dlsched.core.units import COMPLETED, FUTURE, HELD_BACK, Status, Units
 from simulate.cluster_events import ClusterEvent
 from simulate.world import World
@@ -132,9 +132,8 @@ class Engine:
             for row in np.flatnonzero(table.status == Status.REFUSED).tolist():
                 self._refuse_children(row)
         semantics = self.world.semantics
-        if semantics.arrivals == "grid" and len(self.arrivals):
-            steps = np.ceil((self.visible - semantics.origin) / (semantics.grid or 1.0))
-            self.visible = semantics.origin + np.maximum(steps, 0.0) * (semantics.grid or 1.0)
+        if len(self.arrivals):
+            self.visible = semantics.seen_at(self.visible)
         self._events = iter(self.events)
         self._next_event = next(self._events, None)
         self._look_ahead()
@@ -262,10 +261,15 @@ class Engine:
             for child in self._children.get(row, ()):
                 self._parents_left[child] -= 1
                 if not self._parents_left[child]:
-                    heapq.heappush(self._freed, (max(float(self.visible[child]), self.now), child))
+                    when = max(float(self.visible[child]), self._seen_now())
+                    heapq.heappush(self._freed, (when, child))
         if done and self.on_progress is not None:
             self.on_progress(self._ended)
         return False
+
+    def _seen_now(self) -> float:
+        """When something that arrives now becomes visible."""
+        return float(self.world.semantics.seen_at(np.array([self.now]))[0])
 
     def _tracked_done(self) -> bool:
         if len(self.tracked) and not self._tracked_left:
@@ -443,6 +447,8 @@ class Engine:
         self.refusals.update(allocation.refused)
         for column, values in allocation.columns.items():
             self.columns.setdefault(column, {}).update(values)
+        for row in {booking.row for booking in allocation.future}:
+            self.calendar.cancel(row)  # a row's new plan replaces its old one
         for booking in allocation.future:
             self.calendar.book(booking)
         for observer in self.observers:

@@ -7,6 +7,7 @@ policies ask again and again.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
 
@@ -28,13 +29,16 @@ class Calendar:
     """Bookings against a fixed number of GPUs, as a step function of what is free.
 
     `_times[k]` starts a step on which `_free[k]` GPUs are free; the last step never ends.
+
+    Attributes:
+        bookings: what was booked for each row, in order of booking.
     """
 
     def __init__(self, gpus: int, *, start: float = 0.0) -> None:
         self.gpus = gpus
         self._times: list[float] = [start]
         self._free: list[int] = [gpus]
-        self.bookings: dict[int, Booking] = {}
+        self.bookings: dict[int, list[Booking]] = {}
 
     def _split(self, time: float) -> int:
         """Make `time` the start of a step and return that step."""
@@ -45,26 +49,36 @@ class Calendar:
         return k
 
     def book(self, booking: Booking) -> None:
-        """Enter a booking; a row's new one replaces its old one.
+        """Enter a booking, beside those that its row may have already.
 
-        Capacity may be overdrawn: whoever must not asks `earliest_start` or `free_at` first.
+        Capacity may be overdrawn: whoever must not asks `earliest_start` or `lowest` first.
         """
-        self.cancel(booking.row)
         if booking.end <= booking.start:
             return
         self._change(booking, -booking.gpus)
         if booking.row >= 0:
-            self.bookings[booking.row] = booking
+            self.bookings.setdefault(booking.row, []).append(booking)
 
-    def cancel(self, row: int) -> None:
-        """Give back what a row has booked, if anything."""
-        booking = self.bookings.pop(row, None)
-        if booking is not None:
+    def cancel(self, row: int, *, after: float = -math.inf) -> list[Booking]:
+        """Give back what a row has booked from `after` on; returns those bookings."""
+        mine = self.bookings.pop(row, [])
+        kept = [booking for booking in mine if booking.start < after]
+        gone = [booking for booking in mine if booking.start >= after]
+        for booking in gone:
             self._change(booking, booking.gpus)
+        if kept:
+            self.bookings[row] = kept
+        return gone
+
+    def lowest(self, start: float, end: float) -> int:
+        """The fewest GPUs that are free at any moment from `start` until before `end`."""
+        first = max(bisect_right(self._times, start) - 1, 0)
+        last = max(bisect_left(self._times, end), first + 1)
+        return min(self._free[first:last])
 
     def _change(self, booking: Booking, gpus: int) -> None:
         first = self._split(max(booking.start, self._times[0]))
-        endless = booking.end == float("inf")
+        endless = booking.end == math.inf
         last = len(self._times) if endless else self._split(max(booking.end, self._times[0]))
         for k in range(first, last):
             self._free[k] += gpus
@@ -102,10 +116,10 @@ class Calendar:
                 if k < len(self._times):
                     start = self._times[k]
             if k >= len(self._times):
-                return float("inf")
+                return math.inf
             j = k
             while j < len(self._times) and self._free[j] >= gpus:
-                step_end = self._times[j + 1] if j + 1 < len(self._times) else float("inf")
+                step_end = self._times[j + 1] if j + 1 < len(self._times) else math.inf
                 if step_end >= start + duration:
                     return start
                 j += 1

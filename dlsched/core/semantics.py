@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
+from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
 
 __all__ = ["PROFILES", "Phase", "Semantics", "profile"]
@@ -41,6 +44,8 @@ class Semantics:
         drift: a round ends when its last row stops, so the grid moves (Gavel).
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
+        slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
+            origin (a multiple of the grid); None: at every tick.
         finish: the recorded finish is exact, or the tick at which it is seen.
         release: GPUs come back at the exact finish, or at the tick.
         progress: continuous, or whole steps a round (a row never runs part of a step).
@@ -60,6 +65,7 @@ class Semantics:
     drift: bool = False
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
+    slot: float | None = None
     finish: Literal["exact", "tick"] = "exact"
     release: Literal["exact", "tick"] = "exact"
     progress: Literal["continuous", "whole-steps"] = "continuous"
@@ -85,14 +91,28 @@ class Semantics:
 
     def tick_at_or_after(self, time: float) -> float:
         """The first grid tick at or after `time`; ticks are origin + k·grid, never accumulated."""
-        grid = self.grid_length
-        k = math.ceil((time - self.origin) / grid)
+        return self._multiple(self.grid_length, time)
+
+    def _multiple(self, step: float, time: float) -> float:
+        """The first origin + k·step at or after `time`, k from 0."""
+        k = max(math.ceil((time - self.origin) / step), 0)
         # the quotient may have been rounded across a whole number
-        while self.origin + (k - 1) * grid >= time:
+        while k > 0 and self.origin + (k - 1) * step >= time:
             k -= 1
-        while self.origin + k * grid < time:
+        while self.origin + k * step < time:
             k += 1
-        return self.origin + k * grid
+        return self.origin + k * step
+
+    def seen_at(self, times: Floats) -> Floats:
+        """When arrivals at these times become visible."""
+        if self.arrivals == "instant":
+            return times
+        step = self.slot or self.grid_length
+        steps = np.maximum(np.ceil((times - self.origin) / step), 0.0)
+        # the quotients may have been rounded across a whole number
+        steps -= (steps > 0) & (self.origin + (steps - 1) * step >= times)
+        steps += self.origin + steps * step < times
+        return np.asarray(self.origin + steps * step)
 
     def tick_after(self, time: float) -> float:
         """The first grid tick strictly after `time`."""
