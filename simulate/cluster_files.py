@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,10 @@ def open_cluster(text: str) -> Cluster:
     Raises:
         BadInput: the file cannot be read or the spec is malformed.
     """
-    path = Path(text)
-    if text.endswith(".toml") or path.is_file():
-        return read_cluster_file(path)
-    if path.is_dir():
+    # unlike Path's, these take a long spec for what it is: no name of a file
+    if text.endswith(".toml") or os.path.isfile(text):
+        return read_cluster_file(Path(text))
+    if not text or os.path.isdir(text):
         raise BadInput(f"--cluster {text}: a folder; give a TOML file, or a spec like 16x8:v100")
     if "/" in text:
         raise BadInput(f"--cluster {text}: no such file")

@@ -11,17 +11,24 @@ import gzip
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, DlschedError
 from simulate.results import JobOutcomes, ReplayResult
 
-__all__ = ["JOB_COLUMNS", "appearing_whole", "job_columns", "summary_text", "write_jobs"]
+__all__ = [
+    "JOB_COLUMNS",
+    "appearing_whole",
+    "check_writable",
+    "job_columns",
+    "summary_text",
+    "write_jobs",
+]
 
 JOB_COLUMNS = (
     "job_id",
@@ -49,12 +56,36 @@ EXACT_INTEGERS = 2.0**53
 @contextmanager
 def appearing_whole(path: Path) -> Iterator[Path]:
     """Lend a temporary name beside `path`; the file takes its own name when all went well."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = _part_of(path)
     try:
         yield part
         os.replace(part, path)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # whatever is wrong with the name has been said already
+            part.unlink()
+
+
+def check_writable(path: Path) -> None:
+    """Make sure, before hours of work, that a file can be written.
+
+    Raises:
+        BadInput: its folder is missing or cannot be written, or it is a folder itself.
+    """
+    folder = path.absolute().parent
+    if os.path.isdir(path):  # unlike Path's, no error for a name that cannot be
+        raise BadInput(f"{path}: a folder; name a file")
+    if not os.path.isdir(folder):
+        raise BadInput(f"{path}: the folder {folder} does not exist")
+    probe = _part_of(path)
+    try:
+        probe.open("wb").close()
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def write_jobs(
@@ -69,7 +100,7 @@ def write_jobs(
             "seed", "trace", …).
 
     Raises:
-        BadInput: the file cannot be written.
+        DlschedError: the file cannot be written.
     """
     if not isinstance(target, str | Path):
         _write_table(results, target, tagged)
@@ -84,7 +115,7 @@ def write_jobs(
             else:
                 _write_table(results, raw, tagged)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+        raise DlschedError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def job_columns(jobs: JobOutcomes) -> dict[str, NDArray[Any]]:

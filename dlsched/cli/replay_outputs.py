@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dlsched.cli.replay import ReplayWords
-from dlsched.core.errors import BadInput
-from simulate.output import appearing_whole, summary_text, write_jobs
+from dlsched.core.errors import BadInput, DlschedError
+from simulate.output import appearing_whole, check_writable, summary_text, write_jobs
 from simulate.results import ReplayResult
 from simulate.sweep.statistics import aggregates
 
@@ -51,33 +51,57 @@ class Outputs:
         """Write every file; returns their names.
 
         Raises:
-            BadInput: one of them cannot be written; those before it have been.
+            DlschedError: some of them cannot be written; the others have been.
         """
         written: list[str] = []
-        if self.jobs == STDOUT:
-            write_jobs(results, sys.stdout.buffer, tagged=self.tagged)
-        elif self.jobs is not None:
-            write_jobs(results, self.jobs, tagged=self.tagged)
-            written.append(self.jobs)
-        if self.summary is not None:
-            text = summary_text(self._entries(results), several=self.several)
-            if self.summary == STDOUT:
-                sys.stdout.write(text)
+        failed: list[str] = []
+        for target, write in (
+            (self.jobs, self._write_jobs),
+            (self.summary, self._write_summary),
+            (self.report, self._write_report),
+            (self.plots, self._write_plots),
+        ):
+            if target is None:
+                continue
+            try:
+                write(results)
+            except DlschedError as error:
+                failed.append(str(error))
+            except OSError as error:
+                failed.append(f"{target}: cannot be written ({error.strerror or error})")
             else:
-                _write_text(Path(self.summary), text)
-                written.append(self.summary)
-        if self.report is not None:
-            from simulate.report import write_report  # noqa: PLC0415 - only where asked for
-
-            with appearing_whole(self.report) as part:
-                write_report(results, part)
-            written.append(str(self.report))
-        if self.plots is not None:
-            from simulate.report import write_plots  # noqa: PLC0415
-
-            write_plots(results, self.plots)
-            written.append(f"{self.plots}{os.sep}")
+                written.extend([] if target == STDOUT else [str(target)])
+        if failed:
+            raise DlschedError("; ".join(failed))
         return written
+
+    def _write_jobs(self, results: Sequence[ReplayResult]) -> None:
+        assert self.jobs is not None
+        write_jobs(
+            results, sys.stdout.buffer if self.jobs == STDOUT else self.jobs, tagged=self.tagged
+        )
+
+    def _write_summary(self, results: Sequence[ReplayResult]) -> None:
+        assert self.summary is not None
+        text = summary_text(self._entries(results), several=self.several)
+        if self.summary == STDOUT:
+            sys.stdout.write(text)
+            return
+        with appearing_whole(Path(self.summary)) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
+
+    def _write_report(self, results: Sequence[ReplayResult]) -> None:
+        from simulate.report import write_report  # noqa: PLC0415 - only where asked for
+
+        assert self.report is not None
+        with appearing_whole(self.report) as part:
+            write_report(results, part)
+
+    def _write_plots(self, results: Sequence[ReplayResult]) -> None:
+        from simulate.report import write_plots  # noqa: PLC0415 - needs an extra
+
+        assert self.plots is not None
+        write_plots(results, self.plots)
 
     def _entries(self, results: Sequence[ReplayResult]) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = [
@@ -130,27 +154,16 @@ def outputs_of(
 
 
 def _check_file(flag: str, path: Path) -> None:
-    if path.is_dir():
-        raise BadInput(f"{flag} {path}: a folder; name a file")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise BadInput(f"{flag} {path}: the folder {folder} does not exist")
-    if not os.access(folder, os.W_OK):
-        raise BadInput(f"{flag} {path}: the folder {folder} cannot be written")
+    try:
+        check_writable(path)
+    except BadInput as error:
+        raise BadInput(f"{flag} {error}") from None
 
 
 def _check_folder(path: Path) -> None:
-    if path.exists() and not path.is_dir():
+    there = os.path.isdir(path)
+    if not there and os.path.exists(path):
         raise BadInput(f"--plots {path}: not a folder")
-    if not path.absolute().parent.is_dir():
-        raise BadInput(f"--plots {path}: the folder {path.absolute().parent} does not exist")
+    _check_file("--plots", path / "x.svg" if there else path)
     if find_spec("matplotlib") is None:
         raise BadInput("matplotlib is needed for --plots: pip install 'dlsched[plots]'")
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        with appearing_whole(path) as part:
-            part.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None

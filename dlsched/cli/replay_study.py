@@ -227,6 +227,8 @@ def _exit_code(study: Study, outcome: Outcome) -> int:
             out(failed.story)
         which = f"{run.title}: " if outcome.planned > 1 else ""
         out(f"dlsched: {which}{' '.join(failed.message.splitlines())}")
+    if outcome.unsaved:
+        out(f"dlsched: {outcome.unsaved}")
     if outcome.interrupted:
         kept = f"{len(outcome.results)} of {outcome.planned} runs finished"
         how = (
@@ -237,4 +239,6 @@ def _exit_code(study: Study, outcome: Outcome) -> int:
         out(f"dlsched: interrupted: {kept}; {how}")
         return 1
     codes = [failed.exit_code for _, failed in outcome.failed]
-    return 2 if codes and not outcome.results and min(codes) == 2 else int(bool(codes))
+    if codes and not outcome.results and min(codes) == 2:
+        return 2
+    return int(bool(codes or outcome.unsaved))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,7 +106,7 @@ def _check_types(trace: Trace, cluster: Cluster, path: Path) -> None:
 
 def _line_of(job: str, path: Path) -> str:
     """`:LINE` of the first row that has the job's id in a field; "" where none has."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return ""
     try:
         with open_text(path) as text:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from dlsched.core.errors import DlschedError
 from simulate.results import ReplayResult
 from simulate.sweep.executor import Executor, Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run
@@ -23,11 +24,13 @@ class Outcome:
         planned: runs of the study.
         stored: runs whose results were there already.
         interrupted: did somebody stop it before all runs had ended?
+        unsaved: why results could not be stored from some run on; "" if they could.
     """
 
     planned: int
     stored: int = 0
     interrupted: bool = False
+    unsaved: str = ""
     results: dict[int, ReplayResult] = field(default_factory=dict)
     failures: dict[int, tuple[Run, Failed]] = field(default_factory=dict)
 
@@ -64,7 +67,7 @@ def conduct(
         on_finished: called with each run and its result, stored ones first.
 
     Raises:
-        DlschedError: the executor or the store cannot do its work.
+        DlschedError: the executor cannot do its work.
     """
     outcome = Outcome(planned=len(runs))
     try:
@@ -85,12 +88,21 @@ def conduct(
                         outcome.failures[run.number] = (run, result)
                     else:
                         outcome.results[run.number] = _lighter(result, inputs.traces[run.trace])
-                        if store is not None:
-                            store.save(run, result)
+                        if store is not None and not outcome.unsaved:
+                            outcome.unsaved = _saved(store, run, result)
                     on_finished((run, result))
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome
+
+
+def _saved(store: Store, run: Run, result: ReplayResult) -> str:
+    """Store a result; says why not, since a full disk must not cost the study."""
+    try:
+        store.save(run, result)
+    except DlschedError as error:
+        return str(error)
+    return ""
 
 
 def _lighter(result: ReplayResult, trace: Trace) -> ReplayResult:

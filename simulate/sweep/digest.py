@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import cache
@@ -88,8 +89,8 @@ def _code_of_others(settings: RunSettings, *, has_quotas: bool) -> list[str]:
 
 def _files_named_in(settings: RunSettings) -> list[str]:
     """Digests of the files that options name ("sample=FILE")."""
-    paths = [Path(option.partition("=")[2]) for option in settings.options]
-    return [_files_digest([path]) for path in paths if path.name and path.is_file()]
+    values = [option.partition("=")[2] for option in settings.options]
+    return [_files_digest([Path(value)]) for value in values if os.path.isfile(value)]
 
 
 def _cluster_digest(cluster: Cluster) -> str:

@@ -8,6 +8,7 @@ all, and hold numbers and texts only (an npz without pickles), so a folder can b
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput, DlschedError
-from simulate.output import appearing_whole
+from simulate.output import appearing_whole, check_writable
 from simulate.results import ClusterShape, JobOutcomes, ReplayResult, Segments, Timeline
 from simulate.sweep.digest import Digests
 from simulate.sweep.run import Inputs, Run
@@ -36,13 +37,16 @@ class Store:
         """Open a folder, which need not exist yet.
 
         Raises:
-            BadInput: it is a file, or its parent does not exist.
+            BadInput: it is a file, or cannot be written.
         """
         self.folder = Path(folder)
-        if self.folder.exists() and not self.folder.is_dir():
+        there = os.path.isdir(self.folder)
+        if not there and os.path.exists(self.folder):
             raise BadInput(f"--resume {folder}: not a folder")
-        if not self.folder.absolute().parent.is_dir():
-            raise BadInput(f"--resume {folder}: its parent folder does not exist")
+        try:
+            check_writable(self.folder / "x" if there else self.folder)
+        except BadInput as error:
+            raise BadInput(f"--resume {error}") from None
         self._digests = Digests(inputs)
 
     def path_of(self, run: Run) -> Path:

@@ -35,7 +35,7 @@ CASES = [
     (["--cluster", "1x4", "--format", "x"], "trace format 'x' is unknown"),
     (["--cluster", "1x4", "--profiles", "x"], "no such option: --profiles"),
     (["--cluster", "1x4", "--plots", "none/x"], "--plots none/x: the folder"),
-    (["--cluster", "1x4", "--resume", "none/x"], "its parent folder does not exist"),
+    (["--cluster", "1x4", "--resume", "none/x"], "--resume none/x: the folder"),
     (["--cluster", "1x4", "--summary-out", "none/x.json"], "none does not exist"),
     (["--cluster", "1x4", "--report", "."], "--report .: a folder; name a file"),
     (["--cluster", "1x4", "--jobs-out", "tiny.csv"], "--jobs-out tiny.csv is also the trace"),

@@ -70,6 +70,10 @@ def test_the_example_of_the_guide_is_read(write):
     assert set(cluster.vcs) == {"vision", "speech"}
 
 
+def test_a_spec_may_be_longer_than_a_file_name():
+    assert open_cluster("+".join(["1x4:v100"] * 100)).total_gpus == 400
+
+
 def test_an_existing_file_needs_no_ending(write):
     assert open_cluster(str(write("[[nodes]]\ngpus = 2\n", "cluster"))).total_gpus == 2
 

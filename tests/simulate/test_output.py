@@ -10,8 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dlsched.core.errors import BadInput
-from simulate.output import JOB_COLUMNS, appearing_whole, summary_text, write_jobs
+from dlsched.core.errors import BadInput, DlschedError
+from simulate.output import (
+    JOB_COLUMNS,
+    appearing_whole,
+    check_writable,
+    summary_text,
+    write_jobs,
+)
 
 
 @pytest.fixture
@@ -90,8 +96,20 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_refused(lab, tmp_path):
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(DlschedError, match="cannot be written"):
         write_jobs([lab.run([(0, 1, 1)])], tmp_path / "none" / "x.csv")
+
+
+def test_whether_a_file_can_be_written_is_known_before(tmp_path):
+    check_writable(tmp_path / "x.csv")
+    assert not list(tmp_path.iterdir())
+    for path, why in (
+        (tmp_path, "a folder; name a file"),
+        (tmp_path / "none" / "x.csv", "does not exist"),
+        (tmp_path / ("x" * 300), "cannot be written"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            check_writable(path)
 
 
 def test_a_summary_is_an_object_and_those_of_a_study_are_a_list(lab):

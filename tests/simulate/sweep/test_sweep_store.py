@@ -9,8 +9,9 @@ from dlsched.core.cluster import parse_cluster_spec
 from dlsched.core.errors import BadInput
 from simulate.cluster_events import ClusterEvent
 from simulate.settings import RunSettings
-from simulate.sweep import Inputs, Run, Store
+from simulate.sweep import Inputs, Run, Store, conduct
 from simulate.sweep.digest import Digests
+from simulate.sweep.in_process import InProcess
 from simulate.sweep.run import execute
 
 RUN = Run(number=0, trace=0, settings=RunSettings(policy="las", clock="events"))
@@ -109,5 +110,13 @@ def test_a_folder_that_cannot_be_is_refused(inputs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="not a folder"):
         Store(tmp_path / "file", inputs)
-    with pytest.raises(BadInput, match="its parent folder does not exist"):
+    with pytest.raises(BadInput, match=r"--resume .*none/x: the folder .* does not exist"):
         Store(tmp_path / "none" / "x", inputs)
+
+
+def test_a_folder_that_goes_away_costs_the_storing_and_not_the_study(inputs, tmp_path):
+    store = Store(tmp_path / "runs", inputs)
+    (tmp_path / "runs").write_text("")
+    outcome = conduct(inputs, [RUN], lambda missing: InProcess(), store=store)
+    assert len(outcome.finished) == 1
+    assert outcome.unsaved.startswith(f"--resume {tmp_path / 'runs'}: cannot be written")
