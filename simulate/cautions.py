@@ -35,6 +35,6 @@ def cautions(parts: Parts, units: UnitTable, true_work: Floats) -> list[str]:
         if distance > FAR_APART:
             said.append(
                 f"{parts.scheduling.name}: the {f.name} does not describe this trace's GPU-seconds "
-                f"(their distributions are {distance:.0%} apart); an index learnt from it may mislead"
+                f"(the distributions are {distance:.0%} apart); what it teaches may mislead"
             )
     return said

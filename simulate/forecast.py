@@ -16,8 +16,9 @@ import numpy as np
 from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
 from dlsched.core.round import Parts
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.semantics import Semantics
-from dlsched.core.stage import SchedulingPolicy, Stage
+from dlsched.core.stage import Stage
 from dlsched.core.units import RUNNING
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.what_if import WhatIf

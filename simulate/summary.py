@@ -22,7 +22,8 @@ def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
     """Counts, JCT percentiles, delays and makespan over the counted jobs.
 
     Interruptions are of the run as a whole, whichever jobs are counted: they are what a policy
-    costs the cluster. Percentiles are linear, over completed jobs; the makespan is last finish - first submit.
+    costs the cluster. Percentiles are linear, over completed jobs; the makespan is last finish -
+    first submit.
     """
     status = jobs.status[counted]
     done = counted & (jobs.status == "completed")

@@ -17,9 +17,9 @@ from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import DlschedError, InvariantBroken, PolicyFailed
+from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
-    Chooser,
     Entitlements,
     Estimator,
     FairnessPolicy,
@@ -27,7 +27,6 @@ from dlsched.core.stage import (
     MetricsPart,
     PlacementPolicy,
     PreemptionPart,
-    SchedulingPolicy,
     Stage,
 )
 from dlsched.core.units import Units

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from dlsched.core.allocation import Ranking, Refused
+from dlsched.core.allocation import Refused
 from dlsched.core.options import NoOptions
 
 if TYPE_CHECKING:
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from dlsched.core.metrics import Metric, MetricBoard
     from dlsched.core.occupancy import Placement
     from dlsched.core.units import Units, UnitTable
-    from dlsched.core.walk import Walk
 
 __all__ = [
     "AdmissionPolicy",
-    "Chooser",
     "Entitlements",
     "Estimator",
     "FairnessPolicy",
@@ -36,7 +34,6 @@ __all__ = [
     "MetricsPart",
     "PlacementPolicy",
     "PreemptionPart",
-    "SchedulingPolicy",
     "Stage",
 ]
 
@@ -67,39 +64,6 @@ class Stage(Generic[O]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
-
-
-class SchedulingPolicy(Stage[O], ABC):
-    """Decides who runs.
-
-    Most policies only rank; one whose order depends on what was placed overrides `allocate` and
-    drives the walk itself.
-
-    Attributes:
-        preemptive: may it take GPUs from running rows? If not, only waiting rows are ranked.
-        rests: with nobody waiting, a decision changes nothing and keeps no state, so the world
-            need not ask.
-        metrics: reported keys that it reads, with the values to use before any report.
-    """
-
-    metrics: ClassVar[tuple[Metric, ...]] = ()
-
-    preemptive: bool = False
-    rests: bool = True
-
-    def rank(self, units: Units, ctx: RoundContext) -> Ranking:
-        """Order the units, best first.
-
-        Args:
-            units: all active rows (preemptive, mode full) or the waiting rows, in order of
-                admission.
-            ctx: the round's snapshot.
-        """
-        raise NotImplementedError(f"{type(self).__name__} must implement rank or allocate")
-
-    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Decide, through the walk; the default follows `rank`."""
-        walk.follow(units, self.rank(units, ctx))
 
 
 class AdmissionPolicy(Stage[O], ABC):
@@ -227,16 +191,3 @@ class MetricsPart(Stage[O], ABC):
     @abstractmethod
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
         """Push what running units report, before a round is decided."""
-
-
-class Chooser(ABC):
-    """A scheduling policy that picks the parts of the round anew before it begins."""
-
-    @property
-    @abstractmethod
-    def has_chosen(self) -> bool:
-        """Has it picked any parts yet?"""
-
-    @abstractmethod
-    def choose(self, ctx: RoundContext) -> Mapping[str, str] | None:
-        """Parts to install now, by stage; None to keep the present ones."""

@@ -1,9 +1,8 @@
-"""The transactional walk: from an order to GPUs.
+"""The transactional walk: one decision's grants, row by row.
 
 Counting is not placing. The walk proposes a row, tries to place it, and commits or takes back, on
-the very occupancy of the world; whatever it did can be rolled back to a mark. A static order whose
-placement cannot fail is decided by counting, in a few vector operations; everything else tries row
-by row. Both give the same selection (a test holds them against each other).
+the very occupancy of the world; whatever it did can be rolled back to a mark. A policy whose order
+depends on what was placed drives the walk itself; others hand `following.follow` a ranking.
 
 Invariant: between calls the occupancy is that of the start plus `suspended` and `launched`.
 """
@@ -14,44 +13,18 @@ from typing import NoReturn
 
 import numpy as np
 
-from dlsched.core.allocation import Allocation, Grant, Ranking, Refused
-from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.allocation import Allocation, Grant, Refused
+from dlsched.core.arrays import Bools, Rows
 from dlsched.core.calendar import Booking
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed
 from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.occupancy import Placement
 from dlsched.core.stage import Entitlements, PlacementPolicy
-from dlsched.core.units import RUNNING, WAITING, Units
+from dlsched.core.tenancy import Tenancy
+from dlsched.core.units import WAITING, Units
 
-__all__ = ["Walk", "choose_by_count", "prefix_by_count"]
-
-
-def choose_by_count(gangs: Ints, capacity: int) -> Bools:
-    """Which rows of an order fit when each takes its GPUs in turn and misfits are skipped.
-
-    Each pass takes the longest prefix that fits; what remains is smaller than the first misfit,
-    so the number of passes is at most the number of distinct gang sizes.
-    """
-    if int(gangs.sum()) <= capacity:
-        return np.ones(len(gangs), np.bool_)
-    chosen = np.zeros(len(gangs), np.bool_)
-    left = np.arange(len(gangs))
-    while left.size and capacity > 0:
-        left = left[gangs[left] <= capacity]
-        if not left.size:
-            break
-        used = np.cumsum(gangs[left])
-        fit = int(np.searchsorted(used, capacity, side="right"))
-        chosen[left[:fit]] = True
-        capacity -= int(used[fit - 1])
-        left = left[fit + 1 :]
-    return chosen
-
-
-def prefix_by_count(gangs: Ints, capacity: int) -> Bools:
-    """Which rows of an order fit before the first that does not."""
-    return np.asarray(np.cumsum(gangs) <= capacity)
+__all__ = ["Walk"]
 
 
 class Walk:
@@ -76,7 +49,6 @@ class Walk:
         self.occupancy = ctx.occupancy
         self.placement = placement
         self.may_preempt = preemptive and ctx.mode == "full"
-        self.entitlements = entitlements
         self.suspended: dict[int, Placement] = {}
         self.launched: dict[int, Placement] = {}
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
@@ -84,7 +56,9 @@ class Walk:
         self._anew = False  # a full rebuild: nobody has a claim to its old GPUs
         tracked = self.occupancy.cluster.tracks_host
         self._host = HostResources(self.occupancy, self.table) if tracked else None
-        self._used = self._count_use() if entitlements is not None else None
+        self.tenancy = (
+            None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
+        )
 
     # -- what a policy may say --------------------------------------------------------------------
 
@@ -99,7 +73,7 @@ class Walk:
         """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds."""
         want = int(self.table.gang[row]) if gang is None else gang
         self._check_may_start(row, want)
-        refusal = self._over_ceiling(row, want)
+        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
         if refusal is not None:
             return refusal
         returns = row in self.suspended and row not in self.launched and self.ctx.semantics.rejoin
@@ -187,7 +161,7 @@ class Walk:
             raise PolicyFailed(
                 f"it suspends unit {row} before its minimum of {self.ctx.min_run:g} s is over"
             )
-        self._take_back(row)
+        self.take_back(row)
 
     def reserve(self, row: int, placement: Placement) -> None:
         """Keep GPUs for a waiting row until their holders have left; nobody else gets them.
@@ -222,7 +196,7 @@ class Walk:
         """
         placement = self._reservation(row)
         self._check_may_start(row, placement.gpus)
-        refusal = self._over_ceiling(row, placement.gpus)
+        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, placement.gpus)
         if refusal is not None:
             return refusal
         mark = self.mark()
@@ -299,139 +273,32 @@ class Walk:
         self._answer.reserved = dict(self.occupancy.reserved)
         return self._answer
 
-    # -- following a ranking ----------------------------------------------------------------------
+    # -- what whoever follows a ranking asks and does ---------------------------------------------
 
-    def follow(self, units: Units, ranking: Ranking) -> None:
-        """Turn an order into grants, by the ranking's misfit and rebuild rules."""
-        self.wake_at(ranking.wake_at)
-        self.stable_until(ranking.stable_until)
-        rows = units.rows[ranking.order]
-        running = self.table.status[rows] == RUNNING
-        if not self.may_preempt:
-            self._fill(rows[~running], stop=ranking.misfit != "skip")
-        elif ranking.misfit == "tail-preempt":
-            self._preempt_from_tail(rows, running)
-        else:
-            rows, running = self._protected_first(rows, running)
-            if ranking.rebuild == "full":
-                kept = running & self._is_protected(rows)
-                self._empty(rows[running & ~kept])
-                self._anew = True
-                self._fill(rows[~kept], stop=ranking.misfit == "stop")
-            elif self._counting_decides():
-                self._rebuild_by_count(rows, running, stop=ranking.misfit == "stop")
-            else:
-                self._rebuild_by_trying(rows, stop=ranking.misfit == "stop")
-
-    def _counting_decides(self) -> bool:
+    @property
+    def counting_decides(self) -> bool:
+        """Is who fits a matter of counting GPUs per pool, and nothing else?"""
         return (
             self.placement.spans
             and self.ctx.pools.disjoint
-            and self._used is None
-            and self._host is None
+            and self.asks_are_alike
             and not self.occupancy.draining
             and not self.occupancy.reserved
         )
 
-    def _protected_first(self, rows: Rows, running: Bools) -> tuple[Rows, Bools]:
-        if self.ctx.min_run <= 0 or not running.any():
-            return rows, running
-        behind = ~(running & self._is_protected(rows))
-        order = np.argsort(behind, kind="stable")
-        until = self.table.since[rows[~behind]] + self.ctx.min_run
-        if until.size and not running.all():
-            self.wake_at(float(until.min()))
-        return rows[order], running[order]
+    @property
+    def asks_are_alike(self) -> bool:
+        """Does a refusal depend on the ask only, not on whose it is?"""
+        return self.tenancy is None and self._host is None
 
-    def _by_pool(self, rows: Rows) -> list[tuple[int, Rows]]:
-        """The rows of each pool, keeping their order."""
-        if self.ctx.pools.whole:
-            return [(0, np.arange(len(rows)))]
-        pools = self.table.pool[rows]
-        return [(int(pool), np.flatnonzero(pools == pool)) for pool in np.unique(pools)]
+    def is_protected(self, rows: Rows) -> Bools:
+        """Rows that started so recently that they must not be preempted yet."""
+        if self.ctx.min_run <= 0:
+            return np.zeros(len(rows), np.bool_)
+        return np.asarray(self.ctx.now - self.table.since[rows] < self.ctx.min_run)
 
-    def _fill(self, rows: Rows, *, stop: bool) -> None:
-        """Give free GPUs to waiting rows in order; nobody is preempted."""
-        if not rows.size:
-            return
-        if self._counting_decides():
-            for pool, where in self._by_pool(rows):
-                gangs = self.table.gang[rows[where]]
-                choose = prefix_by_count if stop else choose_by_count
-                self._launch(rows[where[choose(gangs, self.free_gpus(pool))]])
-            return
-        misfits = _Misfits(self, stop=stop)
-        for row in self._entitled_first(rows).tolist():
-            if misfits.rule_out(row):
-                continue
-            placed = self.place(row)
-            if isinstance(placed, Refused):
-                self.refuse(row, placed)
-                misfits.add(row, placed)
-            if not self.occupancy.free_total:
-                break
-
-    def _launch(self, rows: Rows) -> None:
-        for row in rows.tolist():
-            placed = self.place(row)
-            if isinstance(placed, Refused):
-                raise PolicyFailed(
-                    f"placement {self.placement.name} says it always fits, but refused unit {row}: "
-                    f"{placed}"
-                )
-
-    def _rebuild_by_count(self, rows: Rows, running: Bools, *, stop: bool) -> None:
-        """Select by counting; then the others leave and the newly selected come."""
-        chosen = np.zeros(len(rows), np.bool_)
-        for pool, where in self._by_pool(rows):
-            held = int(self.table.gpus_now[rows[where[running[where]]]].sum())
-            choose = prefix_by_count if stop else choose_by_count
-            gangs = self.table.gang[rows[where]]
-            chosen[where[choose(gangs, self.free_gpus(pool) + held)]] = True
-        for row in rows[running & ~chosen][::-1].tolist():
-            self._take_back(row)
-        self._launch(rows[chosen & ~running])
-
-    def _rebuild_by_trying(self, rows: Rows, *, stop: bool) -> None:
-        """Row by row: a running row stays, a waiting one may push out those ranked after it.
-
-        With `stop`, running rows behind a misfit leave, as they would in a rebuild from empty.
-        """
-        rows = self._entitled_first(rows)
-        ordered: list[int] = rows.tolist()
-        misfits = _Misfits(self, stop=stop)
-        for position, row in enumerate(ordered):
-            if row in self.occupancy.held:
-                if stop and misfits.rule_out(row) and self._is_victim(row, -1):
-                    self._take_back(row)
-                continue
-            if misfits.rule_out(row):
-                continue
-            refusal = self._place_or_push(row, ordered, position)
-            if refusal is not None:
-                self.refuse(row, refusal)
-                misfits.add(row, refusal)
-
-    def _place_or_push(self, row: int, ordered: list[int], position: int) -> Refused | None:
-        """Place a row, suspending rows from the tail until it fits; undone when it never does."""
-        placed = self.place(row)
-        if not isinstance(placed, Refused):
-            return None
-        start = self.mark()
-        nodes = self.ctx.pools.nodes[int(self.table.pool[row])]
-        for tail in range(len(ordered) - 1, position, -1):
-            victim = ordered[tail]
-            if not self._is_victim(victim, nodes):
-                continue
-            self._take_back(victim)
-            again = self.place(row)
-            if not isinstance(again, Refused):
-                return None
-            placed = again
-        self.rollback(start)
-        return placed
-
-    def _is_victim(self, row: int, nodes: int) -> bool:
+    def is_victim(self, row: int, nodes: int) -> bool:
+        """May this row be suspended now, and would that free GPUs of these nodes?"""
         held = self.occupancy.held.get(row)
         if held is None or row in self.launched:
             return False
@@ -439,90 +306,9 @@ class Walk:
             return False
         return any(nodes >> node & 1 for node in held.nodes)
 
-    def _preempt_from_tail(self, rows: Rows, running: Bools) -> None:
-        """Blox' strict walk: a row that does not fit suspends rows from the end, or ends the walk.
-
-        Rows suspended for nothing stay suspended; one that is met later in the walk is tried again
-        as a waiting row.
-        """
-        waiting: list[int] = np.flatnonzero(~running).tolist()
-        victims: list[int] = np.flatnonzero(running & ~self._is_protected(rows)).tolist()
-        emptied_from = len(rows)  # every row from here on waits, whether or not it ran before
-        next_waiting = 0
-        position = -1
-        while True:
-            while next_waiting < len(waiting) and waiting[next_waiting] <= position:
-                next_waiting += 1
-            upcoming = waiting[next_waiting] if next_waiting < len(waiting) else len(rows)
-            position = min(upcoming, max(emptied_from, position + 1))
-            if position >= len(rows):
-                return
-            row = int(rows[position])
-            if row in self.occupancy.held:
-                continue  # protected, or a row of another pool: it runs on
-            placed = self.place(row)
-            while isinstance(placed, Refused):
-                if placed.reason == "Quota":
-                    break  # others' GPUs would not help it
-                if not victims or victims[-1] <= position:
-                    self.refuse(row, placed)
-                    return
-                emptied_from = victims.pop()
-                self._take_back(int(rows[emptied_from]))
-                placed = self.place(row)
-            if isinstance(placed, Refused):
-                self.refuse(row, placed)
-
-    def _is_protected(self, rows: Rows) -> Bools:
-        """Rows that started so recently that they must not be preempted yet."""
-        if self.ctx.min_run <= 0:
-            return np.zeros(len(rows), np.bool_)
-        return np.asarray(self.ctx.now - self.table.since[rows] < self.ctx.min_run)
-
-    def _empty(self, rows: Rows) -> None:
-        """Take everything back (full rebuild), except from rows that must not be preempted yet."""
-        for row in rows.tolist():
-            if self._is_victim(row, -1):
-                self._take_back(row)
-
-    # -- entitlements -----------------------------------------------------------------------------
-
-    def _count_use(self) -> Ints:
-        assert self.entitlements is not None
-        used = np.zeros(len(self.entitlements.ceiling), np.int64)
-        for row, placement in self.occupancy.held.items():
-            if self.table.vc[row] >= 0:
-                used[self.table.vc[row]] += placement.gpus
-        return used
-
-    def _over_ceiling(self, row: int, gang: int) -> Refused | None:
-        account = int(self.table.vc[row])
-        if self.entitlements is None or self._used is None or account < 0:
-            return None
-        ceiling = self.entitlements.ceiling[account]
-        if self._used[account] + gang <= ceiling:
-            return None
-        name = self.table.names["vc"][account]
-        return Refused("Quota", f"vc {name}: {self._used[account]} of {ceiling:g} GPUs used")
-
-    def _entitled_first(self, rows: Rows) -> Rows:
-        """Rows inside their account's entitlement before those that would borrow."""
-        if self.entitlements is None:
-            return rows
-        entitlement: Floats = self.entitlements.entitlement
-        taken = np.zeros(len(entitlement))
-        if not self.may_preempt and self._used is not None:
-            taken += self._used
-        borrows = np.zeros(len(rows), np.bool_)
-        for position, row in enumerate(rows.tolist()):
-            account, gang = int(self.table.vc[row]), int(self.table.gang[row])
-            if account < 0:
-                continue
-            if taken[account] + gang <= entitlement[account]:
-                taken[account] += gang
-            else:
-                borrows[position] = True
-        return rows[np.argsort(borrows, kind="stable")]
+    def forget_claims(self) -> None:
+        """From now on nobody suspended in this walk has a claim to its old GPUs."""
+        self._anew = True
 
     # -- the journal ------------------------------------------------------------------------------
 
@@ -545,7 +331,8 @@ class Walk:
         self.launched[row] = placement
         self._journal.append(("take", row, placement))
 
-    def _take_back(self, row: int) -> None:
+    def take_back(self, row: int) -> None:
+        """Suspend a row without asking whether a policy may."""
         placement = self._give_back(row)
         self.suspended[row] = placement
         self._journal.append(("suspend", row, placement))
@@ -560,51 +347,10 @@ class Walk:
         return placement
 
     def _count(self, row: int, placement: Placement, sign: int) -> None:
-        if self._used is not None and self.table.vc[row] >= 0:
-            self._used[self.table.vc[row]] += sign * placement.gpus
+        if self.tenancy is not None:
+            self.tenancy.count(row, sign * placement.gpus)
         if self._host is not None:
             self._host.change(Ask(row, placement.gpus, self.table), placement, -sign)
-
-
-class _Misfits:
-    """Rows that need not be tried in a walk, because of a misfit before them.
-
-    When a misfit stops the walk, it stops its own pool; one that is over its quota stops its own
-    tenant only. When misfits are skipped, asks that are refused alike are not tried again.
-    """
-
-    def __init__(self, walk: Walk, *, stop: bool) -> None:
-        self._walk = walk
-        self._stop = stop
-        self._alike = walk._used is None and walk._host is None  # refusals depend on the ask only
-        self._closed: set[object] = set()
-
-    def rule_out(self, row: int) -> bool:
-        """Is there no point in trying this row?"""
-        if not self._closed:
-            return False
-        if self._stop:
-            table = self._walk.table
-            return bool(
-                ("pool", int(table.pool[row])) in self._closed
-                or ("tenant", int(table.vc[row])) in self._closed
-            )
-        return self._alike and self._ask(row) in self._closed
-
-    def add(self, row: int, refusal: Refused) -> None:
-        """Remember that a row did not fit."""
-        table = self._walk.table
-        if not self._stop:
-            self._closed.add(self._ask(row))
-        elif refusal.reason == "Quota":
-            self._closed.add(("tenant", int(table.vc[row])))
-        else:
-            self._closed.add(("pool", int(table.pool[row])))
-
-    def _ask(self, row: int) -> object:
-        table = self._walk.table
-        ask = Ask(row, int(table.gang[row]), table)
-        return (int(table.pool[row]), self._walk.placement.sameness(ask))
 
 
 def _a_time(time: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.options import option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,8 @@ def cautions(study: Study) -> tuple[str, ...]:
     if part is not None:
         said.append(
             f"Figures and distributions are over {count_text(value_of(part, BY_KEY['jobs']))} of "
-            f"{plural(len(part.jobs), 'job')} (a warm-up or tracked jobs); pictures over time show all."
+            f"{plural(len(part.jobs), 'job')} (a warm-up or tracked jobs); "
+            "pictures over time show all."
         )
     for load in study.loads:
         groups = study.at(load)

@@ -62,7 +62,7 @@ PART = '''"""Backwards: last come, first served."""
 import numpy as np
 
 from dlsched.core.allocation import Ranking
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 
 
 class Lifo(SchedulingPolicy):

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from dlsched.core.allocation import Allocation, Grant, Misfit, Ranking, Rebuild, Refused
 from dlsched.core.cluster import Cluster, Node, VirtualCluster
 from dlsched.core.context import RoundContext
+from dlsched.core.counting import choose_by_count, prefix_by_count
 from dlsched.core.errors import InvariantBroken, PolicyFailed
+from dlsched.core.following import follow
 from dlsched.core.invariants import check_occupancy
 from dlsched.core.occupancy import Placement
 from dlsched.core.semantics import BLOX
 from dlsched.core.stage import Entitlements, PlacementPolicy
-from dlsched.core.walk import Walk, choose_by_count, prefix_by_count
+from dlsched.core.walk import Walk
 from dlsched.policies.registry import make, names
 
 
@@ -33,7 +35,7 @@ def walk_of(
     return Walk(ctx, part, preemptive=preemptive, entitlements=entitlements)
 
 
-def follow(
+def followed(
     ctx: RoundContext,
     order: list[int],
     *,
@@ -45,7 +47,7 @@ def follow(
 ) -> Allocation:
     walk = walk_of(ctx, placement, preemptive=preemptive, entitlements=entitlements)
     ranking = Ranking(order=np.array(order, np.int64), misfit=misfit, rebuild=rebuild)
-    walk.follow(ctx.units, ranking)
+    follow(walk, ctx.units, ranking)
     check_occupancy(ctx.occupancy)
     return walk.answer()
 
@@ -85,25 +87,25 @@ def test_a_prefix_by_count_ends_at_the_first_misfit(gangs: list[int], capacity: 
 
 
 def test_a_misfit_is_skipped_by_default(lab: Any) -> None:
-    answer = follow(lab.context("1x4", [3, 2, 1]), [0, 1, 2])
+    answer = followed(lab.context("1x4", [3, 2, 1]), [0, 1, 2])
     assert list(answer.launched) == [0, 2]
 
 
 def test_a_misfit_ends_the_walk_when_told_to(lab: Any) -> None:
-    answer = follow(lab.context("1x4", [3, 2, 1]), [0, 1, 2], misfit="stop")
+    answer = followed(lab.context("1x4", [3, 2, 1]), [0, 1, 2], misfit="stop")
     assert list(answer.launched) == [0]
 
 
 def test_a_running_row_that_stays_selected_is_left_where_it_is(lab: Any) -> None:
     ctx = lab.context("1x4", [2, 2], holding={0: {0: 0b1100}})
-    answer = follow(ctx, [1, 0])
+    answer = followed(ctx, [1, 0])
     assert answer.suspended == {}
     assert answer.launched == {1: Placement((0,), (0b11,))}
 
 
 def test_a_full_rebuild_places_every_selected_row_anew(lab: Any) -> None:
     ctx = lab.context("1x4", [2, 2], holding={0: {0: 0b1100}})
-    answer = follow(ctx, [1, 0], rebuild="full")
+    answer = followed(ctx, [1, 0], rebuild="full")
     assert answer.launched == {1: Placement((0,), (0b11,))}
     assert ctx.occupancy.held[0] == Placement((0,), (0b1100,))
     assert answer.suspended == {}, "a row that gets its own GPUs back was never suspended"
@@ -112,7 +114,7 @@ def test_a_full_rebuild_places_every_selected_row_anew(lab: Any) -> None:
 def test_a_full_rebuild_leaves_protected_rows_alone(lab: Any) -> None:
     ctx = lab.context("1x4", [2, 2, 2], holding={0: {0: 0b11}, 1: {0: 0b1100}}, since=95, min_run=9)
     ctx.table.since[1] = 0
-    answer = follow(ctx, [2, 1, 0], rebuild="full")
+    answer = followed(ctx, [2, 1, 0], rebuild="full")
     assert list(answer.suspended) == [1]
     assert answer.launched == {2: Placement((0,), (0b1100,))}
 
@@ -120,7 +122,7 @@ def test_a_full_rebuild_leaves_protected_rows_alone(lab: Any) -> None:
 @pytest.mark.parametrize("placement", ["first-free", "consolidated"])
 def test_a_protected_row_keeps_its_gpus_whatever_its_rank(lab: Any, placement: str) -> None:
     ctx = lab.context("1x4", [4, 2], holding={1: {0: 0b11}}, since=95, min_run=10)
-    answer = follow(ctx, [0, 1], placement=placement)
+    answer = followed(ctx, [0, 1], placement=placement)
     assert (answer.suspended, answer.launched) == ({}, {})
     assert answer.wake_at == 105
 
@@ -128,7 +130,7 @@ def test_a_protected_row_keeps_its_gpus_whatever_its_rank(lab: Any, placement: s
 def test_tail_preemption_passes_over_protected_rows(lab: Any) -> None:
     ctx = lab.context("1x4", [2, 2, 2], holding={1: {0: 0b11}, 2: {0: 0b1100}}, min_run=10)
     ctx.table.since[2] = 95
-    answer = follow(ctx, [0, 1, 2], misfit="tail-preempt")
+    answer = followed(ctx, [0, 1, 2], misfit="tail-preempt")
     assert list(answer.suspended) == [1]
     assert list(answer.launched) == [0]
 
@@ -136,24 +138,24 @@ def test_tail_preemption_passes_over_protected_rows(lab: Any) -> None:
 def test_tail_preemption_takes_from_the_end_until_the_row_fits(lab: Any) -> None:
     holding = {1: {0: 0b1}, 2: {0: 0b10}, 3: {0: 0b1100}}
     ctx = lab.context("1x4", [3, 1, 1, 2], holding=holding, semantics=BLOX)
-    answer = follow(ctx, [0, 1, 2, 3], misfit="tail-preempt")
+    answer = followed(ctx, [0, 1, 2, 3], misfit="tail-preempt")
     assert list(answer.suspended) == [3, 2]
     assert answer.launched == {0: Placement((0,), (0b1110,))}
 
 
 def test_rows_suspended_for_nothing_stay_suspended_under_tail_preemption(lab: Any) -> None:
     ctx = lab.context("1x4", [1, 4, 1], holding={0: {0: 0b1}, 2: {0: 0b10}}, semantics=BLOX)
-    answer = follow(ctx, [0, 1, 2], misfit="tail-preempt")
+    answer = followed(ctx, [0, 1, 2], misfit="tail-preempt")
     assert list(answer.suspended) == [2]
     assert answer.launched == {}
 
 
 def test_a_victim_met_later_may_start_again_in_the_same_walk(lab: Any) -> None:
     ctx = lab.context("1x4", [3, 1], holding={1: {0: 0b10}}, semantics=BLOX)
-    answer = follow(ctx, [0, 1], misfit="tail-preempt")
+    answer = followed(ctx, [0, 1], misfit="tail-preempt")
     assert list(answer.launched) == [0]  # 3 are free: nobody need leave
     ctx = lab.context("2x2", [2, 1, 1], holding={1: {0: 0b1}, 2: {1: 0b1}}, semantics=BLOX)
-    answer = follow(ctx, [0, 1, 2], misfit="tail-preempt", placement="consolidated")
+    answer = followed(ctx, [0, 1, 2], misfit="tail-preempt", placement="consolidated")
     assert list(answer.suspended) == [2]
     assert list(answer.launched) == [0, 2]
     assert answer.moved == [2]
@@ -162,7 +164,7 @@ def test_a_victim_met_later_may_start_again_in_the_same_walk(lab: Any) -> None:
 def test_victims_suspended_in_vain_get_their_gpus_back_when_trying(lab: Any) -> None:
     ctx = lab.context("2x2", [4, 1, 1], holding={1: {0: 0b1}, 2: {1: 0b1}})
     before = state(ctx)
-    answer = follow(ctx, [0, 1, 2], placement="consolidated")
+    answer = followed(ctx, [0, 1, 2], placement="consolidated")
     assert (answer.suspended, answer.launched) == ({}, {})
     assert state(ctx) == before
     assert answer.refused[0].reason == "Fragmented"
@@ -172,7 +174,7 @@ def test_a_suspended_row_goes_back_to_its_own_gpus_when_they_are_still_free(lab:
     # 0 needs node 1 emptied; trying from the tail also suspends 2 on node 0, which then returns
     ctx = lab.context("2x2", [2, 2, 1], holding={1: {1: 0b11}, 2: {0: 0b10}})
     ctx.occupancy.take(99, Placement((0,), (0b1,)))
-    answer = follow(ctx, [0, 1, 2], placement="consolidated")
+    answer = followed(ctx, [0, 1, 2], placement="consolidated")
     assert list(answer.suspended) == [1]
     assert answer.launched == {0: Placement((1,), (0b11,))}
 
@@ -180,7 +182,7 @@ def test_a_suspended_row_goes_back_to_its_own_gpus_when_they_are_still_free(lab:
 def test_running_rows_are_frozen_in_a_fill(lab: Any) -> None:
     ctx = lab.context("1x4", [4, 2, 1], holding={1: {0: 0b11}}, mode="fill")
     walk = walk_of(ctx)
-    walk.follow(ctx.waiting, Ranking(order=np.array([0, 1])))
+    follow(walk, ctx.waiting, Ranking(order=np.array([0, 1])))
     assert list(walk.answer().launched) == [2]
     with pytest.raises(PolicyFailed, match="frozen"):
         walk.suspend(1)
@@ -188,7 +190,7 @@ def test_running_rows_are_frozen_in_a_fill(lab: Any) -> None:
 
 def test_an_empty_order_decides_nothing(lab: Any) -> None:
     ctx = lab.context("1x4", [2], holding={0: {0: 0b11}})
-    answer = follow(ctx, [])
+    answer = followed(ctx, [])
     assert (answer.suspended, answer.launched) == ({}, {})
 
 
@@ -228,9 +230,11 @@ def test_counting_and_trying_select_the_same_rows(
             ctx.table.gpus_now[row] = gangs[row]
             ctx.table.since[row] = 95.0 if row % 2 else 0.0
         walk = walk_of(ctx)
-        if not by_count:
-            walk._counting_decides = lambda: False  # type: ignore[method-assign]
-        walk.follow(ctx.units, Ranking(order=np.array(order), misfit=misfit))
+        ranking = Ranking(order=np.array(order), misfit=misfit)
+        with pytest.MonkeyPatch.context() as patch:
+            if not by_count:
+                patch.setattr(Walk, "counting_decides", property(lambda walk: False))
+            follow(walk, ctx.units, ranking)
         check_occupancy(ctx.occupancy)
         selected.append(sorted(ctx.occupancy.held))
     assert selected[0] == selected[1]
@@ -242,7 +246,7 @@ def test_a_rebuild_selects_what_fits_from_empty(
 ) -> None:
     gangs, order, capacity, _ = situation
     ctx = lab.context("2x4", gangs)
-    follow(ctx, order, misfit=misfit)
+    followed(ctx, order, misfit=misfit)
     chosen = greedy([gangs[row] for row in order], capacity, stop=misfit == "stop")
     assert sorted(ctx.occupancy.held) == sorted(itertools.compress(order, chosen))
 
@@ -331,7 +335,7 @@ def test_a_protected_row_cannot_be_suspended(lab: Any) -> None:
 def test_a_row_ranked_twice_is_refused(lab: Any, preemptive: bool) -> None:
     ctx = lab.context("1x4", [2, 1])
     with pytest.raises((PolicyFailed, InvariantBroken)):
-        follow(ctx, [0, 0], preemptive=preemptive)
+        followed(ctx, [0, 0], preemptive=preemptive)
 
 
 @pytest.mark.parametrize("method", ["wake_at", "stable_until"])
@@ -350,26 +354,26 @@ def partitioned() -> Cluster:
 
 def test_rows_of_a_partition_use_its_nodes_only(lab: Any) -> None:
     ctx = lab.context(partitioned(), [4, 4, 4], pool=[0, 0, 1], keys=[("a", ""), ("", "")])
-    answer = follow(ctx, [0, 1, 2])
+    answer = followed(ctx, [0, 1, 2])
     assert answer.launched == {0: Placement((0,), (15,)), 2: Placement((1,), (15,))}
 
 
 def test_a_partition_is_kept_even_when_all_rows_belong_to_it(lab: Any) -> None:
     ctx = lab.context(partitioned(), [4, 4, 4], keys=[("a", "")])
-    answer = follow(ctx, [0, 1, 2])
+    answer = followed(ctx, [0, 1, 2])
     assert answer.launched == {0: Placement((0,), (15,))}
 
 
 def test_overlapping_pools_are_tried_row_by_row(lab: Any) -> None:
     cluster = lab.cluster("1x4:a+1x4:b")
     ctx = lab.context(cluster, [4, 4], pool=[0, 1], keys=[("", "a|b"), ("", "a")])
-    answer = follow(ctx, [1, 0])
+    answer = followed(ctx, [1, 0])
     assert answer.launched == {1: Placement((0,), (15,)), 0: Placement((1,), (15,))}
 
 
 def test_a_misfit_ends_the_walk_of_its_own_pool_only(lab: Any) -> None:
     ctx = lab.context("1x4:a+1x4:b", [5, 2, 2], pool=[0, 0, 1], keys=[("", "a"), ("", "b")])
-    for rows in (follow(ctx, [0, 1, 2], misfit="stop").launched,):
+    for rows in (followed(ctx, [0, 1, 2], misfit="stop").launched,):
         assert list(rows) == [2]
 
 
@@ -382,7 +386,7 @@ def test_victims_of_another_pool_are_not_touched(lab: Any) -> None:
         holding={1: {1: 0b1111}},
     )
     ctx.occupancy.take(9, Placement((0,), (0b1,)))
-    answer = follow(ctx, [0, 1], placement="consolidated")
+    answer = followed(ctx, [0, 1], placement="consolidated")
     assert answer.suspended == {}
 
 
@@ -401,7 +405,7 @@ def entitled(entitlement: tuple[float, float], ceiling: tuple[float, float]) -> 
 
 def test_nobody_gets_more_than_its_ceiling(lab: Any) -> None:
     ctx = with_tenants(lab.context("2x4", [2, 2, 2]), [0, 0, 1])
-    answer = follow(ctx, [0, 1, 2], entitlements=entitled((3, 8), (3, 8)))
+    answer = followed(ctx, [0, 1, 2], entitlements=entitled((3, 8), (3, 8)))
     assert list(answer.launched) == [0, 2]
     assert answer.refused[1].reason == "Quota"
 
@@ -410,14 +414,14 @@ def test_borrowers_come_last_and_leave_first(lab: Any) -> None:
     # red borrows everything; blue asks for its guaranteed half back
     holding = {0: {0: 0b1111}, 1: {1: 0b1111}}
     ctx = with_tenants(lab.context("2x4", [4, 4, 4], holding=holding), [0, 0, 1])
-    answer = follow(ctx, [0, 1, 2], entitlements=entitled((4, 4), (np.inf, np.inf)))
+    answer = followed(ctx, [0, 1, 2], entitlements=entitled((4, 4), (np.inf, np.inf)))
     assert list(answer.suspended) == [1]
     assert list(answer.launched) == [2]
 
 
 def test_a_tenant_at_its_quota_does_not_block_the_others(lab: Any) -> None:
     ctx = with_tenants(lab.context("2x4", [4, 4, 2, 4]), [0, 0, 0, 1])
-    answer = follow(
+    answer = followed(
         ctx,
         [0, 1, 2, 3],
         misfit="stop",
@@ -434,7 +438,7 @@ def test_a_node_without_enough_cores_is_passed_over(lab: Any) -> None:
     cluster = Cluster([Node(name="a", gpus=4, cpus=4), Node(name="b", gpus=4, cpus=32)])
     ctx = lab.context(cluster, [2, 2])
     ctx.table.cpus[:] = 8
-    answer = follow(ctx, [0, 1], placement="consolidated")
+    answer = followed(ctx, [0, 1], placement="consolidated")
     assert [p.nodes for p in answer.launched.values()] == [(1,), (1,)]
 
 
@@ -463,7 +467,7 @@ def test_cores_in_odd_shares_never_run_below_zero(lab: Any, placement: str) -> N
     cluster = Cluster([Node(name="a", gpus=4, cpus=2), Node(name="b", gpus=4, cpus=2)])
     ctx = lab.context(cluster, [3, 3, 1, 1, 2])
     ctx.table.cpus[:] = [1, 1, 1 / 3, 0.7, 0.1]
-    answer = follow(ctx, [0, 1, 2, 3, 4], placement=placement)
+    answer = followed(ctx, [0, 1, 2, 3, 4], placement=placement)
     assert list(answer.launched)[:1] == [0]
 
 
@@ -605,6 +609,6 @@ def test_gpus_outside_the_pool_cannot_be_reserved(lab: Any) -> None:
 
 def test_a_tenant_at_its_quota_makes_nobody_leave_under_tail_preemption(lab: Any) -> None:
     ctx = with_tenants(lab.context("1x4", [2, 2, 2], holding={0: {0: 3}, 2: {0: 12}}), [0, 0, 1])
-    answer = follow(ctx, [0, 1, 2], misfit="tail-preempt", entitlements=entitled((2, 2), (2, 2)))
+    answer = followed(ctx, [0, 1, 2], misfit="tail-preempt", entitlements=entitled((2, 2), (2, 2)))
     assert (answer.suspended, answer.launched) == ({}, {})
     assert answer.refused[1].reason == "Quota"

@@ -25,8 +25,8 @@ from dlsched.core.context import RoundContext
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.options import NoOptions
 from dlsched.core.round import Parts
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.semantics import Semantics
-from dlsched.core.stage import SchedulingPolicy
 from dlsched.core.units import Units, UnitTable
 from dlsched.core.walk import Walk
 from dlsched.policies.registry import make

@@ -12,7 +12,8 @@ from dlsched.core.allocation import Ranking
 from dlsched.core.errors import BadInput
 from dlsched.core.metrics import Metric, MetricBoard
 from dlsched.core.options import NoOptions
-from dlsched.core.stage import MetricsPart, SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.stage import MetricsPart
 from dlsched.core.units import UnitTable
 from dlsched.policies import registry
 

@@ -13,8 +13,9 @@ from dlsched.core.cluster import Cluster, Node, VirtualCluster
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.options import NoOptions
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.semantics import Semantics
-from dlsched.core.stage import AdmissionPolicy, Estimator, FairnessPolicy, SchedulingPolicy
+from dlsched.core.stage import AdmissionPolicy, Estimator, FairnessPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 

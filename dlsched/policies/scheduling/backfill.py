@@ -22,7 +22,7 @@ from dlsched.core.arrays import Floats
 from dlsched.core.calendar import Booking, Calendar
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 

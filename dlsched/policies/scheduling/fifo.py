@@ -15,7 +15,7 @@ import numpy as np
 from dlsched.core.allocation import Misfit, Ranking
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.classes import PriorityClasses
 from dlsched.policies.scheduling.order import order_by

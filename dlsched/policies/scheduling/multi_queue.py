@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from dlsched.core.allocation import Ranking, Rebuild
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.following import follow
 from dlsched.core.options import option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 
@@ -124,7 +125,7 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
             self._demote(units, service)
         if not units.running.all():
             order = self._queues.order(units)
-            walk.follow(units, Ranking(order=order, rebuild=self.options.rebuild))
+            follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
         running = walk.runs(units)
         if not running.all():
             everybody = ctx.units

@@ -23,8 +23,9 @@ import numpy as np
 from dlsched.core.allocation import Misfit, Ranking, Rebuild
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.following import follow
 from dlsched.core.options import option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.classes import PriorityClasses
@@ -100,7 +101,7 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
             misfit=self.options.misfit,
             rebuild=self.options.rebuild,
         )
-        walk.follow(units, ranking)
+        follow(walk, units, ranking)
         if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
             walk.stable_until(next_crossing(key, growth, walk.runs(units), ctx.now))
 

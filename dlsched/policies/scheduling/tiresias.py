@@ -21,8 +21,9 @@ import numpy as np
 from dlsched.core.allocation import Ranking, Rebuild
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.following import follow
 from dlsched.core.options import option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.gittins import GittinsIndex
@@ -95,7 +96,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             executed = self._demote_and_promote(units, executed, walk)
         if not units.running.all():
             order = self._order(units, executed, ctx)
-            walk.follow(units, Ranking(order=order, rebuild=self.options.rebuild))
+            follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
         running = walk.runs(units)
         if not running.all():
             everybody = ctx.units

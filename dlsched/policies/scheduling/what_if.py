@@ -21,7 +21,7 @@ import numpy as np
 
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
-from dlsched.core.stage import Chooser, SchedulingPolicy
+from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.units import Units
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.context import RoundContext
 from dlsched.core.occupancy import Placement, lowest_bits
 from dlsched.core.options import NoOptions, option
-from dlsched.core.stage import SchedulingPolicy
+from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 
