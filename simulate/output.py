@@ -55,11 +55,18 @@ EXACT_INTEGERS = 2.0**53
 
 @contextmanager
 def appearing_whole(path: Path) -> Iterator[Path]:
-    """Lend a temporary name beside `path`; the file takes its own name when all went well."""
-    part = _part_of(path)
+    """Lend a temporary name beside `path`; the file takes its own name when all went well.
+
+    A link keeps pointing where it did. What is no file but a device or a pipe is written as it is:
+    it must never be replaced.
+    """
+    if _is_special(path):
+        yield path
+        return
+    target, part = _names_of(path)
     try:
         yield part
-        os.replace(part, path)
+        os.replace(part, target)
     finally:
         with suppress(OSError):  # whatever is wrong with the name has been said already
             part.unlink()
@@ -71,21 +78,31 @@ def check_writable(path: Path) -> None:
     Raises:
         BadInput: its folder is missing or cannot be written, or it is a folder itself.
     """
-    folder = path.absolute().parent
     if os.path.isdir(path):  # unlike Path's, no error for a name that cannot be
         raise BadInput(f"{path}: a folder; name a file")
-    if not os.path.isdir(folder):
-        raise BadInput(f"{path}: the folder {folder} does not exist")
-    probe = _part_of(path)
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise BadInput(f"{path}: cannot be written")
+        return
+    target, part = _names_of(path)
+    if not os.path.isdir(target.parent):
+        raise BadInput(f"{path}: the folder {target.parent} does not exist")
     try:
-        probe.open("wb").close()
-        probe.unlink()
+        part.open("wb").close()
+        part.unlink()
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
-def _part_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+def _is_special(path: Path) -> bool:
+    """Is there a device or a pipe, such as /dev/null?"""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _names_of(path: Path) -> tuple[Path, Path]:
+    """The file that a name stands for, and the temporary one beside it."""
+    target = Path(os.path.realpath(path))
+    return target, target.with_name(f".{target.name}.{os.getpid()}.part")
 
 
 def write_jobs(

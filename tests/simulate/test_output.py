@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import stat
 import time
 from dataclasses import replace
 
@@ -98,6 +100,27 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 def test_a_file_that_cannot_be_written_is_refused(lab, tmp_path):
     with pytest.raises(DlschedError, match="cannot be written"):
         write_jobs([lab.run([(0, 1, 1)])], tmp_path / "none" / "x.csv")
+
+
+def test_a_pipe_is_written_and_never_replaced(lab, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check_writable(pipe)
+    write_jobs([lab.run([(0, 1, 1)])], pipe)
+    assert os.read(reader, 10).decode() == "job_id,use"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_keeps_pointing_where_it_did(lab, tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "x.csv"
+    link.symlink_to(tmp_path / "there" / "y.csv")
+    check_writable(link)
+    write_jobs([lab.run([(0, 1, 1)])], link)
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "y.csv").read_text().startswith("job_id")
 
 
 def test_whether_a_file_can_be_written_is_known_before(tmp_path):
