@@ -143,7 +143,7 @@ class Cluster:
         return any(vc.nodes for vc in self.vcs.values())
 
 
-_PART = re.compile(r"(?P<count>\d+)x(?P<gpus>\d+)(?::(?P<type>[A-Za-z0-9_.\-]+))?")
+_PART = re.compile(r"(?P<count>[0-9]{1,12})x(?P<gpus>[0-9]{1,12})(?::(?P<type>[A-Za-z0-9_.\-]+))?")
 
 
 def parse_cluster_spec(spec: str) -> Cluster:
@@ -159,7 +159,7 @@ def parse_cluster_spec(spec: str) -> Cluster:
         match = _PART.fullmatch(part.strip())
         if match is None:
             raise BadInput(
-                f"cluster {spec!r}: {part.strip()!r} does not read COUNTxGPUS[:TYPE], "
+                f"cluster {_short(spec)}: {_short(part.strip())} does not read COUNTxGPUS[:TYPE], "
                 "for example 16x8:v100 or 4x4:v100+4x4:k80"
             )
         count, gpus = int(match["count"]), int(match["gpus"])
@@ -175,6 +175,11 @@ def parse_cluster_spec(spec: str) -> Cluster:
             name = f"n{len(nodes) + 1}"
             nodes.append(Node(name=name, gpus=gpus, gpu_type=match["type"] or ANY_TYPE))
     return Cluster(nodes, spec=spec)
+
+
+def _short(text: str) -> str:
+    """A text as a message quotes it."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def expand_hosts(hosts: str) -> list[str]:
@@ -236,12 +241,12 @@ def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
         if key not in known:
             raise BadInput(f"{where}: unknown table {key!r}; known: {', '.join(sorted(known))}")
     nodes: list[Node] = []
-    for number, entry in enumerate(document.get("nodes", []), 1):
+    for number, entry in enumerate(_entries(document, "nodes", where), 1):
         nodes.extend(_nodes_of(entry, f"{where}: [[nodes]] {number}", len(nodes)))
     names = {node.name for node in nodes}
     vcs = [
         _vc_of(entry, f"{where}: [[vcs]] {number}", names)
-        for number, entry in enumerate(document.get("vcs", []), 1)
+        for number, entry in enumerate(_entries(document, "vcs", where), 1)
     ]
     for before, after in pairwise(sorted(vcs, key=lambda vc: vc.name)):
         if before.name == after.name:
@@ -249,6 +254,14 @@ def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
     if not nodes:
         raise BadInput(f"{where}: no [[nodes]]; give at least one with gpus = N")
     return Cluster(nodes, vcs, spec=where)
+
+
+def _entries(document: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    """The entries of an array of tables."""
+    entries = document.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise BadInput(f"{where}: {name} must be tables that begin with [[{name}]]")
+    return entries
 
 
 def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
@@ -303,6 +316,9 @@ def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualClus
     name = str(entry.get("name", ""))
     if not name:
         raise BadInput(f"{where}: name is missing")
+    borrow = entry.get("borrow", False)
+    if not isinstance(borrow, bool):
+        raise BadInput(f"{where}: borrow must be true or false, not {borrow!r}")
     if ("gpus" in entry) == ("nodes" in entry):
         raise BadInput(f"{where}: give either gpus (a quota) or nodes (its own machines)")
     if "nodes" in entry:
@@ -311,11 +327,9 @@ def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualClus
         for host in own:
             if host not in names:
                 raise BadInput(f"{where}: node {host} does not exist")
-        return VirtualCluster(name=name, nodes=tuple(own), borrow=bool(entry.get("borrow", False)))
+        return VirtualCluster(name=name, nodes=tuple(own), borrow=borrow)
     gpus, guaranteed = entry["gpus"], entry.get("guaranteed", entry["gpus"])
     for key, value in (("gpus", gpus), ("guaranteed", guaranteed)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadInput(f"{where}: {key} must be a whole number of at least 0, not {value!r}")
-    return VirtualCluster(
-        name=name, gpus=gpus, guaranteed=guaranteed, borrow=bool(entry.get("borrow", False))
-    )
+    return VirtualCluster(name=name, gpus=gpus, guaranteed=guaranteed, borrow=borrow)

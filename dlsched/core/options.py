@@ -178,6 +178,8 @@ def _parse(hint: Any, value: object, where: str) -> Any:  # noqa: PLR0911 - one 
         raise BadInput(f"{where} must be true or false, not {text!r}")
     if hint in (int, float):
         try:
+            if "_" in text:
+                raise ValueError("Python reads 1_000, a user does not mean it")
             number = hint(text)
         except ValueError:
             raise BadInput(f"{where} must be a {_kind(hint)}, not {text!r}") from None
