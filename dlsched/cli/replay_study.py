@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -77,7 +78,7 @@ def replay_study(words: ReplayWords) -> int:
     out = sys.stderr if study.outputs.takes_stdout else sys.stdout
     for trace in study.inputs.traces:
         for line in headline(trace, study.inputs.cluster, study.dimensions.load):
-            print(line, file=out, flush=True)
+            _say(line, out)
     with _stopped_by(signal.SIGTERM), progress_bar(study.inputs, study.runs) as bar:
         outcome = conduct(
             study.inputs,
@@ -202,20 +203,30 @@ def _tell(study: Study, outcome: Outcome, out: TextIO) -> None:
     terminal = out.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
-    say = partial(print, file=out)
-    say(f"  {run_line(results, study.dimensions)}")
+    _say(f"  {run_line(results, study.dimensions)}", out)
     for table in comparison(results, terse=terminal):
-        say()
+        print(file=out)
         for line in table.lines(width=width, colour=colour):
-            say(line)
+            print(line, file=out)
     told = [*takeaways(results)] if terminal else []
     told += notes(results)
     if outcome.stored:
         told.append(f"note: {outcome.stored} of {outcome.planned} runs were done before")
     if told:
-        say()
+        print(file=out)
     for line in told:
-        say(line)
+        _say(line, out)
+
+
+def _say(line: str, out: TextIO) -> None:
+    """Print a line of prose, folded where the reader is a terminal."""
+    if out.isatty():
+        indent = "  " if line.startswith(" ") else ""
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(
+            line.strip(), width, initial_indent=indent, subsequent_indent=indent + "  "
+        )
+    print(line, file=out, flush=True)
 
 
 def _exit_code(study: Study, outcome: Outcome) -> int:

@@ -63,6 +63,8 @@ def run_line(results: Sequence[ReplayResult], dimensions: Dimensions) -> str:
 
 def takeaways(results: Sequence[ReplayResult]) -> Iterator[str]:
     """What the figures say, in sentences."""
+    if nothing_random(results):  # equal runs say nothing about chance
+        results = [result for result in results if result.seed == results[0].seed]
     studies = by_trace(results)
     for trace, study in studies.items():
         for sentence in findings(study):
