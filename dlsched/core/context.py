@@ -81,14 +81,14 @@ class RoundContext:
     @property
     def waiting(self) -> Units:
         """Active units that hold no GPUs, in order of admission."""
-        status = self.table.status[self.active]
-        return Units(self.table, self.active[status == WAITING], self.now)
+        rows = self.active[self.table.status[self.active] == WAITING]
+        return Units(self.table, rows, self.now, running=np.zeros(len(rows), np.bool_))
 
     @property
     def running(self) -> Units:
         """Active units that hold GPUs, in order of admission."""
-        status = self.table.status[self.active]
-        return Units(self.table, self.active[status == RUNNING], self.now)
+        rows = self.active[self.table.status[self.active] == RUNNING]
+        return Units(self.table, rows, self.now, running=np.ones(len(rows), np.bool_))
 
     @property
     def free_gpus(self) -> int:

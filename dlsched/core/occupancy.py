@@ -43,6 +43,8 @@ class Placement(NamedTuple):
 
 def lowest_bits(mask: int, count: int) -> int:
     """The lowest `count` set bits of `mask` (which must have that many)."""
+    if mask.bit_count() == count:
+        return mask
     taken = 0
     for _ in range(count):
         bit = mask & -mask

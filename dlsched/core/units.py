@@ -222,11 +222,14 @@ class Units:
 
     __slots__ = ("_running", "now", "rows", "table")
 
-    def __init__(self, table: UnitTable, rows: Rows, now: float) -> None:
+    def __init__(
+        self, table: UnitTable, rows: Rows, now: float, running: Bools | None = None
+    ) -> None:
+        """Select rows; `running` spares a look at their status when it is known already."""
         self.table = table
         self.rows = rows
         self.now = now
-        self._running: Bools | None = None
+        self._running = running
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
