@@ -7,6 +7,8 @@ other).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dlsched.core.allocation import Ranking, Refused
@@ -62,10 +64,10 @@ def _protected_first(walk: Walk, rows: Rows, running: Bools) -> tuple[Rows, Bool
     return rows[order], running[order]
 
 
-def _by_pool(walk: Walk, rows: Rows) -> list[tuple[int, Rows]]:
+def _by_pool(walk: Walk, rows: Rows) -> Sequence[tuple[int, Rows | slice]]:
     """The positions of each pool's rows, keeping their order."""
     if walk.ctx.pools.whole:
-        return [(0, np.arange(len(rows)))]
+        return [(0, slice(None))]  # all of them, and nothing is copied
     pools = walk.table.pool[rows]
     return [(int(pool), np.flatnonzero(pools == pool)) for pool in np.unique(pools)]
 
@@ -75,10 +77,15 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
     if not rows.size:
         return
     if walk.counting_decides:
+        if len(rows) == 1:  # most fills: an arrival that finds nobody waiting, so no choice
+            row = rows.item(0)
+            if walk.table.gang.item(row) <= walk.free_gpus(walk.table.pool.item(row)):
+                _launch(walk, rows)
+            return
         choose = prefix_by_count if stop else choose_by_count
         for pool, where in _by_pool(walk, rows):
-            gangs = walk.table.gang[rows[where]]
-            _launch(walk, rows[where[choose(gangs, walk.free_gpus(pool))]])
+            mine = rows[where]
+            _launch(walk, mine[choose(walk.table.gang[mine], walk.free_gpus(pool))])
         return
     misfits = _Misfits(walk, stop=stop)
     for row in _entitled_first(walk, rows).tolist():
@@ -118,9 +125,9 @@ def _rebuild_by_count(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> 
     chosen = np.zeros(len(rows), np.bool_)
     choose = prefix_by_count if stop else choose_by_count
     for pool, where in _by_pool(walk, rows):
-        held = int(walk.table.gpus_now[rows[where[running[where]]]].sum())
-        gangs = walk.table.gang[rows[where]]
-        chosen[where[choose(gangs, walk.free_gpus(pool) + held)]] = True
+        mine = rows[where]
+        held = int(walk.table.gpus_now[mine].sum())  # those that wait hold 0
+        chosen[where] = choose(walk.table.gang[mine], walk.free_gpus(pool) + held)
     for row in rows[running & ~chosen][::-1].tolist():
         walk.take_back(row)
     _launch(walk, rows[chosen & ~running])

@@ -71,7 +71,7 @@ class Walk:
 
     def place(self, row: int, gang: int | None = None) -> Placement | Refused:
         """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds."""
-        want = int(self.table.gang[row]) if gang is None else gang
+        want = self.table.gang.item(row) if gang is None else gang
         self._check_may_start(row, want)
         refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
         if refusal is not None:
@@ -81,7 +81,7 @@ class Walk:
             back = self._rejoin(row, want)
             if back is not None:
                 return back
-        open_gpus = self.free_gpus(int(self.table.pool[row]))
+        open_gpus = self.free_gpus(self.table.pool.item(row))
         if want > open_gpus:
             return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
         chosen = self.placement.place(Ask(row, want, self.table), self.free_for(row, want))
@@ -94,7 +94,7 @@ class Walk:
 
     def free_for(self, row: int, gang: int | None = None) -> FreeGpus:
         """The free GPUs that a row may use now, for policies that choose exact ones."""
-        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[int(self.table.pool[row])])
+        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[self.table.pool.item(row)])
         if self._host is not None:
             want = int(self.table.gang[row]) if gang is None else gang
             free.limit(Ask(row, want, self.table), self._host)
@@ -125,9 +125,9 @@ class Walk:
         if row in self.occupancy.held:
             raise PolicyFailed(f"it gave unit {row} GPUs twice")
         table = self.table
-        if table.status[row] != WAITING and row not in self.suspended:
+        if table.status.item(row) != WAITING and row not in self.suspended:
             raise PolicyFailed(f"it starts unit {row}, which is not waiting")
-        gang = int(table.gang[row])
+        gang = table.gang.item(row)
         if gpus != gang:
             low, high = int(table.min_gpus[row]), int(table.max_gpus[row])
             if not (low if low >= 0 else gang) <= gpus <= (high if high >= 0 else gang):
@@ -240,9 +240,12 @@ class Walk:
 
     def runs(self, units: Units) -> Bools:
         """Which units hold GPUs as of now in this walk."""
-        if not self.suspended and not self.launched:
-            return units.running
-        return self.table.marks(self.occupancy.held)[units.rows]
+        running = units.running
+        if self.suspended:
+            running = running & ~self.table.marks(self.suspended)[units.rows]
+        if self.launched:  # after the suspended: a row in both was moved
+            running = running | self.table.marks(self.launched)[units.rows]
+        return running
 
     def mark(self) -> int:
         """A point to roll back to."""
