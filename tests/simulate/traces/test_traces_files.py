@@ -23,7 +23,7 @@ def ids(path):
     [
         (TEXT, "plain.csv"),
         (TEXT, "packed.csv.gz"),
-        (gzip.compress(TEXT.encode()), "packed_without_saying_so.csv"),
+        (gzip.compress(TEXT.encode(), mtime=0), "packed_without_saying_so.csv"),
         ("\ufeff" + TEXT, "byte_order_mark.csv"),
         (TEXT.replace("\n", "\r\n"), "from_windows.csv"),
         (TEXT + "\n\n   \n", "blank_lines_at_the_end.csv"),
@@ -56,8 +56,8 @@ def damaged_gzip(packed: bytes) -> bytes:
     [
         ("", "the file is empty"),
         ("\n\n", "the file is empty"),
-        (gzip.compress(TEXT.encode())[:-10], "ends too early"),
-        (damaged_gzip(gzip.compress(TEXT.encode())), "damaged gzip"),
+        (gzip.compress(TEXT.encode(), mtime=0)[:-10], "ends too early"),
+        (damaged_gzip(gzip.compress(TEXT.encode(), mtime=0)), "damaged gzip"),
         (b"job_id,submit_time,num_gpus,duration,name\n1,0,1,1,caf\xe9\n", "not UTF-8"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "not UTF-8"),
         ('job_id,submit_time,num_gpus,duration\n1,0,1,"1\n2,0,1,1\n', "unexpected end of data"),
