@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -37,10 +36,5 @@ def test_a_replay_of_500_jobs_takes_less_than_a_second(tmp_path):
     trace = tmp_path / "t.csv"
     rows = (f"{job},{job * 60},{1 + job % 4},{100 + 37 * job % 1000}\n" for job in range(500))
     trace.write_text("job_id,submit_time,num_gpus,duration\n" + "".join(rows))
-    words = [sys.executable, "-m", "dlsched", "replay", str(trace), "--cluster", "4x4"]
-    best = float("inf")
-    for _ in range(3):
-        begin = time.perf_counter()
-        subprocess.run(words, check=True, capture_output=True)
-        best = min(best, time.perf_counter() - begin)
-    assert best <= SMALL_REPLAY_S
+    # one process that never waits: on a free machine its CPU time is its wall time
+    assert cpu_of("replay", str(trace), "--cluster", "4x4") <= SMALL_REPLAY_S
