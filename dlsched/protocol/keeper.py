@@ -1,0 +1,601 @@
+"""A keeper as a pure step: one run on one node, from reservation to its recorded end.
+
+The keeper is the parent of the job. It reserves the run's record exclusively before anything runs,
+writes how the run ended before it tells anybody, and needs neither agent nor leader to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.protocol.messages import (
+    DesiredRun,
+    ExitReason,
+    ExitRecord,
+    Fence,
+    Forget,
+    Freeze,
+    KeeperStatus,
+    Kill,
+    NodeName,
+    Order,
+    Phase,
+    Release,
+    Signal,
+    Stop,
+    StopReason,
+    Thaw,
+    Want,
+)
+from dlsched.protocol.timing import Timing
+
+SIGKILL, SIGTERM = 9, 15
+
+
+class Stage(Enum):
+    """Where a keeper stands."""
+
+    NEW = "new"
+    RESERVING = "reserving"  # the reserved-run file is being made
+    PREPARED = "prepared"
+    RELEASING = "releasing"  # "released" is being made durable
+    RUNNING = "running"
+    STOPPING = "stopping"  # asked to leave
+    KILLING = "killing"
+    RECORDING = "recording"  # the exit record is being made durable
+    ENDED = "ended"
+    GONE = "gone"
+
+
+class Cause(Enum):
+    """What moves a keeper on."""
+
+    BEGUN = "begun"
+    RESERVED = "reserved"
+    TAKEN = "taken"  # another keeper has reserved this run
+    RELEASE = "release"
+    RELEASED = "released"
+    STOP = "stop"
+    KILL = "kill"
+    EXITED = "exited"
+    GIVEN_UP = "given up"
+    RECORDED = "recorded"
+    FORGET = "forget"
+
+
+_ALIVE = (Stage.RUNNING, Stage.STOPPING, Stage.KILLING)
+FENCEABLE = (Stage.RUNNING, Stage.STOPPING)  # a job that is leaving still computes
+TRANSITIONS: Mapping[tuple[Stage, Cause], Stage] = MappingProxyType(
+    {
+        (Stage.NEW, Cause.BEGUN): Stage.RESERVING,
+        (Stage.RESERVING, Cause.RESERVED): Stage.PREPARED,
+        (Stage.RESERVING, Cause.TAKEN): Stage.GONE,
+        (Stage.PREPARED, Cause.RELEASE): Stage.RELEASING,
+        (Stage.PREPARED, Cause.GIVEN_UP): Stage.RECORDING,
+        (Stage.RELEASING, Cause.RELEASED): Stage.RUNNING,
+        (Stage.RELEASING, Cause.GIVEN_UP): Stage.RECORDING,
+        (Stage.RUNNING, Cause.STOP): Stage.STOPPING,
+        (Stage.RUNNING, Cause.KILL): Stage.KILLING,
+        (Stage.STOPPING, Cause.KILL): Stage.KILLING,
+        (Stage.KILLING, Cause.GIVEN_UP): Stage.RECORDING,
+        (Stage.RECORDING, Cause.RECORDED): Stage.ENDED,
+        (Stage.ENDED, Cause.FORGET): Stage.GONE,
+    }
+    | {(stage, Cause.EXITED): Stage.RECORDING for stage in _ALIVE}
+)
+
+
+# -- events --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The keeper process begins."""
+
+    now: float
+    covered_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The reserved-run file is durable; not `mine` when another keeper made it first."""
+
+    now: float
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseWritten:
+    """The record says "released", durably."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExitWritten:
+    """The exit record is durable."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class OrderArrived:
+    """The agent gives an order."""
+
+    now: float
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChanged:
+    """The lease file has changed; `covered` says whether it lists this run."""
+
+    now: float
+    until: float
+    covered: bool
+    by_leader: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobExited:
+    """The last process of the job has been reaped."""
+
+    now: float
+    code: int = 0
+    signal: int = 0
+    out_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAttached:
+    """An agent has connected and wants to know."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """A deadline has passed."""
+
+    now: float
+
+
+Event = (
+    Began
+    | Reserved
+    | ReleaseWritten
+    | ExitWritten
+    | OrderArrived
+    | LeaseChanged
+    | JobExited
+    | AgentAttached
+    | Woke
+)
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Persist: make the reserved-run file, exclusively."""
+
+    released: bool  # a one-node run is released with its reservation
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReleased:
+    """Persist: the run is about to execute."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteExit:
+    """Persist: how the run ended."""
+
+    exit: ExitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Start the job's processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendSignal:
+    """Signal the job's processes; 9 is the whole tree."""
+
+    number: int
+    stop_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeJob:
+    """Freeze the job's processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThawJob:
+    """Thaw the job's processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the agent, if there is one."""
+
+    status: KeeperStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The keeper's process ends."""
+
+
+Command = (
+    Reserve
+    | WriteReleased
+    | WriteExit
+    | Execute
+    | SendSignal
+    | FreezeJob
+    | ThawJob
+    | Report
+    | Leave
+)
+
+
+# -- state ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperState:
+    """Everything a keeper knows."""
+
+    node: NodeName
+    desired: DesiredRun
+    timing: Timing = Timing()
+    can_freeze: bool = True
+    stage: Stage = Stage.NEW
+    release_asked: bool = False
+    stop: StopReason | None = None
+    suspended: bool = False
+    fenced: bool = False
+    prepare_until: float | None = None
+    kill_at: float | None = None
+    give_up_at: float | None = None
+    lease_until: float | None = None  # of a lease that lists this run
+    executed_at: float | None = None  # since when the job has run unfrozen
+    ran_s: float = 0.0
+    exit: ExitRecord | None = None
+    quarantined: bool = False
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the job's processes stand still."""
+        return self.suspended or (self.fenced and self.can_freeze)
+
+    @property
+    def needs_lease(self) -> bool:
+        """Whether this run goes on only under a lease that lists it."""
+        return self.desired.fence is Fence.LEASE
+
+    @property
+    def phase(self) -> Phase:
+        """What the agent tells the leader."""
+        match self.stage:
+            case Stage.NEW | Stage.RESERVING:
+                return Phase.STARTING
+            case Stage.PREPARED | Stage.RELEASING:
+                return Phase.PREPARED
+            case Stage.RUNNING if self.fenced:
+                return Phase.FENCED
+            case Stage.RUNNING:
+                return Phase.SUSPENDED if self.suspended else Phase.RUNNING
+            case _:
+                return Phase.STOPPING
+
+    def status(self) -> KeeperStatus:
+        """The account for the agent; an end is told only once it is durable."""
+        told = self.exit if self.stage in (Stage.ENDED, Stage.GONE) else None
+        return KeeperStatus(
+            desired=self.desired, phase=self.phase, exit=told, quarantined=self.quarantined
+        )
+
+    def deadline(self) -> float | None:
+        """When this keeper wants to be woken next; a past time is now."""
+        times = [self.prepare_until, self.kill_at, self.give_up_at]
+        if self.needs_lease and self.stage in FENCEABLE and not self.fenced:
+            times.append(self.lease_until)
+        if self.executed_at is not None and self.stage is Stage.RUNNING:
+            limit = self.desired.limits.time_s
+            times.append(None if limit is None else self.executed_at + limit - self.ran_s)
+        return min((time for time in times if time is not None), default=None)
+
+
+def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
+    """The state after an event, and what is to be done, in order."""
+    turn = _Turn(state, event.now)
+    match event:
+        case Began(covered_until=until):
+            turn.begin(until)
+        case Reserved(mine=mine):
+            turn.reserved(mine)
+        case ReleaseWritten():
+            turn.released()
+        case ExitWritten():
+            turn.move(Cause.RECORDED)
+            turn.report()
+        case OrderArrived(order=order):
+            turn.obey(order)
+        case LeaseChanged(until=until, covered=covered, by_leader=by_leader):
+            turn.lease(until, covered, by_leader)
+        case JobExited():
+            turn.exited(event)
+        case AgentAttached():
+            turn.report()
+        case Woke():
+            turn.wake()
+    return turn.state, turn.commands
+
+
+class _Turn:
+    """One step in the making."""
+
+    def __init__(self, state: KeeperState, now: float) -> None:
+        self.state = state
+        self.now = now
+        self.commands: list[Command] = []
+
+    def change(self, **changes: object) -> None:
+        self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # checked by tests
+
+    def say(self, *commands: Command) -> None:
+        self.commands.extend(commands)
+
+    def report(self) -> None:
+        self.say(Report(self.state.status()))
+
+    def move(self, cause: Cause) -> None:
+        target = TRANSITIONS.get((self.state.stage, cause))
+        if target is None:
+            raise InvariantBroken(
+                f"keeper of {self.state.desired.key} is {self.state.stage.value}: {cause.value}?"
+            )
+        self.change(stage=target)
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def begin(self, covered_until: float | None) -> None:
+        wanted = self.state.desired.want is Want.RUNNING
+        self.change(lease_until=covered_until, release_asked=wanted)
+        self.move(Cause.BEGUN)
+        self.say(Reserve(released=False))
+
+    def reserved(self, mine: bool) -> None:
+        if not mine:
+            self.move(Cause.TAKEN)
+            self.say(Leave())
+            return
+        self.move(Cause.RESERVED)
+        self.change(prepare_until=self.now + self.state.timing.prepare_s)
+        if self.state.stop is not None:
+            self.give_up("stopped before release")
+            return
+        self.report()
+        self.try_release()
+
+    def try_release(self) -> None:
+        state = self.state
+        if not state.release_asked or state.stage is not Stage.PREPARED:
+            return
+        if state.needs_lease and (state.lease_until is None or self.now >= state.lease_until):
+            return  # nothing runs uncovered: wait for a lease or for the timer
+        self.move(Cause.RELEASE)
+        self.change(prepare_until=None)
+        self.say(WriteReleased())
+
+    def released(self) -> None:
+        state = self.state
+        if state.stop is not None:
+            self.give_up("stopped before it was executed")
+            return
+        if state.needs_lease and (state.lease_until is None or self.now >= state.lease_until):
+            self.give_up("the node lease ended before it was executed")
+            return
+        self.move(Cause.RELEASED)
+        self.change(executed_at=self.now)
+        self.say(Execute())
+        self.report()
+
+    def give_up(self, why: str) -> None:
+        self.record(ExitReason.NOT_STARTED, Cause.GIVEN_UP, detail=why)
+
+    # -- orders --------------------------------------------------------------------------------
+
+    def obey(self, order: Order) -> None:
+        state = self.state
+        match order:
+            case Release():
+                self.change(release_asked=True)
+                self.try_release()
+            case Freeze() if state.stage is Stage.RUNNING and not state.suspended:
+                self.freeze(suspended=True)
+            case Thaw() if state.stage is Stage.RUNNING and state.suspended:
+                self.thaw(suspended=False)
+            case Signal(number=number) if state.stage in _ALIVE:
+                self.say(SendSignal(number))
+            case Stop(reason=reason, step=at):
+                self.stop(reason, at)
+            case Kill(reason=reason):
+                self.kill(reason)
+            case Forget() if state.stage is Stage.ENDED and not state.quarantined:
+                self.move(Cause.FORGET)
+                self.say(Leave())
+            case _:
+                pass  # repeated, or overtaken by the end
+
+    def stop(self, reason: StopReason, at: int | None) -> None:
+        state = self.state
+        if state.stage in (Stage.NEW, Stage.RESERVING, Stage.RELEASING):
+            self.change(stop=reason)
+        elif state.stage is Stage.PREPARED:
+            self.change(stop=reason)
+            self.give_up("stopped before release")
+        elif (
+            reason is StopReason.OVER
+            or state.fenced
+            or (reason is StopReason.CANCEL and state.suspended)
+        ):
+            self.kill(reason)
+        elif state.stage is Stage.RUNNING:
+            if state.suspended:
+                self.thaw(suspended=False)  # it needs to run to leave in good order
+            self.change(stop=reason, kill_at=self.now + state.desired.grace_s)
+            self.move(Cause.STOP)
+            self.say(SendSignal(SIGTERM, at))
+            self.report()
+        elif state.stage is Stage.STOPPING and reason is StopReason.CANCEL:
+            self.change(stop=reason)
+
+    def kill(self, reason: StopReason) -> None:
+        state = self.state
+        if state.stage in (Stage.NEW, Stage.RESERVING, Stage.PREPARED, Stage.RELEASING):
+            self.stop(reason, None)
+            return
+        if state.stage not in (Stage.RUNNING, Stage.STOPPING):
+            return
+        self.move(Cause.KILL)
+        self.change(
+            stop=state.stop or reason,
+            kill_at=None,
+            give_up_at=self.now + state.timing.unkillable_s,
+        )
+        self.say(SendSignal(SIGKILL))
+        self.report()
+
+    # -- freezing and the node lease -------------------------------------------------------------
+
+    def freeze(self, *, suspended: bool = False, fenced: bool = False) -> None:
+        state = self.state
+        was = state.frozen
+        self.change(suspended=state.suspended or suspended, fenced=state.fenced or fenced)
+        if not was and self.state.frozen:
+            self.say(FreezeJob())
+            self.stop_counting()
+        self.report()
+
+    def thaw(self, *, suspended: bool | None = None, fenced: bool | None = None) -> None:
+        state = self.state
+        was = state.frozen
+        self.change(
+            suspended=state.suspended if suspended is None else suspended,
+            fenced=state.fenced if fenced is None else fenced,
+        )
+        if was and not self.state.frozen:
+            self.say(ThawJob())
+            self.change(executed_at=self.now)
+        self.report()
+
+    def stop_counting(self) -> None:
+        state = self.state
+        if state.executed_at is not None:
+            self.change(ran_s=state.ran_s + self.now - state.executed_at, executed_at=None)
+
+    def lease(self, until: float, covered: bool, by_leader: bool) -> None:
+        state = self.state
+        if not state.needs_lease:
+            return
+        self.change(lease_until=until if covered else None)
+        if covered and self.now < until:
+            if state.stage is Stage.PREPARED:
+                self.try_release()
+            elif state.stage in FENCEABLE and state.fenced and by_leader and state.can_freeze:
+                self.thaw(fenced=False)
+        elif state.stage in FENCEABLE and not state.fenced:
+            self.fence()
+
+    def fence(self) -> None:
+        """The node lease has ended, or does not list this run."""
+        if self.state.can_freeze:
+            self.freeze(fenced=True)
+            return
+        kill_at = self.now + self.state.timing.kill_s  # whatever the job's own grace
+        if self.state.stage is Stage.RUNNING:
+            self.move(Cause.STOP)
+            self.say(SendSignal(SIGTERM))
+        self.change(
+            stop=self.state.stop or StopReason.OVER,
+            fenced=True,
+            kill_at=min(kill_at, self.state.kill_at or kill_at),
+        )
+        self.report()
+
+    def wake(self) -> None:
+        state, now = self.state, self.now
+        if state.prepare_until is not None and now >= state.prepare_until:
+            self.change(prepare_until=None)
+            if state.stage is Stage.PREPARED:
+                self.give_up("not released in time")
+            return
+        if state.kill_at is not None and now >= state.kill_at:
+            self.kill(state.stop or StopReason.OVER)
+            return
+        if state.give_up_at is not None and now >= state.give_up_at:
+            self.change(give_up_at=None, quarantined=True)
+            self.record(ExitReason.UNKILLABLE, Cause.GIVEN_UP)
+            return
+        if state.stage not in FENCEABLE:
+            return
+        if state.needs_lease and not state.fenced and now >= (state.lease_until or 0.0):
+            self.fence()
+            return
+        if state.stage is not Stage.RUNNING:
+            return
+        limit, since = state.desired.limits.time_s, state.executed_at
+        if limit is not None and since is not None and state.ran_s + now - since >= limit:
+            self.stop(StopReason.TIME_LIMIT, None)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def exited(self, event: JobExited) -> None:
+        state = self.state
+        if state.quarantined:  # it went at last
+            self.change(quarantined=False)
+            self.report()
+            if state.stage is Stage.ENDED:
+                self.move(Cause.FORGET)
+                self.say(Leave())
+            return
+        if event.code == 0 and event.signal == 0:
+            reason = ExitReason.EXITED
+        elif event.out_of_memory:
+            reason = ExitReason.OUT_OF_MEMORY
+        elif state.stop is StopReason.TIME_LIMIT:
+            reason = ExitReason.TIME_LIMIT
+        else:
+            reason = ExitReason.SIGNALLED if event.signal else ExitReason.EXITED
+        self.record(reason, Cause.EXITED, code=event.code, signal=event.signal)
+
+    def record(
+        self, reason: ExitReason, cause: Cause, *, code: int = 0, signal: int = 0, detail: str = ""
+    ) -> None:
+        self.stop_counting()
+        self.move(cause)
+        desired = self.state.desired
+        record = ExitRecord(
+            key=desired.key,
+            node=self.state.node,
+            reason=reason,
+            code=code,
+            signal=signal,
+            stop=self.state.stop,
+            ran_s=self.state.ran_s,
+            detail=detail,
+            nodes=tuple(share.node for share in desired.layout),
+            request_id=desired.request_id,
+        )
+        self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
+        self.say(WriteExit(record))

@@ -1,0 +1,463 @@
+"""One simulated node: a disk, an agent, keepers and the jobs' processes.
+
+The disk outlives everything; the lease file and the processes die with a boot; the agent and each
+keeper die alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dlsched.protocol import agent, keeper
+from dlsched.protocol.agent import AgentRecord, RunRecord
+from dlsched.protocol.messages import (
+    BootId,
+    DesiredRun,
+    ExitRecord,
+    GpuId,
+    Inventory,
+    JobId,
+    LaunchMode,
+    NodeName,
+    RunId,
+)
+
+if TYPE_CHECKING:
+    from dlsched.protocol.simulation.world import Behaviour, World
+
+FSYNC_S = 0.01
+LOCAL_S = 0.002
+TERM_S = 1.0  # from TERM to leaving, for a job that obeys
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Process:
+    """The truth about a run's processes on one node; it exists while they do."""
+
+    desired: DesiredRun
+    node: NodeName
+    behaviour: Behaviour
+    left_s: float  # work left, once the gang is complete
+    counting_from: float | None = None
+    frozen: bool = False
+    frozen_by_fence: bool = False
+    again: bool = False
+    ending: int = 0  # invalidates planned ends
+
+
+@dataclass(slots=True, kw_only=True)
+class KeeperBox:
+    """A live keeper."""
+
+    state: keeper.KeeperState
+    process: Process | None = None
+    wake: float | None = None
+    alive: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Disk:
+    """What a power cut leaves."""
+
+    record: AgentRecord = AgentRecord()
+    runs: dict[RunId, RunRecord] = field(default_factory=dict)
+
+
+class SimNode:
+    """A node of the world."""
+
+    def __init__(self, world: World, name: NodeName, gpus: int, *, can_freeze: bool = True) -> None:
+        self.world, self.name = world, name
+        self.inventory = Inventory(
+            gpus=tuple(GpuId(f"{name}-g{k}") for k in range(gpus)), can_freeze=can_freeze
+        )
+        self.disk = Disk()
+        self.boots = 1
+        self.up = True
+        self.agent: agent.AgentState | None = None
+        self.keepers: dict[RunId, KeeperBox] = {}
+        self.lease_file: tuple[float, frozenset[RunId], bool] | None = None
+        self.generation = 0  # of the agent process
+
+    @property
+    def boot_id(self) -> BootId:
+        """Changes with each boot."""
+        return BootId(f"{self.name}-boot{self.boots}")
+
+    def clock(self) -> float:
+        """Local time: counts sleep and pauses, at this machine's own rate."""
+        return self.world.clock(self.name)
+
+    # -- the agent ---------------------------------------------------------------------------------
+
+    def start_agent(self) -> None:
+        """Start the agent's process, unless it runs or the node is off."""
+        if self.agent is not None or not self.up:
+            return
+        self.generation += 1
+        self.agent = agent.AgentState(
+            node=self.name, inventory=self.inventory, timing=self.world.timing
+        )
+        self.world.tell(self.name, "agent starts")
+        self.agent_event(
+            agent.Started(
+                now=self.clock(),
+                boot_id=self.boot_id,
+                record=self.disk.record,
+                runs=tuple(self.disk.runs.values()),
+                keepers=tuple(box.state.status() for box in self.keepers.values()),
+                lease_until=self.lease_file[0] if self.lease_file else None,
+            )
+        )
+        self.beat(self.generation)
+
+    def kill_agent(self) -> None:
+        """End the agent's process; nothing else ends."""
+        if self.agent is not None:
+            self.world.tell(self.name, "agent dies")
+        self.agent = None
+        self.generation += 1
+
+    def beat(self, generation: int) -> None:
+        """The agent's timer."""
+        if generation != self.generation or self.agent is None:
+            return
+        self.to_agent(lambda: agent.Tick(self.clock()))
+        wait = self.world.timing.beat_s * self.world.rng.uniform(0.98, 1.02)
+        self.world.after_local(self.name, wait, lambda: self.beat(generation))
+
+    def to_agent(self, event: Callable[[], agent.Event]) -> None:
+        """Deliver to the agent as it is now; a paused one gets it when it goes on."""
+        generation = self.generation
+
+        def deliver() -> None:
+            if self.agent is not None and generation == self.generation:
+                self.agent_event(event())
+
+        if self.agent is not None:
+            self.world.when_awake(self.name, deliver)
+
+    def agent_event(self, event: agent.Event) -> None:
+        """One step of the agent and what it commands."""
+        assert self.agent is not None
+        generation = self.generation
+        self.agent, commands = agent.step(self.agent, event)
+        for command in commands:
+            if self.generation != generation:
+                return  # a crash point has struck
+            self.do_agent(command)
+
+    def do_agent(self, command: agent.Command) -> None:
+        """Carry out one command of the agent."""
+        world = self.world
+        match command:
+            case agent.SendSync(sync=sync):
+                world.send_to_leaders(self.name, sync)
+            case agent.Persist(record=record):
+                self.durable("agent", lambda: self.write_record(record))
+                self.soon(lambda: agent.Persisted(self.clock(), record))
+            case agent.WriteEnd(exit=end):
+                self.durable("agent", lambda: self.write_end(end))
+                self.soon(lambda: agent.EndWritten(self.clock(), end))
+            case agent.DropRecord(run_id=run_id):
+                self.durable("agent", lambda: self.drop(run_id))
+            case agent.Spawn(desired=desired, covered_until=until):
+                world.after(LOCAL_S, lambda: self.spawn(desired, until, self.boots))
+            case agent.Tell(run_id=run_id, order=order):
+                self.to_keeper(run_id, lambda: keeper.OrderArrived(self.clock(), order))
+            case agent.KillLeftovers(run_id=run_id):
+                self.to_agent_later(
+                    lambda: agent.LeftoversGone(self.clock(), run_id, self.disk.runs.get(run_id))
+                )
+            case agent.WriteLease(until=until, covers=covers, by_leader=by_leader):
+                self.lease_file = (until, covers, by_leader)
+                for run_id in list(self.keepers):
+                    self.to_keeper(run_id, lambda r=run_id: self.lease_event(r))  # type: ignore[misc]
+            case agent.Ask(query=query):
+                world.send(query.asker, query.witness, query)
+            case agent.AnswerWitness(answer=answer):
+                world.send(answer.witness, answer.asker, answer)
+            case agent.Note(text=text):
+                world.tell(self.name, text)
+
+    def soon(self, event: Callable[[], agent.Event]) -> None:
+        """Deliver a completion, unless the write's crash point has killed the agent."""
+        if self.agent is not None:
+            self.to_agent_later(event, FSYNC_S)
+
+    def to_agent_later(self, event: Callable[[], agent.Event], wait: float = LOCAL_S) -> None:
+        """Deliver to this agent process after a while."""
+        generation = self.generation
+        self.world.after(
+            wait, lambda: self.to_agent(event) if generation == self.generation else None
+        )
+
+    def lease_event(self, run_id: RunId) -> keeper.LeaseChanged:
+        """What a keeper reads in the lease file."""
+        until, covers, by_leader = self.lease_file or (0.0, frozenset(), False)
+        return keeper.LeaseChanged(self.clock(), until, run_id in covers, by_leader)
+
+    # -- the disk ----------------------------------------------------------------------------------
+
+    def durable(self, party: str, write: Callable[[], None], run_id: RunId | None = None) -> None:
+        """A persist point: a crash may strike before or after it."""
+        when = self.world.persist_point(f"{self.name}/{party}")
+        if when != "before":
+            write()
+        if when is None:
+            return
+        if party == "agent":
+            self.kill_agent()
+            self.world.after(7.0, self.start_agent)
+        elif run_id is not None:
+            self.kill_keeper(run_id)
+
+    def write_record(self, record: AgentRecord) -> None:
+        """The agent's own file."""
+        self.world.checker.agent_record_changed(self.name, self.disk.record, record)
+        self.disk.record = record
+
+    def write_end(self, record: ExitRecord) -> None:
+        """A run's end: the first one stands."""
+        found = self.disk.runs.get(record.key.run_id)
+        if found is None or found.exit is not None:
+            return
+        self.disk.runs[record.key.run_id] = replace(found, exit=record)
+        self.world.checker.exit_recorded(self.name, record)
+        self.world.tell(self.name, f"{record.key}: record {record.reason.value} {record.code}")
+
+    def drop(self, run_id: RunId) -> None:
+        """A run's files go."""
+        if self.disk.runs.pop(run_id, None) is not None:
+            self.world.checker.record_dropped(self.name, run_id)
+
+    # -- keepers -----------------------------------------------------------------------------------
+
+    def spawn(self, desired: DesiredRun, until: float | None, boot: int) -> None:
+        """Make a keeper's process."""
+        run_id = desired.key.run_id
+        if not self.up or boot != self.boots or run_id in self.keepers:
+            return
+        state = keeper.KeeperState(
+            node=self.name,
+            desired=desired,
+            timing=self.world.timing,
+            can_freeze=self.inventory.can_freeze,
+        )
+        self.keepers[run_id] = KeeperBox(state=state)
+        self.keeper_event(run_id, keeper.Began(self.clock(), until))
+
+    def to_keeper(self, run_id: RunId, event: Callable[[], keeper.Event]) -> None:
+        """Deliver over the local socket: in order, unless the keeper is gone by then."""
+        box = self.keepers.get(run_id)
+
+        def deliver() -> None:
+            if box is not None and box.alive and self.keepers.get(run_id) is box:
+                self.keeper_event(run_id, event())
+
+        self.world.after(LOCAL_S, deliver)
+
+    def keeper_event(self, run_id: RunId, event: keeper.Event) -> None:
+        """One step of a keeper and what it commands."""
+        box = self.keepers[run_id]
+        box.state, commands = keeper.step(box.state, event)
+        for command in commands:
+            if not box.alive:
+                return
+            self.do_keeper(run_id, box, command)
+        if box.alive:
+            self.set_alarm(run_id, box)
+
+    def set_alarm(self, run_id: RunId, box: KeeperBox) -> None:
+        """Plan the keeper's next wake-up."""
+        deadline = box.state.deadline()
+        if deadline is None or deadline == box.wake:
+            return
+        box.wake = deadline
+        self.world.after_local(
+            self.name,
+            max(deadline - self.clock(), 0.0) + 1e-6,
+            lambda: self.ring(run_id, box, deadline),
+        )
+
+    def ring(self, run_id: RunId, box: KeeperBox, deadline: float) -> None:
+        """The keeper's timer."""
+        if box.alive and self.keepers.get(run_id) is box and box.wake == deadline:
+            box.wake = None
+            self.keeper_event(run_id, keeper.Woke(self.clock()))
+
+    def do_keeper(  # noqa: PLR0912  # one case a command
+        self, run_id: RunId, box: KeeperBox, command: keeper.Command
+    ) -> None:
+        """Carry out one command of a keeper."""
+        process = box.process
+        match command:
+            case keeper.Reserve(released=released):
+                self.durable("keeper", lambda: self.reserve(run_id, box, released), run_id)
+            case keeper.WriteReleased():
+                self.durable("keeper", lambda: self.write_released(run_id), run_id)
+                self.later(run_id, box, lambda: keeper.ReleaseWritten(self.clock()))
+            case keeper.WriteExit(exit=record):
+                self.durable("keeper", lambda: self.write_end(record), run_id)
+                self.later(run_id, box, lambda: keeper.ExitWritten(self.clock()))
+            case keeper.Execute():
+                self.execute(box)
+            case keeper.SendSignal(number=number):
+                if process is not None:
+                    self.signal(run_id, box, process, number)
+            case keeper.FreezeJob():
+                if process is not None:
+                    self.set_frozen(box, process, frozen=True)
+            case keeper.ThawJob():
+                if process is not None:
+                    self.set_frozen(box, process, frozen=False)
+            case keeper.Report(status=status):
+                self.to_agent_later(lambda: agent.KeeperSpoke(self.clock(), status))
+            case keeper.Leave():
+                box.alive = False
+                if self.keepers.get(run_id) is box:
+                    del self.keepers[run_id]
+        if process is not None and box.alive:
+            # frozen already (a suspended job): only the reason may have changed
+            process.frozen_by_fence = process.frozen and box.state.fenced
+
+    def later(self, run_id: RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
+        """Deliver a completion to a keeper."""
+        self.world.after(FSYNC_S, lambda: self.keeper_event(run_id, event()) if box.alive else None)
+
+    def reserve(self, run_id: RunId, box: KeeperBox, released: bool) -> None:
+        """Make the reserved-run file, exclusively."""
+        mine = run_id not in self.disk.runs
+        if mine:
+            self.disk.runs[run_id] = RunRecord(
+                desired=box.state.desired, boot_id=self.boot_id, released=released
+            )
+            self.world.ever_reserved.setdefault(self.name, set()).add(run_id)
+        self.later(run_id, box, lambda: keeper.Reserved(self.clock(), mine))
+
+    def write_released(self, run_id: RunId) -> None:
+        """The record says "released"."""
+        self.disk.runs[run_id] = replace(self.disk.runs[run_id], released=True)
+
+    def kill_keeper(self, run_id: RunId) -> None:
+        """Kill -9: the init of the job's namespace dies, and the job with it."""
+        box = self.keepers.pop(run_id, None)
+        if box is None:
+            return
+        self.world.tell(self.name, f"keeper of {box.state.desired.key} dies")
+        box.alive = False
+        self.end_process(box)
+        self.to_agent_later(lambda: agent.KeeperGone(self.clock(), run_id))
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def execute(self, box: KeeperBox) -> None:
+        """Start the job's processes."""
+        world, desired = self.world, box.state.desired
+        behaviour = world.behaviour(desired.key.job)
+        process = Process(
+            desired=desired, node=self.name, behaviour=behaviour, left_s=behaviour.work_s
+        )
+        key = (self.name, desired.key.run_id)
+        process.again = key in world.executions
+        world.executions.append(key)
+        box.process = process
+        world.processes.append(process)
+        world.tell(self.name, f"{desired.key} executes", desired.key.job)
+        world.checker.executed(process)
+        world.rendezvous(desired.key.run_id)
+
+    def box_of(self, process: Process) -> KeeperBox | None:
+        """The keeper of a process."""
+        return self.keepers.get(process.desired.key.run_id)
+
+    def count(self, process: Process) -> None:
+        """Plan a process's own end, now that it works."""
+        desired = process.desired
+        if desired.mode is LaunchMode.BATCH and desired.layout[0].node != self.name:
+            return  # only the first node has a script
+        process.counting_from = self.world.now
+        process.ending += 1
+        self.plan_end(process, process.left_s, process.behaviour.code, 0)
+
+    def plan_end(self, process: Process, wait: float, code: int, signal: int) -> None:
+        """The process will end by itself."""
+        ending = process.ending
+
+        def end() -> None:
+            box = self.box_of(process)
+            if process.ending != ending or box is None or box.process is not process:
+                return
+            run_id = process.desired.key.run_id
+            self.end_process(box)
+            self.world.tell(self.name, f"{process.desired.key} ends {code}:{signal}")
+            self.keeper_event(run_id, keeper.JobExited(self.clock(), code, signal))
+
+        self.world.after(wait, end)
+
+    def end_process(self, box: KeeperBox) -> None:
+        """The processes are gone."""
+        if box.process is not None:
+            self.world.processes.remove(box.process)
+            box.process.ending += 1
+            box.process = None
+            self.world.checker.processes_changed()
+
+    def set_frozen(self, box: KeeperBox, process: Process, *, frozen: bool) -> None:
+        """Freeze or thaw."""
+        if frozen:
+            self.world.checker.interfered(process, box.state.stop, fenced=box.state.fenced)
+            if process.counting_from is not None:
+                process.left_s -= self.world.now - process.counting_from
+                process.counting_from = None
+            process.ending += 1
+        process.frozen = frozen
+        process.frozen_by_fence = frozen and box.state.fenced
+        self.world.tell(self.name, f"{process.desired.key} {'frozen' if frozen else 'thawed'}")
+        self.world.checker.processes_changed()
+        if not frozen:
+            self.world.rendezvous(process.desired.key.run_id)
+
+    def signal(self, run_id: RunId, box: KeeperBox, process: Process, number: int) -> None:
+        """The job's processes get a signal."""
+        behaviour = process.behaviour
+        self.world.checker.interfered(process, box.state.stop, fenced=box.state.fenced)
+        self.world.tell(self.name, f"{process.desired.key} gets signal {number}")
+        if number == keeper.SIGKILL:
+            process.ending += 1
+            self.plan_end(process, behaviour.stuck_s or LOCAL_S, 0, keeper.SIGKILL)
+        elif number == keeper.SIGTERM and behaviour.on_term != "ignore" and not process.frozen:
+            process.ending += 1
+            if behaviour.on_term == "leave":
+                self.plan_end(process, TERM_S, 143, 0)
+            else:
+                self.plan_end(process, LOCAL_S, 0, number)
+
+    # -- the machine -------------------------------------------------------------------------------
+
+    def power_off(self) -> None:
+        """Everything but the disk is gone."""
+        self.world.tell(self.name, "power off")
+        self.kill_agent()
+        self.up = False
+        for run_id in list(self.keepers):
+            box = self.keepers.pop(run_id)
+            box.alive = False
+            self.end_process(box)
+        self.lease_file = None
+
+    def power_on(self) -> None:
+        """Another boot."""
+        if self.up:
+            return
+        self.up = True
+        self.boots += 1
+        self.world.tell(self.name, "boots")
+        self.start_agent()
+
+
+def job_of(process: Process) -> JobId:
+    """The job of a process."""
+    return process.desired.key.job
