@@ -93,7 +93,7 @@ class Engine:
     _active: Rows = field(init=False)
     _at_the_door: list[int] = field(default_factory=list)  # arrived, admission not yet asked
     _joined: list[int] = field(default_factory=list)
-    _left: int = 0
+    _left: list[int] = field(default_factory=list)  # ended since `active` was last asked for
     _next_arrival: int = 0
     _next_visible: float = math.inf
     _events: Iterator[ClusterEvent] = field(init=False)
@@ -158,7 +158,7 @@ class Engine:
             "admit": self._admit,
             "decide": self._decide,
         }
-        order = [phases[phase] for phase in self.world.semantics.phases]
+        order = [phases[phase] for phase in self.world.semantics.phases if self._may_matter(phase)]
         upcoming = start
         while True:
             moment = self._next_moment() if upcoming is None else upcoming
@@ -176,6 +176,14 @@ class Engine:
             self._sample()
 
     _stop_reason: str = ""
+
+    def _may_matter(self, phase: Phase) -> bool:
+        """Could this phase ever do something in this run?"""
+        if phase == "cluster":
+            return self._next_event is not None
+        if phase == "track":
+            return len(self.tracked) > 0
+        return phase != "choose" or isinstance(self.parts.scheduling, Chooser)
 
     def _unfinished(self) -> str:
         waiting = self._unfinished_count()
@@ -254,7 +262,7 @@ class Engine:
             done = world.complete_until(self.now)
         for row in done:
             self._note(Change("finish", float(world.table.finish[row]), row))
-            self._left += 1
+            self._left.append(row)
             self._ended += 1
             self._stale = 0
             self._tracked_left.discard(row)
@@ -281,15 +289,13 @@ class Engine:
         if self._arrival_time() > self.now:
             return False
         arrived: list[int] = []
-        visible, status = self.visible, self.world.table.status
-        while self._next_arrival < len(self.arrivals):
-            row = int(self.arrivals[self._next_arrival])
-            if visible[row] > self.now:
-                break
+        status = self.world.table.status
+        while self._next_visible <= self.now:
+            row = self.arrivals.item(self._next_arrival)
             self._next_arrival += 1
+            self._look_ahead()
             if not self._parents_left.get(row):
                 arrived.append(row)
-        self._look_ahead()
         while self._freed and self._freed[0][0] <= self.now:
             arrived.append(heapq.heappop(self._freed)[1])
         arrived = [row for row in arrived if status[row] == FUTURE]
@@ -302,10 +308,10 @@ class Engine:
 
     def _look_ahead(self) -> None:
         """Remember when the next row becomes visible."""
-        left = self._next_arrival < len(self.arrivals)
-        self._next_visible = (
-            float(self.visible[self.arrivals[self._next_arrival]]) if left else math.inf
-        )
+        if self._next_arrival < len(self.arrivals):
+            self._next_visible = self.visible.item(self.arrivals.item(self._next_arrival))
+        else:
+            self._next_visible = math.inf
 
     def _predict(self, arrived: list[int]) -> None:
         table, work, estimator = self.world.table, self.world.true_work, self.parts.estimator
@@ -494,9 +500,11 @@ class Engine:
     @property
     def active(self) -> Rows:
         """Rows admitted and not ended, in order of admission."""
-        if self._left:
+        if len(self._left) == 1:  # by far the most frequent case: no look at anybody's status
+            self._active = self._active[self._active != self._left[0]]
+        elif self._left:
             self._active = self._active[~_ended(self.world.table.status[self._active])]
-            self._left = 0
+        self._left.clear()
         if self._joined:
             self._active = np.concatenate([self._active, np.array(self._joined, np.int64)])
             self._joined.clear()

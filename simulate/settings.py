@@ -46,7 +46,8 @@ class RunSettings:
 
     Attributes:
         policy, placement, admission, fairness, estimate, launch, preemption, metrics: parts by
-            name; "" means the default; `estimate` may carry a value ("noise:0.5").
+            name; "" means the default; a name may carry its first option's value after a colon
+            ("noise:0.5", "load-threshold:1.2").
         options: KEY=VALUE texts as the user gave them, for all runs.
         clock: "rounds" or "events"; "" leaves it to the semantics.
         round_s: round length; None leaves it to the semantics.
@@ -141,11 +142,14 @@ def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool
     chosen = part_names(settings, semantics, has_quotas=has_quotas)
     given = split_options(settings.options)
     given.pop("semantics", None)
-    estimate, _, value = chosen["estimator"].partition(":")
-    chosen["estimator"] = estimate
+    values = {stage: text.partition(":")[2] for stage, text in chosen.items() if ":" in text}
+    chosen = {stage: text.partition(":")[0] for stage, text in chosen.items()}
     routed = {stage: default_options(stage, name, semantics) for stage, name in chosen.items()}
-    if value:
-        routed["estimator"][first_option("estimator", estimate)] = value
+    for stage, name in chosen.items():
+        if "seed" in _option_names(stage, name):
+            routed[stage]["seed"] = settings.seed
+        if stage in values:
+            routed[stage][first_option(stage, name)] = values[stage]
     for key, text in given.items():
         _route(key, text, chosen, routed)
     for stage, name in chosen.items():
@@ -167,7 +171,7 @@ def part_names(
     settings: RunSettings, semantics: Semantics, *, has_quotas: bool = False
 ) -> dict[str, str]:
     """The name of each stage's part, defaults filled in."""
-    placement = settings.placement or str(semantics.option_defaults.get("placement", "min-nodes"))
+    placement = settings.placement or semantics.part_defaults.get("placement", "min-nodes")
     fairness = settings.fairness or ("vc-quota" if has_quotas else "none")
     chosen = {
         "scheduling": settings.policy,

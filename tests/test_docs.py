@@ -170,7 +170,13 @@ def test_every_option_has_a_meaning() -> None:
 
 # -- semantics ------------------------------------------------------------------------------------
 
-TABLED = {"name", "source", "phases", "option_defaults"}  # fields that are not in the first table
+TABLED = {
+    "name",
+    "source",
+    "phases",
+    "option_defaults",
+    "part_defaults",
+}  # fields that are not in the first table
 
 
 def semantics_tables() -> list[list[list[str]]]:

@@ -7,7 +7,7 @@ generator of its own. No clock, no file, no network: the same context gives the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ __all__ = ["Change", "Mode", "RoundContext"]
 Mode = Literal["full", "fill"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """Something that happened since the last decision, in order."""
 
     kind: Literal["arrive", "finish", "node-up", "node-down", "node-drain", "retype"]

@@ -3,7 +3,7 @@
 A part declares the keys it knows with a merge rule and a default. Between two collections a job's
 ranks push values; a collection merges them (`sum` adds to the total so far, `mean` replaces it by
 the mean of what came) and clears what was pushed. Merged values are columns of the unit table, so a
-policy reads them with `units.extra(key)`. Blox, EuroSys 2024 (sheet `blox`, R4).
+policy reads them with `units.extra(key)`. As in Blox, EuroSys 2024.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Named semantics: when things become visible, when they end, and what triggers a decision.
 
-One engine runs them all. A profile is a value, a few lines that name the sheet or paper it follows;
+One engine runs them all. A profile is a value, a few lines that name the paper it follows;
 what a published artifact does oddly lives here and never as an `if` in the engine. A profile may
 also carry option defaults for the parts it belongs to.
 """
@@ -38,23 +38,24 @@ class Semantics:
 
     Attributes:
         name: what `-o semantics=` calls it.
-        source: the sheet or paper it follows.
+        source: the paper or artifact it follows.
         grid: seconds between decisions; None decides at every change instead.
         origin: time of the first grid tick, in seconds.
-        drift: a round ends when its last row stops, so the grid moves (Gavel).
+        drift: a row does whole steps only, and a round ends when its last row stops, so the grid
+            moves (Gavel).
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
             origin (a multiple of the grid); None: at every tick.
         finish: the recorded finish is exact, or the tick at which it is seen.
         release: GPUs come back at the exact finish, or at the tick.
-        progress: continuous, or whole steps a round (a row never runs part of a step).
         between: what happens between grid ticks when something changes: nothing, a fill of idle
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first.
         moved_counts: a row suspended and started again in one decision counts as a migration or
             as a preemption.
-        option_defaults: option defaults of parts, by "part.key" ("las.misfit") or "key".
+        option_defaults: defaults for options of whichever part has them, by option.
+        part_defaults: parts to use where the user names none, by stage.
         rejoin: may a row suspended in a decision take its own GPUs back in the same decision?
     """
 
@@ -68,12 +69,12 @@ class Semantics:
     slot: float | None = None
     finish: Literal["exact", "tick"] = "exact"
     release: Literal["exact", "tick"] = "exact"
-    progress: Literal["continuous", "whole-steps"] = "continuous"
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts"] = "every-start"
     moved_counts: Literal["migration", "preemption"] = "migration"
     rejoin: bool = True
     option_defaults: Mapping[str, object] = field(default_factory=dict)
+    part_defaults: Mapping[str, str] = field(default_factory=dict)
 
     def with_grid(self, grid: float) -> Semantics:
         """The same with another round length; a profile without rounds refuses.
@@ -144,7 +145,7 @@ EVENTS = _add(
 BLOX = _add(
     Semantics(
         name="blox",
-        source="Blox, EuroSys 2024: section 3 of its sheet",
+        source="Blox, EuroSys 2024, and its artifact's round loop",
         grid=300.0,
         arrivals="grid",
         finish="tick",
@@ -163,10 +164,11 @@ BLOX = _add(
 TIRESIAS = _add(
     Semantics(
         name="tiresias",
-        source="Tiresias' simulator: section 3 of its sheet",
+        source="Tiresias, NSDI 2019, and its artifact's simulator",
         grid=None,
         between="full",
-        option_defaults={"jump": "artifact", "index": "artifact", "placement": "count"},
+        option_defaults={"jump": "artifact", "index": "artifact"},
+        part_defaults={"placement": "count"},
     )
 )
 

@@ -316,7 +316,6 @@ def engine_of(log: dict[str, Any], speeds: Speeds) -> tuple[Engine, InjectedRoun
         source="sheet gavel-mechanism, sections 3.1 and 3.5",
         grid=float(log["round_s"]),
         drift=True,
-        progress="whole-steps",
         finish="exact",
         release="tick",
         between="none",

@@ -95,3 +95,17 @@ def test_backfill_holds_its_plan_per_partition(lab, policy):
     trace = lab.trace([(0, 2, 10), (1, 2, 10), (2, 1, 3)], vc=["va", "va", "vb"])
     run = lab.run(trace, policy, cluster=cluster)
     assert lab.spans(run) == {"A": (0, 10), "B": (10, 20), "C": (2, 5)}
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_job_that_waits_for_its_quota_holds_nobody_up(lab, policy):
+    cluster = Cluster(
+        [Node(name="n", gpus=8)],
+        [
+            VirtualCluster(name="a", gpus=4, guaranteed=4),
+            VirtualCluster(name="b", gpus=8, guaranteed=8),
+        ],
+    )
+    jobs = [(0, 4, 1000), (1, 4, 100), (2, 4, 5000)]
+    run = lab.run(lab.trace(jobs, vc=["a", "a", "b"]), policy, cluster=cluster)
+    assert lab.spans(run) == {"A": (0, 1000), "B": (1000, 1100), "C": (2, 5002)}

@@ -286,7 +286,7 @@ def test_a_policy_that_waits_for_its_alarm_is_not_taken_for_dead(lab: Any) -> No
 
 # -- drifting rounds ------------------------------------------------------------------------------
 
-DRIFT = Semantics(name="drift", grid=100.0, drift=True, progress="whole-steps", release="tick")
+DRIFT = Semantics(name="drift", grid=100.0, drift=True, release="tick")
 
 
 class Speed:

@@ -1,6 +1,6 @@
 """Admission: everybody, below a load threshold, or within quotas per user and per virtual cluster.
 
-Sheet `blox`, section 3 step 5. A job held back keeps its place in one FIFO queue; its waiting time
+The load threshold is Blox' (EuroSys 2024). A job held back keeps its place in one FIFO queue; its waiting time
 counts from its submit.
 """
 

@@ -38,7 +38,7 @@ class NoiseOptions:
     """The truth times a log-normal factor."""
 
     sigma: float = option(0.5, "standard deviation of the factor's logarithm", low=0.0)
-    seed: int = option(0, "seed of the factors", low=0)
+    seed: int = option(0, "seed of the factors; the run's unless given", low=0)
 
 
 class Noise(Estimator[NoiseOptions]):

@@ -1,6 +1,6 @@
 """Placements that keep a gang together, and so may refuse while enough GPUs are free.
 
-Sheets `baselines` (consolidated, section 4), `tiresias` (yarn and skew, section 5).
+Consolidated as in Blox (EuroSys 2024), yarn and skew as in Tiresias (NSDI 2019).
 """
 
 from __future__ import annotations
@@ -41,14 +41,6 @@ class Consolidated(PlacementPolicy[NoOptions]):
         """Take the tightest node that holds the whole gang."""
         node = tightest_node(free, ask.gang)
         return free.one_node(node, ask.gang) if node >= 0 else fragmented(ask, free, 1)
-
-    def never(self, gang: int, largest_node: int) -> Refused | None:
-        """Why such a gang can never be placed, if so."""
-        if gang <= largest_node:
-            return None
-        return Refused(
-            "Never", f"asks for {gang} GPUs on one node, the largest node has {largest_node}"
-        )
 
 
 class Yarn(PlacementPolicy[NoOptions]):
@@ -104,12 +96,8 @@ class Yarn(PlacementPolicy[NoOptions]):
             parts.append((lowest_node(roomy), rest))
         return parts
 
-    def never(self, gang: int, largest_node: int) -> Refused | None:
-        """Every gang that fits the cluster under one switch can be placed some day."""
-        return None
 
-
-# Tensor sizes in MB, largest and total, of the models that Tiresias profiled (its sheet, section 5)
+# Tensor sizes in MB, largest and total, of the models in Tiresias' artifact
 TENSOR_MB = {
     "vgg19": (392.0, 547.1),
     "vgg16": (392.0, 526.8),

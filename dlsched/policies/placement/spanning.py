@@ -1,6 +1,6 @@
 """Placements that may span nodes and so never fail while enough GPUs are free.
 
-Sheet `baselines`, section 4: first-free (Blox' scattered), min-nodes, best-fit, worst-fit, random.
+First-free (Blox' scattered), min-nodes, best-fit, worst-fit, random.
 GPU ids ascend inside a node; ties go to the lowest node.
 """
 
@@ -219,7 +219,7 @@ class WorstFit(PlacementPolicy[NoOptions]):
 class RandomOptions:
     """Random placement."""
 
-    seed: int = option(0, "seed of the placement's own generator", low=0)
+    seed: int = option(0, "seed of the placement's own generator; the run's unless given", low=0)
 
 
 class RandomNodes(PlacementPolicy[RandomOptions]):

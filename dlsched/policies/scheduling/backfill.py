@@ -1,7 +1,7 @@
 """Backfill: EASY and conservative.
 
 EASY: Lifka, JSSPP 1995, and Mu'alem & Feitelson, TPDS 2001; conservative: Feitelson & Weil, IPPS
-1998; sheet `baselines`, sections 2 and 3. First come, first served, but a job behind may start if
+1998. First come, first served, but a job behind may start if
 it delays nobody: not the head (EASY), or nobody at all (conservative). Both need a predicted
 duration; a job that has outrun its prediction counts as ending one round from now (60 s where
 there are no rounds).
@@ -38,6 +38,11 @@ def predicted_ends(units: Units, ctx: RoundContext) -> Floats:
     return ctx.now + np.where(left > 0, left, ctx.round_length or OVERRUN_S)
 
 
+def clock_text(time: float) -> str:
+    """A moment as users read it."""
+    return f"{time:,.0f} s" if np.isfinite(time) else "no time that is known"
+
+
 @dataclass(slots=True)
 class Shadow:
     """The head's reservation: when it can start, and how many GPUs are left over then."""
@@ -63,14 +68,11 @@ class Easy(SchedulingPolicy[NoOptions]):
     def _backfill(self, queue: Units, pool: int, ctx: RoundContext, walk: Walk) -> None:
         gangs, rows = queue.gang.tolist(), queue.rows.tolist()
         duration = queue.predicted_work + ctx.restart_overhead
-        head = 0
-        while head < len(rows) and not isinstance(walk.place(rows[head]), Refused):
-            head += 1
+        started, head = self._start_heads(rows, walk)
         if head == len(rows):
             return
-        started = list(range(head))
         shadow = self._shadow(queue, started, duration, gangs[head], pool, ctx, walk)
-        walk.refuse(rows[head], Refused("Resources", f"starts at about {shadow.time:g} s"))
+        walk.refuse(rows[head], Refused("Resources", f"starts at about {clock_text(shadow.time)}"))
         for k in range(head + 1, len(rows)):
             free = walk.free_gpus(pool)
             if free == 0:
@@ -80,6 +82,24 @@ class Easy(SchedulingPolicy[NoOptions]):
                 continue
             if not isinstance(walk.place(rows[k]), Refused) and not ends_in_time:
                 shadow.extra -= gangs[k]
+
+    @staticmethod
+    def _start_heads(rows: list[int], walk: Walk) -> tuple[list[int], int]:
+        """Start from the head while it fits; a job that waits for its quota blocks nobody.
+
+        Returns:
+            the positions started, and that of the first that does not fit.
+        """
+        started: list[int] = []
+        for position, row in enumerate(rows):
+            placed = walk.place(row)
+            if not isinstance(placed, Refused):
+                started.append(position)
+            elif placed.reason != "Quota":
+                return started, position
+            else:
+                walk.refuse(row, placed)
+        return started, len(rows)
 
     @staticmethod
     def _shadow(
@@ -129,13 +149,13 @@ class Conservative(SchedulingPolicy[NoOptions]):
         queue = units[np.argsort(units.submit_time, kind="stable")]
         running = ctx.running
         if self._is_off(queue, running, ctx):
-            self._plan_anew(queue, running, ctx)
+            self._plan_anew(queue, running, ctx, walk)
         for row, duration in zip(queue.rows.tolist(), queue.predicted_work.tolist(), strict=True):
             if row not in self._planned:
-                self._book(row, duration, ctx, not_before=ctx.now)
+                self._book(row, duration, ctx, walk)
         self._start_due(queue, ctx, walk)
-        starts = [self._planned[row].start for row in queue.rows.tolist()]
-        later = [start for start in starts if start > ctx.now]
+        plans = [self._planned.get(row) for row in queue.rows.tolist()]
+        later = [plan.start for plan in plans if plan is not None and plan.start > ctx.now]
         walk.wake_at(min(later, default=np.inf))
         walk.stable_until(min(later, default=np.inf))
 
@@ -158,7 +178,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
                 return True  # runs longer than planned, or did not start when planned
         return False
 
-    def _plan_anew(self, queue: Units, running: Units, ctx: RoundContext) -> None:
+    def _plan_anew(self, queue: Units, running: Units, ctx: RoundContext, walk: Walk) -> None:
         self._plans.clear()
         self._capacity.clear()
         self._planned.clear()
@@ -170,7 +190,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
             self._plan_of(int(ctx.table.pool[row]), ctx).book(booking)
             self._planned[row] = booking
         for row, duration in zip(queue.rows.tolist(), queue.remaining_work.tolist(), strict=True):
-            self._book(row, duration, ctx, not_before=ctx.now)
+            self._book(row, duration, ctx, walk)
 
     def _plan_of(self, pool: int, ctx: RoundContext) -> Calendar:
         if pool not in self._plans:
@@ -178,12 +198,15 @@ class Conservative(SchedulingPolicy[NoOptions]):
             self._plans[pool] = Calendar(self._capacity[pool], start=ctx.now)
         return self._plans[pool]
 
-    def _book(self, row: int, duration: float, ctx: RoundContext, *, not_before: float) -> None:
+    def _book(self, row: int, duration: float, ctx: RoundContext, walk: Walk) -> None:
+        """Reserve the earliest time; a job that waits for its quota gets no reservation yet."""
         gang = int(ctx.table.gang[row])
+        if walk.tenancy is not None and walk.tenancy.over_ceiling(row, gang) is not None:
+            return
         plan = self._plan_of(int(ctx.table.pool[row]), ctx)
         plan.forget_before(ctx.now)
         length = max(duration, 0.0) + ctx.restart_overhead
-        start = plan.earliest_start(gang, length, not_before=not_before)
+        start = plan.earliest_start(gang, length, not_before=ctx.now)
         booking = Booking(row=row, gpus=gang, start=start, end=start + length)
         if start < np.inf:
             plan.book(booking)
@@ -191,13 +214,14 @@ class Conservative(SchedulingPolicy[NoOptions]):
 
     def _start_due(self, queue: Units, ctx: RoundContext, walk: Walk) -> None:
         for row in queue.rows.tolist():
-            booking = self._planned[row]
-            if booking.start <= ctx.now:
+            booking = self._planned.get(row)
+            if booking is None or booking.start <= ctx.now:
                 placed = walk.place(row)
                 if isinstance(placed, Refused):
                     walk.refuse(row, placed)
             else:
-                walk.refuse(row, Refused("Resources", f"planned to start at {booking.start:g} s"))
+                start = clock_text(booking.start)
+                walk.refuse(row, Refused("Resources", f"planned to start at {start}"))
 
     def state_dict(self) -> dict[str, Any]:
         """The plan: bookings as [row, GPUs, start, end], free GPUs as steps, by pool."""

@@ -1,8 +1,7 @@
 """Priority classes shared by the orders of Blox: a given priority, and the starvation guard.
 
 The column `priority` says who goes first (smaller first); a job without one has 999. A job that has
-waited for the guard time without being scheduled gets priority 1 for the rest of its life (sheet
-`blox`, section 3 step 8).
+waited for the guard time without being scheduled gets priority 1 for the rest of its life.
 """
 
 from __future__ import annotations

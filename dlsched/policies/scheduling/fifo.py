@@ -1,6 +1,6 @@
 """First come, first served: strict (fifo) and with everybody who fits behind (first-fit).
 
-Sheets `baselines` section 1 and `blox` section 3. Order: (priority, submit time), then admission.
+As in Tiresias' and Blox' simulators (fifo, fjf). Order: (priority, submit time), then admission.
 Non-preemptive, except in the strict rounds of Blox (`misfit=tail-preempt`), where a job at the head
 may push out jobs behind it.
 """

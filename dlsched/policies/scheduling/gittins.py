@@ -1,6 +1,6 @@
 """The Gittins index of a job's attained service, from a sample of what past jobs needed.
 
-Gu et al., "Tiresias", NSDI 2019; sheet `tiresias`, section 4. With S the total GPU-seconds of a job
+Gu et al., "Tiresias", NSDI 2019. With S the total GPU-seconds of a job
 and a its attained service,
 
     G(a) = P(S - a <= Δ | S > a) / E[min(S - a, Δ) | S > a]

@@ -1,6 +1,6 @@
 """Least attained service first: who has had least goes first, nothing need be known of the future.
 
-Sheets `baselines` section 1 and `blox` section 3. Attained service is GPU-seconds received, or
+As in Tiresias (NSDI 2019) and Blox (EuroSys 2024). Attained service is GPU-seconds received, or
 seconds on GPUs whatever their number (`service=time`, as Blox counts it). Meaningful in rounds: in
 continuous time equal jobs would slice infinitely fast, so with `--clock events` decisions come only
 when something changes.

@@ -1,6 +1,6 @@
 """Multi-level feedback queues: discretized least attained service.
 
-The queues of Tiresias (its sheet, section 3), without promotion and index: a job starts in the
+The queues of Tiresias, NSDI 2019, without promotion and index: a job starts in the
 first queue and falls to the tail of the next when its attained service reaches the queue's limit.
 Queues are walked in order, each in list order; what does not fit is skipped. After each decision
 the waiting jobs of a queue stand behind its running ones, so that equals do not displace each

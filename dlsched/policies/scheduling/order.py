@@ -52,8 +52,7 @@ def next_crossing(key: Floats, growth: Floats, running: Bools, now: float) -> fl
 class PersistentOrder:
     """A list that is sorted again and again: equal keys keep the order of the previous time.
 
-    New rows enter at the end. This is how the artifacts' simulators break ties (sheet `baselines`,
-    section 1).
+    New rows enter at the end. This is how Tiresias' simulator breaks ties.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Shortest first, in its four senses; the literature calls all of them "SJF", so names are full.
 
-Sheets `baselines` section 1 and `tiresias` section 3:
+The preemptive ones are those of Tiresias' simulator (NSDI 2019):
 
 * `sjf`: shortest predicted duration first, non-preemptive; the first misfit ends the pass.
 * `sjf-gpu`: fewest GPUs first, preemptive (Tiresias' "sjf").

@@ -1,7 +1,7 @@
 """Tiresias: discretized 2D-LAS and 2D-Gittins.
 
-Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019; sheet
-`tiresias`. Minimise the average JCT of gangs whose duration nobody knows, preemptively. Attained
+Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019.
+Minimise the average JCT of gangs whose duration nobody knows, preemptively. Attained
 service has two dimensions, W = seconds executed × GPUs, in GPU-seconds. Jobs fall through queues as
 W passes the limits (`dlas-gpu`; `dlas` counts seconds only); with a sample of past jobs the queues
 are sorted by Gittins index (`gittins`). A job that has waited `knob` times as long as it executed
@@ -63,7 +63,7 @@ class TiresiasOptions:
 
 
 class Tiresias(SchedulingPolicy[TiresiasOptions]):
-    """The event loop of sheet section 3, steps 3 to 7."""
+    """Clocks, demotion and promotion, order, and the next jump, in this order."""
 
     name = "tiresias"
     summary = "discretized 2D-LAS (dlas-gpu, dlas) and 2D-Gittins, with promotion"

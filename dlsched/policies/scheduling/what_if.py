@@ -1,7 +1,7 @@
 """The what-if chooser: try every combination of parts on the present state, take the best.
 
-Agarwal et al., "Blox", EuroSys 2024, calls the idea a scheduler synthesizer; sheet `blox`, section
-5. Every so many rounds the present jobs are run on, without further arrivals, under each
+Agarwal et al., "Blox", EuroSys 2024, calls the idea a scheduler synthesizer.
+Every so many rounds the present jobs are run on, without further arrivals, under each
 combination of scheduling × admission × placement; the one with the least predicted average JCT is
 installed, ties to the first in the order of the lists (scheduling first). Jobs held back by
 admission keep their place.
