@@ -180,7 +180,8 @@ def test_a_retyped_node_serves_the_jobs_of_its_new_type(lab: Any) -> None:
         cluster="1x2:a+1x1:b",
         events=[event(50, "retype", node=0, gpu_type=1)],
     )
-    assert result.jobs.status.tolist() == ["unfinished", "refused"]
+    assert result.jobs.status.tolist() == ["unfinished", "completed"]
+    assert result.jobs.first_start_time[1] == 50
     trace = lab.trace([(0, 2, 100), (0, 1, 100), (60, 2, 100)], gpu_type=["a", "b", "b"])
     result = lab.run(
         trace,

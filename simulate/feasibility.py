@@ -1,0 +1,124 @@
+"""What can be known before a run starts: columns that are missing, jobs that can never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import BadInput
+from dlsched.core.free import Ask, FreeGpus, HostResources
+from dlsched.core.occupancy import Occupancy
+from dlsched.core.pools import Pools
+from dlsched.core.round import Parts
+from dlsched.core.units import Status, UnitTable
+from simulate.cluster_events import ClusterEvent
+from simulate.traces.trace import Trace
+
+__all__ = ["check_needs", "pools_ever", "refuse_impossible"]
+
+
+def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
+    """Refuse a run whose parts need a column that some job lacks."""
+    for stage, part in parts.stages().items():
+        for column in sorted(part.needs - {"predicted_work"}):
+            missing = np.flatnonzero(~units.has(column))
+            if missing.size:
+                first = trace.job_id[missing[0]]
+                raise BadInput(
+                    f"{stage} {part.name} needs the column {column}, which {missing.size} of "
+                    f"{len(units)} jobs of {trace.name} lack (first: job {first})"
+                )
+
+
+def pools_ever(pools: Pools, scripted: Sequence[ClusterEvent]) -> Pools:
+    """The pools with every node that a retype will ever put into them."""
+    retypes = [event for event in scripted if event.kind == "retype"]
+    if not retypes:
+        return pools
+    ever, types = Pools(pools.cluster, pools.keys), pools.cluster.node_type.copy()
+    nodes = ever.nodes
+    for event in retypes:
+        types[event.node] = event.gpu_type
+        ever.refresh(types)
+        nodes = [before | now for before, now in zip(nodes, ever.nodes, strict=True)]
+    ever.nodes = nodes
+    return ever
+
+
+def refuse_impossible(
+    units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
+) -> dict[int, Refused]:
+    """Refuse units that could not run even on the empty cluster with every node in service."""
+    refusals = _unplaceable(units, pools, parts, cluster) | _unentitled(units, parts, cluster)
+    units.status[list(refusals)] = Status.REFUSED
+    return refusals
+
+
+def _unplaceable(
+    units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
+) -> dict[int, Refused]:
+    """Units that the placement refuses on the empty cluster."""
+    empty = Occupancy(cluster)
+    host = HostResources(empty, units) if cluster.tracks_host else None
+    answers: dict[object, Refused | None] = {}
+    shapes = np.stack([units.pool, units.gang])
+    needs = np.zeros((2, len(units)))
+    if host is not None:
+        needs = np.nan_to_num(np.stack([units.cpus, units.memory_gb]), nan=-1.0)
+    plain = parts.placement.spans
+
+    def question(row: int) -> tuple[Ask, object]:
+        ask = Ask(row, int(units.gang[row]), units)
+        pool, sameness = int(units.pool[row]), parts.placement.sameness(ask)
+        return ask, (pool, sameness, *needs[:, row].tolist())
+
+    for row in _representatives(np.vstack([shapes, needs])) if plain else range(len(units)):
+        ask, key = question(row)
+        if key not in answers:
+            pool = int(units.pool[row])
+            free = FreeGpus(empty, pools.nodes[pool])
+            if host is not None:
+                free.limit(ask, host)
+            placed = parts.placement.place(ask, free)
+            answers[key] = _never(placed, ask, pools, pool) if isinstance(placed, Refused) else None
+    if not any(answers.values()):
+        return {}
+    whys = ((row, answers[question(row)[1]]) for row in range(len(units)))
+    return {row: why for row, why in whys if why is not None}
+
+
+def _unentitled(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, Refused]:
+    """Units larger than what their virtual cluster may ever hold."""
+    if parts.fairness is None or not units.names["vc"]:
+        return {}
+    names = units.names["vc"]
+    most = np.array([*(parts.fairness.most(name, cluster) for name in names), np.inf])
+    over = np.flatnonzero(units.gang > most[units.vc])  # no virtual cluster is code -1, the last
+    return {
+        row: Refused(
+            "Never",
+            f"asks for {units.gang[row]} GPUs, vc {names[units.vc[row]]} may use "
+            f"{most[units.vc[row]]:g}",
+        )
+        for row in over.tolist()
+    }
+
+
+def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
+    """One row for each distinct column of shapes."""
+    found: list[int] = np.unique(shapes, axis=1, return_index=True)[1].tolist()
+    return found
+
+
+def _never(refused: Refused, ask: Ask, pools: Pools, pool: int) -> Refused:
+    vc, types = pools.keys[pool]
+    where = f" of vc {vc}" if vc else ""
+    where += f" of type {types}" if types else ""
+    most = pools.largest_gang(pool)
+    if ask.gang > most:
+        return Refused("Never", f"asks for {ask.gang} GPUs, the cluster has {most}{where}")
+    return Refused("Never", f"cannot be placed even on the empty cluster: {refused.detail}")

@@ -1,0 +1,167 @@
+"""From an engine that has stopped to a result: one row a job, and the run's figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats
+from dlsched.core.cluster import Cluster
+from dlsched.core.round import Parts
+from dlsched.core.semantics import Semantics
+from dlsched.core.units import Status, UnitTable
+from simulate.cautions import cautions
+from simulate.engine import Engine, Stopped
+from simulate.population import offered_load
+from simulate.results import ClusterShape, JobOutcomes, ReplayResult
+from simulate.settings import RunSettings, effective_options
+from simulate.summary import fairness_figures, finite_or_none, job_figures
+from simulate.traces.trace import Trace
+
+__all__ = ["result_of"]
+
+
+def result_of(
+    trace: Trace, cluster: Cluster, settings: RunSettings, engine: Engine, stopped: Stopped
+) -> ReplayResult:
+    """Everything a finished engine has to say, for tables, files and pictures."""
+    world, semantics = engine.world, engine.world.semantics
+    segments = world.recorder.segments(engine.now)
+    for row in np.flatnonzero(world.table.status == Status.RUNNING).tolist():
+        _settle_for_output(world.table, row, engine.now)
+    counted = _counted(settings, engine)
+    jobs = _outcomes(trace, engine, counted)
+    load = offered_load(trace, cluster, settings.load)
+    figures = job_figures(jobs, counted)
+    span = figures["makespan"]
+    used: Floats = jobs.gpu_seconds[counted]
+    whole = len(engine.tracked) == 0 and settings.warmup_s == 0
+    utilization = float(used.sum()) / (cluster.total_gpus * span) if span and whole else math.nan
+    summary: dict[str, Any] = {
+        "policy": settings.policy,
+        "semantics": semantics.name,
+        "options": _shown_options(settings, semantics, engine.parts),
+        "placement": engine.parts.placement.name,
+        "admission": engine.parts.admission.name,
+        "fairness": engine.parts.fairness.name if engine.parts.fairness is not None else "none",
+        "estimate": engine.parts.estimator.name,
+        "trace": trace.name,
+        "cluster": cluster.spec,
+        "load": settings.load,
+        "offered_load": finite_or_none(load),
+        "seed": settings.seed,
+        **figures,
+        "gpu_utilization": finite_or_none(utilization),
+        "rounds": _rounds(engine, semantics),
+        "decisions": engine.decisions,
+        "finish_time_fairness": fairness_figures(jobs, counted, cluster.total_gpus),
+        "end_time": engine.now,
+        "stopped": stopped.reason,
+    }
+    warnings = (
+        *trace.notes,
+        *cautions(engine.parts, world.table, world.true_work),
+        *([stopped.reason] if _worth_a_warning(stopped) else []),
+    )
+    return ReplayResult(
+        label=settings.label,
+        policy=settings.policy,
+        trace=trace.name,
+        load=settings.load,
+        seed=settings.seed,
+        jobs=jobs,
+        timeline=world.recorder.timeline(),
+        segments=segments,
+        cluster=ClusterShape(
+            spec=cluster.spec,
+            node_name=np.array(cluster.names, np.object_),
+            node_gpus=cluster.gpus,
+            node_type=np.array([node.gpu_type for node in cluster.nodes], np.object_),
+        ),
+        summary=summary,
+        warnings=warnings,
+    )
+
+
+def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
+    units = engine.world.table
+    status = np.full(len(trace), "unfinished", np.object_)
+    status[units.status == Status.COMPLETED] = "completed"
+    status[units.status == Status.REFUSED] = "refused"
+    reason = np.full(len(trace), "", np.object_)
+    reason[units.status == Status.HELD_BACK] = "Admission: waits behind others"
+    for row, why in engine.refusals.items():
+        if status[row] != "completed":
+            reason[row] = str(why)
+    extra = {}
+    for column, values in engine.columns.items():
+        filled = np.zeros(len(trace))
+        filled[list(values)] = list(values.values())
+        whole = bool(np.all(filled == np.floor(filled)))
+        extra[column] = filled.astype(np.int64) if whole else filled
+    return JobOutcomes(
+        job_id=trace.job_id,
+        user=trace.user,
+        vc=trace.vc,
+        num_gpus=units.gang,
+        submit_time=units.submit_time,
+        first_start_time=units.first_start,
+        finish_time=units.finish,
+        gpu_seconds=units.attained,
+        starts=units.starts,
+        preemptions=units.preemptions,
+        migrations=units.migrations,
+        resizes=units.resizes,
+        lost_seconds=units.lost_s + units.restart_s,
+        status=status,
+        reason=reason,
+        duration=engine.world.true_work,
+        counted=counted,
+        extra=extra,
+    )
+
+
+def _counted(settings: RunSettings, engine: Engine) -> Bools:
+    """Jobs that the figures are about: the tracked ones, or those after the warm-up."""
+    submits = engine.world.table.submit_time
+    if len(engine.tracked):
+        counted = np.zeros(len(submits), np.bool_)
+        counted[engine.tracked] = True
+        return counted
+    begin = float(submits.min()) if len(submits) else 0.0
+    return np.asarray(submits >= begin + settings.warmup_s)
+
+
+def _rounds(engine: Engine, semantics: Semantics) -> int:
+    if semantics.grid is None or semantics.drift:
+        return engine.decisions
+    return max(math.ceil((engine.now - semantics.origin) / semantics.grid), 0)
+
+
+def _worth_a_warning(stopped: Stopped) -> bool:
+    return bool(stopped.reason) and not stopped.reason.startswith("all tracked")
+
+
+def _settle_for_output(units: UnitTable, row: int, now: float) -> None:
+    held = now - float(units.since[row])
+    units.attained[row] += held * units.gpus_now[row]
+    units.held_s[row] += held
+
+
+def _shown_options(
+    settings: RunSettings, semantics: Semantics, parts: Parts
+) -> Mapping[str, str | float | None]:
+    costs = settings.costs
+    run: dict[str, str | float | None] = {
+        "round": semantics.grid,
+        "restart_overhead": costs.restart_overhead,
+        "checkpoint_interval": costs.checkpoint_interval,
+        "min_run": costs.min_run,
+        "warmup": settings.warmup_s,
+        "mtbf": settings.mtbf_s,
+        "mttr": settings.mttr_s if settings.mtbf_s is not None else None,
+    }
+    return run | dict(effective_options(parts))
