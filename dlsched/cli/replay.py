@@ -5,50 +5,12 @@ Only the words are here; `replay_study` does the work, and is imported when ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["ReplayWords", "replay_command"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayWords:
-    """The words of a call as they were typed; None where nothing was."""
-
-    traces: tuple[str, ...]
-    format: str
-    cluster: str | None
-    policy: str
-    placement: str | None
-    admission: str | None
-    fairness: str | None
-    estimate: str | None
-    launch: str | None
-    preemption: str | None
-    metrics: str | None
-    options: tuple[str, ...]
-    clock: str | None
-    round_s: float | None
-    restart_overhead: float
-    checkpoint_interval: float | None
-    min_run: float
-    load: str | None
-    seed: str
-    warmup: float
-    track: str | None
-    events: str | None
-    mtbf: float | None
-    mttr: float | None
-    skip_bad_rows: bool
-    resume: Path | None
-    executor: str
-    jobs_out: str | None
-    summary_out: str | None
-    report: Path | None
-    plots: Path | None
+__all__ = ["replay_command"]
 
 
 Text = str | None
@@ -260,6 +222,7 @@ def replay_command(
     Words with a comma make a study: every policy at every load with every seed on every trace, on
     all processors, in one table.
     """
+    from dlsched.cli.replay_call import ReplayWords  # noqa: PLC0415
     from dlsched.cli.replay_study import replay_study  # noqa: PLC0415  # numpy is heavy
 
     code = replay_study(

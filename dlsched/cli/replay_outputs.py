@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dlsched.cli.replay import ReplayWords
+from dlsched.cli.replay_call import ReplayWords
 from dlsched.core.errors import BadInput, DlschedError
 from simulate.output import appearing_whole, check_writable, summary_text, write_jobs
 from simulate.results import ReplayResult

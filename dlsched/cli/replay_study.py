@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from dlsched.cli.replay import ReplayWords
+from dlsched.cli.replay_call import ReplayWords
 from dlsched.cli.replay_outputs import Outputs, outputs_of
 from dlsched.cli.replay_progress import progress_bar
 from dlsched.cli.replay_tables import comparison, headline, notes, run_line, takeaways

@@ -1,4 +1,4 @@
-"""Where runs are done: one small interface, two implementations, chosen by a word.
+"""Where runs are done, chosen by a word.
 
 processes        as many of this machine's processes as it has processors
 processes:N      N of them; processes:1 stays in this one
@@ -8,33 +8,11 @@ dask://HOST:PORT a Dask cluster that is already there
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from dlsched.core.errors import BadInput
-from simulate.sweep.run import Finished, Inputs, Run
+from simulate.sweep.interface import Executor
 
-__all__ = ["Executor", "Progress", "executor_of"]
-
-Progress = Callable[[Run, int], None]  # a run that is going on, and how many of its jobs have ended
-
-
-class Executor(Protocol):
-    """Does runs; the only thing that a sweep knows of where they are done."""
-
-    def start(
-        self, inputs: Inputs, runs: Sequence[Run], on_progress: Progress
-    ) -> Iterator[Finished]:
-        """Do the runs; yields each as it finishes, in any order.
-
-        Closing the iterator, or an exception in it (Ctrl-C), stops those that are still going.
-
-        Args:
-            inputs: what the runs share.
-            runs: which to do.
-            on_progress: for executors that can tell how far a run is.
-        """
-        ...
+__all__ = ["executor_of"]
 
 
 def executor_of(text: str, *, runs: int) -> Executor:

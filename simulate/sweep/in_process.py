@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from simulate.sweep.executor import Progress
+from simulate.sweep.interface import Progress
 from simulate.sweep.run import Finished, Inputs, Run, execute
 
 __all__ = ["InProcess"]

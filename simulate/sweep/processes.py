@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
 from simulate.results import ReplayResult
-from simulate.sweep.executor import Progress
+from simulate.sweep.interface import Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
 
 __all__ = ["Processes"]
