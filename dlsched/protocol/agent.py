@@ -502,17 +502,15 @@ class _Turn:
         if not rules.is_fresh(sent_at, now, state.timing):
             self.say(Note("a reply came too late"))
             return
-        if not rules.supersedes(reply.term, state.record.term):
-            self.say(Note(f"a reply of {reply.term} after {state.record.term}"))
-            return
-        if reply.register:
-            if state.registered:
-                self.change(registered=False, told_digest=Digest(""))
+        if reply.register or reply.want_held:  # orders nothing, so no term can forbid it
+            news = state.registered or reply.want_held
+            self.change(told_digest=Digest(""), registered=state.registered and not reply.register)
+            if news:
+                self.change(answered=reply.sequence)
                 self.sync(now)
             return
-        if reply.want_held:
-            self.change(answered=reply.sequence, told_digest=Digest(""))
-            self.sync(now)
+        if not rules.supersedes(reply.term, state.record.term):
+            self.say(Note(f"a reply of {reply.term} after {state.record.term}"))
             return
         self.change(pending=reply)
         if reply.term == state.record.term:

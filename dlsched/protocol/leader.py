@@ -1,9 +1,9 @@
 """The leader as a pure step: events in, new state and commands out.
 
-Decide on `reserved`, commit, then speak from `committed`: what a reply, an acknowledgement
-or a client's answer says can be lost with this process. One transaction is in flight at a time; what
-comes meanwhile is gathered for the next. Losing the database's word (a write refused for its epoch)
-ends the term.
+Decide on `reserved`, commit, then speak from `committed`: nothing that a reply, an
+acknowledgement or a client's answer says can be lost with this process. One transaction is in
+flight at a time; what comes meanwhile is gathered for the next. Losing the database's word (a
+write refused for its epoch) ends the term.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from dlsched.protocol.messages import (
     Nudge,
     Phase,
     Reply,
+    Revision,
     RunId,
     RunKey,
     RunNumber,
@@ -314,6 +315,7 @@ class LeaderState:
     preparing_from: Mapping[RunId, float] = field(default_factory=dict)
     stepped_back: bool = False  # the database is older than what nodes have seen
     forgotten: Mapping[NodeName, Term] = field(default_factory=dict)  # terms that it lost
+    loaded: Mapping[NodeName, Revision] = field(default_factory=dict)  # as this term began
     shown: frozenset[str] = frozenset()  # alarms that stand
 
     @property
@@ -453,6 +455,7 @@ class _Turn:
             confirmed_at=asked_at,
             last_tick=now,
             window_from=now,
+            loaded={name: node.revision for name, node in ledger.nodes.items()},
             preparing_from={
                 run.key.run_id: now
                 for run in ledger.runs.values()
@@ -501,14 +504,8 @@ class _Turn:
 
     def hear(self, now: float, sync: Sync) -> None:
         """Take in a sync: its news first, then the reply."""
-        state, name = self.state, sync.node
-        if sync.last.epoch > state.reserved.epoch:
-            self.alarm(
-                f"database has stepped back: {name} has seen epoch {sync.last.epoch}, "
-                f"this is {state.reserved.epoch}"
-            )
-            self.change(stepped_back=True)
-            self.write(RaiseEpoch(Epoch(sync.last.epoch + 1)))
+        name = sync.node
+        self.notice_step_back(sync)
         if not self.is_registered(sync):
             return
         hearing = self.state.hearings.get(name)
@@ -521,10 +518,6 @@ class _Turn:
         if held is None and hearing is not None and hearing.held_digest == sync.held_digest:
             held = hearing.held
         self.note_hearing(now, sync, hearing, held)
-        if sync.last.revision > self.state.reserved.nodes[name].revision:
-            self.alarm(f"database has stepped back: {name} has seen revision {sync.last.revision}")
-            self.change(stepped_back=True, forgotten=having(self.state.forgotten, name, sync.last))
-            self.write(RaiseRevision(name, sync.last.revision))
         self.take_ends(sync)
         if held is None:
             self.say(SendReply(replace(self.bare_reply(sync), want_held=True)))
@@ -533,6 +526,31 @@ class _Turn:
         if sync.health.quarantined != self.state.reserved.nodes[name].quarantined:
             self.write(Quarantine(name, sync.health.quarantined))
         self.reply(now, sync, held)
+
+    def notice_step_back(self, sync: Sync) -> None:
+        """A node that has seen more than this database ever said: the database is an older one.
+
+        What was said in earlier terms is what this term found when it began; a revision beyond
+        that, or a term beyond this one, was lost. The term goes on above everything seen.
+        """
+        state, name, last = self.state, sync.node, sync.last
+        row = state.reserved.nodes.get(name)
+        if last.epoch < state.epoch:
+            known = state.loaded.get(name, Revision(0))
+        else:
+            known = row.revision if row is not None else Revision(0)
+        if last.epoch <= state.reserved.epoch and last.revision <= known:
+            return
+        if row is None and last.epoch <= state.reserved.epoch:
+            self.change(stepped_back=True)
+            return  # the node itself was forgotten; it will register
+        self.alarm(f"database has stepped back: {name} has seen {last.epoch}:{last.revision}")
+        forgotten = max(last, state.forgotten.get(name, Term()))
+        self.change(stepped_back=True, forgotten=having(state.forgotten, name, forgotten))
+        if last.epoch >= state.reserved.epoch:
+            self.write(RaiseEpoch(Epoch(last.epoch + 1)))
+        if row is not None and last.revision > row.revision:
+            self.write(RaiseRevision(name, last.revision))
 
     def is_registered(self, sync: Sync) -> bool:
         """Whether a sync is from a node's registered agent; registers one that asks for it."""

@@ -5,8 +5,8 @@ its way to the database, `committed` only those that came back. `apply` is the w
 change; the live store carries the same changes out as SQL, with the epoch in the WHERE of every
 write.
 
-Invariant: a job has at most one run that is not over, unless `MemberOver` says why a lost one counts
-as over.
+Invariant: a job has at most one run that is not over, unless `MemberOver` says why a lost one
+counts as over.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dlsched.protocol.leader import Persist
-from dlsched.protocol.ledger import Ledger, RaiseEpoch, apply_all
+from dlsched.protocol.ledger import Ledger, apply_all
 from dlsched.protocol.messages import Epoch, JobId
 
 STALE_S = 15.0  # the database's own clock: after this a leader's session may be ended
@@ -18,7 +18,7 @@ class Database:
     ledger: Ledger = field(default_factory=Ledger)
     leader: str = ""
     beat_at: float = float("-inf")
-    done: dict[tuple[str, int], bool] = field(default_factory=dict)
+    done: set[tuple[Epoch, int]] = field(default_factory=set)
     available: bool = True
     restored: int = 0
     backup: Ledger | None = None
@@ -41,17 +41,13 @@ class Database:
 
     def write(self, name: str, transaction: Persist) -> bool:
         """One transaction under the leader's epoch; a repeated number is done once."""
-        if (name, transaction.number) in self.done:
+        if (transaction.epoch, transaction.number) in self.done:
             return True
         if self.leader != name or self.ledger.epoch != transaction.epoch:
             return False
         self.ledger = apply_all(self.ledger, transaction.writes)
-        self.done[name, transaction.number] = True
+        self.done.add((transaction.epoch, transaction.number))
         return True
-
-    def raised(self, transaction: Persist) -> bool:
-        """Whether a transaction moves the epoch itself."""
-        return any(isinstance(write, RaiseEpoch) for write in transaction.writes)
 
     def take_backup(self) -> None:
         """Keep the ledger of this moment."""
@@ -63,4 +59,5 @@ class Database:
             return
         self.ledger = replace(self.backup, next_job=JobId(self.backup.next_job + 1000))
         self.leader = ""
+        self.done.clear()  # it is a table of the same database
         self.restored += 1

@@ -215,11 +215,12 @@ class World:
     def story(self, *subjects: object) -> str:
         """The last lines about some jobs and nodes, and all faults."""
         nodes = {str(s) for s in subjects if str(s) in self.nodes}
-        jobs = {f"{s}." for s in subjects if str(s) not in self.nodes}
+        others = [str(s) for s in subjects if str(s) not in self.nodes]
+        jobs = {mark for s in others for mark in (f" {s}.", f"'{s}-")}
         kept = [
             f"{time:9.3f} {who:10} {text}"
             for time, who, text in self.lines
-            if who in nodes or who == "fault" or any(j in text for j in jobs)
+            if who in nodes or who == "fault" or any(mark in f" {text}" for mark in jobs)
         ]
         rows = [
             f"job {s}: " + "; ".join(self.database.ledger.jobs[JobId(s)].story)
