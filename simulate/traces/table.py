@@ -22,7 +22,7 @@ from dlsched.core.errors import BadInput
 from simulate.traces.clock import WallTimes, parse_wall_times
 from simulate.traces.ledger import Ledger, Lines
 from simulate.traces.status import STATUSES, normal_statuses
-from simulate.traces.textfile import open_text
+from simulate.traces.textfile import lines_of, open_text
 from simulate.traces.trace import FloatColumn, TextColumn
 
 __all__ = ["LOST", "Table", "as_numbers", "parse_numbers", "read_table"]
@@ -141,7 +141,7 @@ def read_table(
     """
     with open_text(path) as text:
         reader = csv.reader(
-            text,
+            lines_of(path, text),
             delimiter=delimiter,
             quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
             strict=True,

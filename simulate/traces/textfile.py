@@ -13,7 +13,9 @@ from typing import TextIO
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["first_line", "open_text", "stem_of"]
+__all__ = ["first_line", "lines_of", "open_text", "stem_of"]
+
+LONGEST_LINE = 100_000  # characters; a row of any known log has a few hundred
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _SUFFIXES = (".gz", ".csv", ".parquet", ".json", ".txt")
@@ -48,10 +50,31 @@ def open_text(path: Path) -> Iterator[TextIO]:
         raise BadInput(f"{path}: can't be read ({error.strerror or error})") from None
 
 
+def lines_of(path: Path, text: TextIO) -> Iterator[str]:
+    """Yield the lines of a text, never holding an endless one in memory.
+
+    Raises:
+        BadInput: a line is longer than any row can be.
+    """
+    number = 0
+    while line := text.readline(LONGEST_LINE):
+        number += 1
+        if len(line) >= LONGEST_LINE and not line.endswith("\n"):
+            raise BadInput(
+                f"{path}:{number}: the line has more than {LONGEST_LINE:,} characters; "
+                "a trace has one job a line"
+            )
+        yield line
+
+
 def first_line(path: Path) -> str:
-    """Return the first line that isn't blank, without its ending; "" for an empty file."""
+    """Return the first line that isn't blank, without its ending; "" for an empty file.
+
+    Raises:
+        BadInput: it is longer than any row can be, or the file cannot be read.
+    """
     with open_text(path) as text:
-        for line in text:
+        for line in lines_of(path, text):
             if line.strip():
                 return line.strip("\r\n")
     return ""
