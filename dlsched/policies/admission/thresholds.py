@@ -1,7 +1,7 @@
 """Admission: everybody, below a load threshold, or within quotas per user and per virtual cluster.
 
-The load threshold is Blox' (EuroSys 2024). A job held back keeps its place in one FIFO queue; its waiting time
-counts from its submit.
+The load threshold is Blox' (EuroSys 2024). A job held back keeps its place in one FIFO queue; its
+waiting time counts from its submit.
 """
 
 from __future__ import annotations

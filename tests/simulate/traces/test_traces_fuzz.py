@@ -17,7 +17,8 @@ from simulate.traces.options import ReadOptions
 SEEDS = {
     "dlsched": "job_id,submit_time,num_gpus,duration,user\na,0,1,10,u\nb,5,2,20,v\n",
     "philly": '[{"status":"Pass","vc":"v","jobid":"a","user":"u",'
-    '"submitted_time":"2017-10-07 01:11:39","attempts":[{"start_time":"2017-10-07 01:12:09","end_time":"2017-10-07 02:12:09",'
+    '"submitted_time":"2017-10-07 01:11:39","attempts":[{"start_time":"2017-10-07 01:12:09",'
+    '"end_time":"2017-10-07 02:12:09",'
     '"detail":[{"ip":"m1","gpus":["gpu0"]}]}]}]',
     "philly-passed": "submit_time,duration_s,num_gpus,vc\n2017-09-04 10:30:41,22,8,7f\n",
     "helios": "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,"
