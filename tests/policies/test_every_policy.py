@@ -1,0 +1,165 @@
+"""What must hold for every scheduling policy on any trace and any cluster.
+
+Policies and placements are discovered from the registry. Each run checks every invariant after
+every decision (no GPU twice, gangs whole, pools kept, work conserved, records that add up); the
+tests here add what can be said of the outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlsched.policies.registry import names
+from simulate.cluster_events import ClusterEvent
+from simulate.results import ReplayResult
+
+POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-thrash", "testing-random"]
+FEW = ("what-if.scheduling=las,srtf", "what-if.admission=accept-all")
+TOLERANCE_S = 1e-6
+
+jobs_of = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 300), st.sampled_from([0.0, 60.0, 120.0])),
+        st.integers(1, 7),
+        st.one_of(st.integers(1, 400), st.floats(0.01, 400.0)),
+    ),
+    min_size=1,
+    max_size=15,
+)
+situations = st.fixed_dictionaries(
+    {
+        "jobs": jobs_of,
+        "cluster": st.sampled_from(["1x7", "2x4", "3x3", "1x4+2x2", "7x1", "2x4:a+1x2:b"]),
+        "placement": st.sampled_from(names("placement")),
+        "clock": st.sampled_from(["rounds", "events", ""]),
+        "overhead": st.sampled_from([0.0, 7.5]),
+        "min_run": st.sampled_from([0.0, 0.0, 45.0]),
+        "round_s": st.sampled_from([None, None, 17.0, 0.1 * 300]),  # longer than a restart
+    }
+)
+failures = st.lists(
+    st.tuples(st.integers(1, 600), st.sampled_from(["fail", "leave", "drain"]), st.integers(0, 1)),
+    max_size=4,
+)
+
+
+def run(lab: Any, policy: str, situation: dict[str, Any], **more: Any) -> ReplayResult:
+    given = dict(situation)
+    if policy == "what-if":  # each of its decisions is two runs to the end
+        given["jobs"] = given["jobs"][:5]
+        given["round_s"] = None
+    if policy in ("testing-always-preempt", "testing-thrash"):
+        given["overhead"] = 0.0  # moving everybody each round, nobody would ever be ready
+    if given["clock"] == "":  # stands for Blox
+        given["options"] = ("semantics=blox", *FEW)
+        del given["clock"]
+    else:
+        given["options"] = FEW
+    if given.get("clock") == "events":
+        del given["round_s"]
+    result: ReplayResult = lab.run(given.pop("jobs"), policy, **given, **more)
+    return result
+
+
+def check_outcome(result: ReplayResult, overhead: float) -> None:
+    jobs = result.jobs
+    done = jobs.status == "completed"
+    assert set(jobs.status.tolist()) <= {"completed", "refused"}
+    assert all(jobs.reason[~done])
+    least = jobs.submit_time + jobs.duration + overhead
+    assert (jobs.finish_time[done] >= least[done] - TOLERANCE_S).all()
+    assert (jobs.first_start_time[done] >= jobs.submit_time[done] - TOLERANCE_S).all()
+    assert (jobs.starts[done] >= 1).all()
+    worked = (jobs.duration + overhead) * jobs.num_gpus
+    assert (jobs.gpu_seconds[done] >= worked[done] - TOLERANCE_S * jobs.num_gpus[done]).all()
+    assert (jobs.gpu_seconds[~done] == 0).all()
+    assert (result.timeline.allocated_gpus <= result.timeline.total_gpus).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(situation=situations)
+def test_any_trace_on_any_cluster_is_run_to_its_end(
+    lab: Any, policy: str, situation: dict[str, Any]
+) -> None:
+    overhead = 0.0 if policy.startswith("testing") else situation["overhead"]
+    check_outcome(run(lab, policy, situation), overhead)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=12)
+@given(situation=situations, events=failures, interval=st.sampled_from([None, 30.0]))
+def test_nodes_may_fail_leave_and_drain_at_any_time(
+    lab: Any, policy: str, situation: dict[str, Any], events: list[Any], interval: float | None
+) -> None:
+    nodes = lab.cluster(situation["cluster"]).names
+    script = []
+    for time, kind, node in events:
+        if node < len(nodes):
+            script.append(ClusterEvent(time=time, kind=kind, node=node))
+            back = "undrain" if kind == "drain" else "join"
+            script.append(ClusterEvent(time=time + 90, kind=back, node=node))
+    result = run(lab, policy, situation, events=script, interval=interval)
+    check_outcome(result, 0.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=6)
+@given(situation=situations)
+def test_the_same_input_gives_the_same_outcome(
+    lab: Any, policy: str, situation: dict[str, Any]
+) -> None:
+    runs = [lab.outcome(run(lab, policy, situation, seed=3)) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("policy", [p for p in names("scheduling") if p != "what-if"])
+@settings(max_examples=12)
+@given(situation=situations)
+def test_a_non_preemptive_policy_starts_every_job_once(
+    lab: Any, policy: str, situation: dict[str, Any]
+) -> None:
+    engine = lab.engine([(0, 1, 1)], policy)
+    if engine.parts.scheduling.preemptive or situation["clock"] == "":
+        return
+    jobs = run(lab, policy, situation).jobs
+    assert (jobs.starts[jobs.status == "completed"] == 1).all()
+    assert jobs.preemptions.sum() == jobs.migrations.sum() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=400, derandomize=False)
+@given(
+    situation=situations,
+    events=failures,
+    interval=st.sampled_from([None, 30.0]),
+    more=st.lists(jobs_of, max_size=3),
+)
+def test_many_more_traces_and_clusters(
+    lab: Any,
+    policy: str,
+    situation: dict[str, Any],
+    events: list[Any],
+    interval: float | None,
+    more: list[Any],
+) -> None:
+    situation = dict(situation, jobs=[*situation["jobs"], *(job for jobs in more for job in jobs)])
+    nodes = lab.cluster(situation["cluster"]).names
+    script = [
+        ClusterEvent(time=time + shift, kind=what, node=node)
+        for time, kind, node in events
+        if node < len(nodes)
+        for shift, what in ((0, kind), (90, "undrain" if kind == "drain" else "join"))
+    ]
+    result = run(lab, policy, situation, events=script, interval=interval)
+    check_outcome(result, 0.0)
+    again = run(lab, policy, situation, events=script, interval=interval, skipping=False)
+    assert lab.outcome(again) == lab.outcome(result)
+    assert np.isfinite(result.summary["avg_jct"] or 0.0)
