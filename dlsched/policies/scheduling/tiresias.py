@@ -14,7 +14,7 @@ time the original's formula gives (off for resumed jobs). `index` likewise, see 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,15 @@ class TiresiasOptions:
     rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
 
 
+class Falling(NamedTuple):
+    """Running rows that may fall to a next queue, as columns."""
+
+    positions: Rows  # among the units ranked
+    rows: Rows
+    executed: Floats  # seconds since the last promotion
+    gang: Ints
+
+
 class Tiresias(SchedulingPolicy[TiresiasOptions]):
     """Clocks, demotion and promotion, order, and the next jump, in this order."""
 
@@ -79,6 +88,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._wait: Floats = np.zeros(0)  # seconds waited, once executed, since the last promotion
         self._promotions: Ints = np.zeros(0, np.int64)
         self._last = 0.0  # time of the last decision
+        self._took_over = False
+        self._reads_all_clocks = options.knob > 0 or options.variant == "gittins"
         self._gittins: GittinsIndex | None = None
         self._learnt_from = 0
         if options.sample:
@@ -89,25 +100,42 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
         A fill between rounds only walks the waiting jobs, in the order of their queues.
         """
-        self._join(units, walk)
-        executed = units.executed - self._at_promotion[units.rows]
-        self._advance_waits(units, executed, ctx.now)
+        waiting = (~units.running).nonzero()[0]
+        self._join(units, waiting, ctx, walk)
+        # where nobody is promoted or ranked by index, only the clocks of those who can still fall
+        # matter, and they are few: then the others' are not read at all
+        executed = self._executed(units) if self._reads_all_clocks else None
+        if executed is not None:
+            self._advance_waits(units, executed, ctx.now)
+        running = units.running
+        falling = self._can_fall(units, running, executed)
         if ctx.mode == "full":
-            executed = self._demote_and_promote(units, executed, walk)
-        if not units.running.all():
+            executed = self._demote_and_promote(units, executed, falling, walk)
+        if waiting.size:
             order = self._order(units, executed, ctx)
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
-        running = walk.runs(units)
-        if not running.all():
-            everybody = ctx.units
-            self._queues.running_first(everybody, walk.runs(everybody))
-        jump = self._next_jump(units, executed, running, ctx.now)
+            running = walk.runs(units)
+            falling = self._can_fall(units, running, executed)
+            if np.count_nonzero(running) < len(running):
+                everybody = ctx.units
+                self._queues.running_first(everybody, walk.runs(everybody))
+        jump = self._next_jump(units, executed, running, falling, ctx.now)
         walk.wake_at(jump)
         walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
 
     # -- step 2: arrivals -------------------------------------------------------------------------
 
-    def _join(self, units: Units, walk: Walk) -> None:
+    def _join(self, units: Units, waiting: Rows, ctx: RoundContext, walk: Walk) -> None:
+        """Put new rows at the tail of the first queue.
+
+        Whoever runs was once started by this policy and so has joined, except before its first full
+        decision: another policy may have been in charge until then.
+        """
+        if self._took_over:
+            units = units[waiting]
+        self._took_over = self._took_over or ctx.mode == "full"
+        if not len(units):
+            return
         more = len(units.table) - len(self._wait)
         if more > 0:
             self._at_promotion = np.concatenate([self._at_promotion, np.zeros(more)])
@@ -118,26 +146,48 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     # -- step 3: clocks, demotion, promotion ------------------------------------------------------
 
-    def _service(self, units: Units, executed: Floats) -> Floats:
+    def _executed(self, units: Units) -> Floats:
+        """Seconds executed since the last promotion."""
+        return units.executed - self._at_promotion[units.rows]
+
+    def _service(self, some: Falling) -> Floats:
         """A: executed × GPUs, or executed seconds for `dlas`."""
-        return executed if self.options.variant == "dlas" else executed * units.gang
+        return some.executed if self.options.variant == "dlas" else some.executed * some.gang
+
+    def _limit(self, some: Falling) -> Floats:
+        """Service at which they leave their queues; none leaves the last."""
+        limit: Floats = self._limits[self._queues.queue[some.rows]]
+        return limit
 
     def _advance_waits(self, units: Units, executed: Floats, now: float) -> None:
         waits = ~units.running & (executed > 0)
         self._wait[units.rows[waits]] += now - self._last
         self._last = now
 
-    def _demote_and_promote(self, units: Units, executed: Floats, walk: Walk) -> Floats:
+    def _can_fall(self, units: Units, running: Bools, executed: Floats | None) -> Falling:
+        """The running rows above the last queue."""
+        above = self._queues.queue[units.rows] < self._queues.last
+        positions = (running & above).nonzero()[0]
+        some = units[positions]
+        done = self._executed(some) if executed is None else executed[positions]
+        return Falling(positions, some.rows, done, some.gang)
+
+    def _demote_and_promote(
+        self, units: Units, executed: Floats | None, falling: Falling, walk: Walk
+    ) -> Floats | None:
         """Move rows to the tails of their new queues, in order of arrival, one step a decision."""
-        queue = self._queues.queue[units.rows]
         slack = REACHED_S if self.options.jump == "exact" else 0.0
-        falls = units.running & (self._service(units, executed) >= self._limits[queue] - slack)
-        rises = np.zeros(len(units), np.bool_)
-        if self.options.knob > 0:
-            due = self._promotion_wait(executed)
-            may = ~units.running & (queue > 0) & (executed > 0)
-            rises = may & (self._wait[units.rows] >= due - slack)
-        moved = falls | rises
+        falls = self._service(falling) >= self._limit(falling) - slack
+        if executed is None or self.options.knob <= 0:
+            rows = falling.rows[falls]
+            if rows.size:
+                self._queues.move(rows, self._queues.queue[rows] + np.int8(1))
+            return executed
+        queue = self._queues.queue[units.rows]
+        may = ~units.running & (queue > 0) & (executed > 0)
+        rises = may & (self._wait[units.rows] >= self._promotion_wait(executed) - slack)
+        moved = rises.copy()
+        moved[falling.positions[falls]] = True
         if not moved.any():
             return executed
         self._queues.move(units.rows[moved], np.where(rises, 0, queue + 1)[moved].astype(np.int8))
@@ -156,8 +206,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     # -- step 4: order ----------------------------------------------------------------------------
 
-    def _order(self, units: Units, executed: Floats, ctx: RoundContext) -> Rows:
-        if self.options.variant != "gittins":
+    def _order(self, units: Units, executed: Floats | None, ctx: RoundContext) -> Rows:
+        if executed is None or self.options.variant != "gittins":
             return self._queues.order(units)
         index = self._learnt(ctx)(executed * units.gang)
         order = np.lexsort((self._queues.place[units.rows], units.submit_time, -index))
@@ -180,14 +230,20 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     # -- step 7: next jump ------------------------------------------------------------------------
 
-    def _next_jump(self, units: Units, executed: Floats, running: Bools, now: float) -> float:
+    def _next_jump(
+        self,
+        units: Units,
+        executed: Floats | None,
+        running: Bools,
+        falling: Falling,
+        now: float,
+    ) -> float:
         """When the next row reaches its limit, or has waited enough to be promoted."""
-        queue = self._queues.queue[units.rows]
         waits = [np.inf]
-        falling = running & (queue < self._queues.last)
-        if falling.any():
-            waits.append(float(self._until_fall(units, executed, queue)[falling].min()))
-        if self.options.knob > 0:
+        if falling.rows.size:
+            waits.append(float(self._until_fall(falling).min()))
+        if executed is not None and self.options.knob > 0:
+            queue = self._queues.queue[units.rows]
             due = executed * self.options.knob - self._wait[units.rows]
             due = np.floor(due) if self.options.jump == "artifact" else due
             rising = due[~running & (queue > 0) & (executed > 0) & (due > 0)]
@@ -195,13 +251,13 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
                 waits.append(float(rising.min()))
         return now + min(waits)
 
-    def _until_fall(self, units: Units, executed: Floats, queue: np.ndarray[Any, Any]) -> Floats:
-        limit: Floats = self._limits[queue]
+    def _until_fall(self, some: Falling) -> Floats:
+        limit = self._limit(some)
         if self.options.variant == "dlas":
-            return limit - executed
+            return limit - some.executed
         if self.options.jump == "artifact":
-            return np.asarray(np.floor((limit - executed) / units.gang))
-        return np.asarray((limit - executed * units.gang) / units.gang)
+            return np.asarray(np.floor((limit - some.executed) / some.gang))
+        return np.asarray((limit - some.executed * some.gang) / some.gang)
 
     # -- state ------------------------------------------------------------------------------------
 
