@@ -493,12 +493,26 @@ class _Turn:
             return
         before, after = state.committed, apply_all(state.committed, state.in_flight.writes)
         self.change(committed=after, in_flight=None, in_flight_answers=(), again=False)
+        self.sound(state.in_flight.writes)
         self.say(*state.in_flight_answers)
         for name, node in after.nodes.items():
             old = before.nodes.get(name)
             if old is None or old != node or before.epoch != after.epoch:
                 term = Term(after.epoch, node.revision)
                 self.say(SendNudge(Nudge(node=name, term=term)))
+
+    def sound(self, writes: Iterable[Write]) -> None:
+        """Alarms of committed facts: a deposed leader sees higher epochs too, and says nothing."""
+        for write in writes:
+            match write:
+                case RaiseEpoch(epoch=epoch):
+                    self.alarm(f"the database had stepped back; going on in epoch {epoch}")
+                case RaiseRevision(node=node, revision=revision):
+                    self.alarm(f"the database had stepped back; {node} had seen {revision}")
+                case Adopt(held=held, node=node):
+                    self.alarm(f"{node} holds run {held.key}, unknown here: kept as an orphan")
+                case _:
+                    pass
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -544,7 +558,6 @@ class _Turn:
         if row is None and last.epoch <= state.reserved.epoch:
             self.change(stepped_back=True)
             return  # the node itself was forgotten; it will register
-        self.alarm(f"database has stepped back: {name} has seen {last.epoch}:{last.revision}")
         forgotten = max(last, state.forgotten.get(name, Term()))
         self.change(stepped_back=True, forgotten=having(state.forgotten, name, forgotten))
         if last.epoch >= state.reserved.epoch:
@@ -648,7 +661,6 @@ class _Turn:
             run = self.state.reserved.runs.get(mine.key.run_id)
             if run is None or name not in run.members:
                 if (name, mine.key.run_id) not in self.state.reserved.orphans:
-                    self.alarm(f"{name} holds run {mine.key}, unknown here: kept")
                     self.write(Adopt(mine, name))
             elif mine.phase is Phase.PREPARED and run.status is RunStatus.PREPARING:
                 self.note_prepared(run, name)

@@ -77,8 +77,23 @@ class Checker:
                 run = ledger.runs[live[row.job]]
                 if run.stop is None:
                     self.fail("P3", f"job {row.job} is over and has a run", row.job)
+        self._success_counts(ledger)
         self._compare(ledger)
         self.before = ledger
+
+    def _success_counts(self, ledger: Ledger) -> None:
+        """A run that succeeded everywhere ends its job, unless a later one was released."""
+        newest: dict[JobId, int] = {}
+        for run in ledger.runs.values():
+            if run.released:
+                newest[run.key.job] = max(newest.get(run.key.job, 0), run.key.run)
+        for run in ledger.runs.values():
+            if newest.get(run.key.job, 0) > run.key.run:
+                continue
+            exits = [member.exit for member in run.members.values()]
+            won = all(e is not None and (e.reason, e.code) == (ExitReason.EXITED, 0) for e in exits)
+            if won and not ledger.jobs[run.key.job].status.is_terminal:
+                self.fail("P3", f"run {run.key} succeeded and its job goes on", run.key.job)
 
     def _runs(self, ledger: Ledger) -> dict[JobId, RunId]:
         """Runs and GPUs in the database; the live run of each job."""

@@ -34,7 +34,8 @@ from dlsched.protocol.simulation.node import Process, SimNode, job_of
 from dlsched.protocol.timing import Timing
 
 CLIENT, DATABASE = "client", "database"
-STORY_LINES = 60
+STORY_LINES, STORY_MOVES = 60, 12
+MAX_STEPS = 100_000
 CrashWhen = Literal["before", "after"]
 
 
@@ -109,6 +110,7 @@ class World:
         crash: tuple[int, CrashWhen] | None = None,
         can_freeze: bool = True,
         unrest: float = 0.0,
+        resumes: bool = True,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.timing = timing or Timing()
@@ -128,7 +130,7 @@ class World:
         self.checker = Checker(self)
         self.crash, self.persists = crash, 0
         self.points: list[str] = []
-        self.unrest = unrest
+        self.unrest, self.resumes = unrest, resumes
         self.nodes = {
             NodeName(f"n{k}"): SimNode(self, NodeName(f"n{k}"), gpus, can_freeze=can_freeze)
             for k in range(1, nodes + 1)
@@ -190,6 +192,8 @@ class World:
         while self.agenda and self.agenda[0][0] <= until:
             self.now, _, what = heapq.heappop(self.agenda)
             self.steps += 1
+            if self.steps > MAX_STEPS:
+                self.checker.fail("liveness", "the world does not come to rest")
             what()
         self.now = until
         return self
@@ -223,7 +227,7 @@ class World:
             if who in nodes or who == "fault" or any(mark in f" {text}" for mark in jobs)
         ]
         rows = [
-            f"job {s}: " + "; ".join(self.database.ledger.jobs[JobId(s)].story)
+            f"job {s}: " + "; ".join(self.database.ledger.jobs[JobId(s)].story[-STORY_MOVES:])
             for s in subjects
             if isinstance(s, int) and s in self.database.ledger.jobs
         ]
@@ -490,7 +494,7 @@ class World:
                     self.to_leader(name, partial(self.place_event, name, job, run_id, shares))
             elif row.status is JobStatus.RUNNING and self.rng.random() < self.unrest:
                 self.disturb(name, job)
-            elif row.status is JobStatus.SUSPENDED and self.rng.random() < 0.2:
+            elif row.status is JobStatus.SUSPENDED and self.resumes and self.rng.random() < 0.2:
                 self.to_leader(name, partial(self.suspend_event, name, job, False))
 
     def disturb(self, name: str, job: JobId) -> None:

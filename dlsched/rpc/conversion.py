@@ -1,0 +1,197 @@
+"""Between the protocol's frozen values and the generated messages, field by field, by name.
+
+A value's fields and its message's fields have the same names; only sets that may be absent are
+wrapped, and only enumerations are renamed. What the types cannot hold is refused at this door, so
+nothing behind it validates again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Hashable
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from dlsched.core.errors import BadInput
+from dlsched.protocol import messages as plain
+from dlsched.rpc.v1 import keeper_pb2, node_pb2, run_pb2
+
+T = TypeVar("T")
+
+WIRE: dict[type, type[Message]] = {
+    plain.Term: run_pb2.Term,
+    plain.RunKey: run_pb2.RunKey,
+    plain.Share: run_pb2.Share,
+    plain.Limits: run_pb2.Limits,
+    plain.DesiredRun: run_pb2.DesiredRun,
+    plain.HeldRun: run_pb2.HeldRun,
+    plain.ExitRecord: run_pb2.ExitRecord,
+    plain.Health: node_pb2.Health,
+    plain.Inventory: node_pb2.Inventory,
+    plain.Sync: node_pb2.SyncRequest,
+    plain.Lease: node_pb2.Lease,
+    plain.Reply: node_pb2.Reply,
+    plain.Nudge: node_pb2.NudgeRequest,
+    plain.WitnessQuery: node_pb2.WitnessQuery,
+    plain.WitnessAnswer: node_pb2.WitnessAnswer,
+    plain.Release: keeper_pb2.Release,
+    plain.Freeze: keeper_pb2.Freeze,
+    plain.Thaw: keeper_pb2.Thaw,
+    plain.Signal: keeper_pb2.Signal,
+    plain.Stop: keeper_pb2.Stop,
+    plain.Kill: keeper_pb2.Kill,
+    plain.Forget: keeper_pb2.Forget,
+    plain.KeeperStatus: keeper_pb2.KeeperStatus,
+}
+SETS: dict[tuple[type, str], type[Message]] = {
+    (plain.Sync, "held"): node_pb2.HeldSet,
+    (plain.Reply, "desired"): node_pb2.DesiredSet,
+}
+ENUMS: dict[type[Enum], Any] = {
+    kind: getattr(run_pb2, kind.__name__)
+    for kind in (
+        plain.LaunchMode,
+        plain.Fence,
+        plain.SuspendLevel,
+        plain.Want,
+        plain.Phase,
+        plain.StopReason,
+        plain.ExitReason,
+    )
+}
+
+
+def wire_name(value: Enum) -> str:
+    """The name of an enumeration's value in the proto files: `STOP_REASON_TIME_LIMIT`."""
+    kind = type(value).__name__
+    prefix = "".join(f"_{c}" if c.isupper() else c.upper() for c in kind).lstrip("_")
+    return f"{prefix}_{value.name}"
+
+
+def to_wire(value: Any) -> Message:
+    """The generated message of a protocol value."""
+    message = WIRE[type(value)]()
+    for field in dataclasses.fields(value):
+        _set(message, field.name, getattr(value, field.name), type(value))
+    return message
+
+
+def _set(message: Message, name: str, value: Any, owner: type) -> None:
+    if value is None:
+        return
+    if (owner, name) in SETS:
+        target = getattr(message, name)
+        target.SetInParent()
+        target.runs.extend(to_wire(item) for item in value)
+    elif isinstance(value, tuple | frozenset):
+        items = sorted(value) if isinstance(value, frozenset) else value
+        getattr(message, name).extend(
+            to_wire(item) if type(item) in WIRE else item for item in items
+        )
+    elif isinstance(value, Enum):
+        setattr(message, name, ENUMS[type(value)].Value(wire_name(value)))
+    elif type(value) in WIRE:
+        getattr(message, name).CopyFrom(to_wire(value))
+    else:
+        setattr(message, name, value)
+
+
+def from_wire(kind: type[T], message: Message) -> T:
+    """The protocol value of a generated message.
+
+    Raises:
+        BadInput: for an enumeration's value that is missing or unknown to this version.
+    """
+    values = {
+        name: _get(message, name, hint, kind)
+        for name, hint in _hints(typing.cast(Hashable, kind)).items()
+    }
+    return kind(**values)
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(typing.cast(type, kind))}
+
+
+def _bare(hint: Any) -> tuple[Any, bool]:
+    """A type without its NewType and without None, and whether None was in it."""
+    absent = False
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        absent, hint = True, kinds[0]
+    while isinstance(hint, typing.NewType):
+        hint = hint.__supertype__
+    return hint, absent
+
+
+def _get(  # noqa: PLR0911  # one case a kind of field
+    message: Any, name: str, hint: Any, owner: type
+) -> Any:
+    kind, absent = _bare(hint)
+    if (owner, name) in SETS:
+        if not message.HasField(name):
+            return None
+        item = typing.get_args(kind)[0]
+        return tuple(from_wire(item, each) for each in getattr(message, name).runs)
+    origin = typing.get_origin(kind)
+    if origin in (tuple, frozenset):
+        item, _ = _bare(typing.get_args(kind)[0])
+        values = getattr(message, name)
+        return origin(from_wire(item, each) if item in WIRE else each for each in values)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _enumeration(kind, getattr(message, name), absent, f"{owner.__name__}.{name}")
+    if absent and not message.HasField(name):
+        return None
+    if kind in WIRE:
+        return from_wire(kind, getattr(message, name))
+    return getattr(message, name)
+
+
+def _enumeration(kind: type[Enum], number: int, absent: bool, where: str) -> Enum | None:
+    if number == 0 and absent:
+        return None
+    for value in kind:
+        if ENUMS[kind].Value(wire_name(value)) == number:
+            return value
+    raise BadInput(f"{where} is {number}, which this version does not know")
+
+
+ORDERS: dict[type, str] = {
+    plain.Release: "release",
+    plain.Freeze: "freeze",
+    plain.Thaw: "thaw",
+    plain.Signal: "signal",
+    plain.Stop: "stop",
+    plain.Kill: "kill",
+    plain.Forget: "forget",
+}
+
+
+def order_to_wire(order: plain.Order) -> keeper_pb2.Order:
+    """An order in its envelope."""
+    message = keeper_pb2.Order()
+    field = getattr(message, ORDERS[type(order)])
+    field.SetInParent()
+    field.CopyFrom(to_wire(order))
+    return message
+
+
+def order_from_wire(message: keeper_pb2.Order) -> plain.Order:
+    """The order in an envelope.
+
+    Raises:
+        BadInput: when there is none that this version knows.
+    """
+    name = message.WhichOneof("order")
+    for kind, field in ORDERS.items():
+        if field == name:
+            found: plain.Order = from_wire(kind, getattr(message, field))
+            return found
+    raise BadInput("an order that this version does not know")

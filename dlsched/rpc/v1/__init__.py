@@ -1,0 +1,1 @@
+"""Generated from proto/dlsched/v1 by proto/generate.sh: never edited by hand."""

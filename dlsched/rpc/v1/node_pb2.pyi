@@ -1,0 +1,142 @@
+from dlsched.rpc.v1 import run_pb2 as _run_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Health(_message.Message):
+    __slots__ = ("quarantined", "unhealthy")
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    UNHEALTHY_FIELD_NUMBER: _ClassVar[int]
+    quarantined: _containers.RepeatedScalarFieldContainer[str]
+    unhealthy: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, quarantined: _Optional[_Iterable[str]] = ..., unhealthy: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Inventory(_message.Message):
+    __slots__ = ("gpus", "gpu_type", "agent_version", "can_freeze", "can_fence")
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CAN_FREEZE_FIELD_NUMBER: _ClassVar[int]
+    CAN_FENCE_FIELD_NUMBER: _ClassVar[int]
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    gpu_type: str
+    agent_version: str
+    can_freeze: bool
+    can_fence: bool
+    def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ...) -> None: ...
+
+class HeldSet(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_run_pb2.HeldRun]
+    def __init__(self, runs: _Optional[_Iterable[_Union[_run_pb2.HeldRun, _Mapping]]] = ...) -> None: ...
+
+class DesiredSet(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_run_pb2.DesiredRun]
+    def __init__(self, runs: _Optional[_Iterable[_Union[_run_pb2.DesiredRun, _Mapping]]] = ...) -> None: ...
+
+class SyncRequest(_message.Message):
+    __slots__ = ("node", "boot_id", "incarnation", "sequence", "last", "applied", "held_digest", "held", "ended", "desired_digest", "renewed_sequence", "health", "inventory")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    HELD_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    boot_id: str
+    incarnation: int
+    sequence: int
+    last: _run_pb2.Term
+    applied: _run_pb2.Term
+    held_digest: str
+    held: HeldSet
+    ended: _containers.RepeatedCompositeFieldContainer[_run_pb2.ExitRecord]
+    desired_digest: str
+    renewed_sequence: int
+    health: Health
+    inventory: Inventory
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., last: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., applied: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., held_digest: _Optional[str] = ..., held: _Optional[_Union[HeldSet, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[_run_pb2.ExitRecord, _Mapping]]] = ..., desired_digest: _Optional[str] = ..., renewed_sequence: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("duration_s", "covers")
+    DURATION_S_FIELD_NUMBER: _ClassVar[int]
+    COVERS_FIELD_NUMBER: _ClassVar[int]
+    duration_s: float
+    covers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, duration_s: _Optional[float] = ..., covers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Reply(_message.Message):
+    __slots__ = ("node", "incarnation", "sequence", "term", "desired_digest", "desired", "acknowledged", "over", "lease", "register", "want_held", "witnesses")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    WANT_HELD_FIELD_NUMBER: _ClassVar[int]
+    WITNESSES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: int
+    sequence: int
+    term: _run_pb2.Term
+    desired_digest: str
+    desired: DesiredSet
+    acknowledged: _containers.RepeatedScalarFieldContainer[str]
+    over: _containers.RepeatedScalarFieldContainer[str]
+    lease: Lease
+    register: bool
+    want_held: bool
+    witnesses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., term: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., desired_digest: _Optional[str] = ..., desired: _Optional[_Union[DesiredSet, _Mapping]] = ..., acknowledged: _Optional[_Iterable[str]] = ..., over: _Optional[_Iterable[str]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., register: _Optional[bool] = ..., want_held: _Optional[bool] = ..., witnesses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NudgeRequest(_message.Message):
+    __slots__ = ("node", "term")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    term: _run_pb2.Term
+    def __init__(self, node: _Optional[str] = ..., term: _Optional[_Union[_run_pb2.Term, _Mapping]] = ...) -> None: ...
+
+class NudgeReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WitnessQuery(_message.Message):
+    __slots__ = ("asker", "witness", "nonce")
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    WITNESS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    asker: str
+    witness: str
+    nonce: int
+    def __init__(self, asker: _Optional[str] = ..., witness: _Optional[str] = ..., nonce: _Optional[int] = ...) -> None: ...
+
+class WitnessAnswer(_message.Message):
+    __slots__ = ("asker", "witness", "nonce", "renewed_ago_s")
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    WITNESS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_AGO_S_FIELD_NUMBER: _ClassVar[int]
+    asker: str
+    witness: str
+    nonce: int
+    renewed_ago_s: float
+    def __init__(self, asker: _Optional[str] = ..., witness: _Optional[str] = ..., nonce: _Optional[int] = ..., renewed_ago_s: _Optional[float] = ...) -> None: ...

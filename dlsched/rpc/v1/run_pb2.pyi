@@ -1,0 +1,221 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LaunchMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LAUNCH_MODE_UNSPECIFIED: _ClassVar[LaunchMode]
+    LAUNCH_MODE_BATCH: _ClassVar[LaunchMode]
+    LAUNCH_MODE_NODE: _ClassVar[LaunchMode]
+    LAUNCH_MODE_GPU: _ClassVar[LaunchMode]
+
+class Fence(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FENCE_UNSPECIFIED: _ClassVar[Fence]
+    FENCE_HOLD: _ClassVar[Fence]
+    FENCE_LEASE: _ClassVar[Fence]
+
+class SuspendLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUSPEND_LEVEL_UNSPECIFIED: _ClassVar[SuspendLevel]
+    SUSPEND_LEVEL_FREEZE: _ClassVar[SuspendLevel]
+    SUSPEND_LEVEL_CUDA: _ClassVar[SuspendLevel]
+    SUSPEND_LEVEL_COOPERATIVE: _ClassVar[SuspendLevel]
+
+class Want(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WANT_UNSPECIFIED: _ClassVar[Want]
+    WANT_PREPARED: _ClassVar[Want]
+    WANT_RUNNING: _ClassVar[Want]
+    WANT_SUSPENDED: _ClassVar[Want]
+    WANT_STOPPED: _ClassVar[Want]
+
+class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PHASE_UNSPECIFIED: _ClassVar[Phase]
+    PHASE_STARTING: _ClassVar[Phase]
+    PHASE_PREPARED: _ClassVar[Phase]
+    PHASE_RUNNING: _ClassVar[Phase]
+    PHASE_SUSPENDED: _ClassVar[Phase]
+    PHASE_FENCED: _ClassVar[Phase]
+    PHASE_STOPPING: _ClassVar[Phase]
+
+class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STOP_REASON_UNSPECIFIED: _ClassVar[StopReason]
+    STOP_REASON_CANCEL: _ClassVar[StopReason]
+    STOP_REASON_PREEMPT: _ClassVar[StopReason]
+    STOP_REASON_MIGRATE: _ClassVar[StopReason]
+    STOP_REASON_RESIZE: _ClassVar[StopReason]
+    STOP_REASON_ABORT: _ClassVar[StopReason]
+    STOP_REASON_PEER: _ClassVar[StopReason]
+    STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
+    STOP_REASON_OVER: _ClassVar[StopReason]
+
+class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXIT_REASON_UNSPECIFIED: _ClassVar[ExitReason]
+    EXIT_REASON_EXITED: _ClassVar[ExitReason]
+    EXIT_REASON_SIGNALLED: _ClassVar[ExitReason]
+    EXIT_REASON_OUT_OF_MEMORY: _ClassVar[ExitReason]
+    EXIT_REASON_TIME_LIMIT: _ClassVar[ExitReason]
+    EXIT_REASON_NOT_STARTED: _ClassVar[ExitReason]
+    EXIT_REASON_KEEPER_LOST: _ClassVar[ExitReason]
+    EXIT_REASON_NODE_LOST: _ClassVar[ExitReason]
+    EXIT_REASON_UNKILLABLE: _ClassVar[ExitReason]
+LAUNCH_MODE_UNSPECIFIED: LaunchMode
+LAUNCH_MODE_BATCH: LaunchMode
+LAUNCH_MODE_NODE: LaunchMode
+LAUNCH_MODE_GPU: LaunchMode
+FENCE_UNSPECIFIED: Fence
+FENCE_HOLD: Fence
+FENCE_LEASE: Fence
+SUSPEND_LEVEL_UNSPECIFIED: SuspendLevel
+SUSPEND_LEVEL_FREEZE: SuspendLevel
+SUSPEND_LEVEL_CUDA: SuspendLevel
+SUSPEND_LEVEL_COOPERATIVE: SuspendLevel
+WANT_UNSPECIFIED: Want
+WANT_PREPARED: Want
+WANT_RUNNING: Want
+WANT_SUSPENDED: Want
+WANT_STOPPED: Want
+PHASE_UNSPECIFIED: Phase
+PHASE_STARTING: Phase
+PHASE_PREPARED: Phase
+PHASE_RUNNING: Phase
+PHASE_SUSPENDED: Phase
+PHASE_FENCED: Phase
+PHASE_STOPPING: Phase
+STOP_REASON_UNSPECIFIED: StopReason
+STOP_REASON_CANCEL: StopReason
+STOP_REASON_PREEMPT: StopReason
+STOP_REASON_MIGRATE: StopReason
+STOP_REASON_RESIZE: StopReason
+STOP_REASON_ABORT: StopReason
+STOP_REASON_PEER: StopReason
+STOP_REASON_TIME_LIMIT: StopReason
+STOP_REASON_OVER: StopReason
+EXIT_REASON_UNSPECIFIED: ExitReason
+EXIT_REASON_EXITED: ExitReason
+EXIT_REASON_SIGNALLED: ExitReason
+EXIT_REASON_OUT_OF_MEMORY: ExitReason
+EXIT_REASON_TIME_LIMIT: ExitReason
+EXIT_REASON_NOT_STARTED: ExitReason
+EXIT_REASON_KEEPER_LOST: ExitReason
+EXIT_REASON_NODE_LOST: ExitReason
+EXIT_REASON_UNKILLABLE: ExitReason
+
+class Term(_message.Message):
+    __slots__ = ("epoch", "revision")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    revision: int
+    def __init__(self, epoch: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
+
+class RunKey(_message.Message):
+    __slots__ = ("job", "run", "run_id")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    run: int
+    run_id: str
+    def __init__(self, job: _Optional[int] = ..., run: _Optional[int] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("node", "gpus")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("time_s", "memory_bytes", "cpus")
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    time_s: float
+    memory_bytes: int
+    cpus: int
+    def __init__(self, time_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., cpus: _Optional[int] = ...) -> None: ...
+
+class DesiredRun(_message.Message):
+    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "share_group", "request_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    WANT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    STOP_STEP_FIELD_NUMBER: _ClassVar[int]
+    SHARE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    key: RunKey
+    want: Want
+    epoch: int
+    boot_id: str
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    layout: _containers.RepeatedCompositeFieldContainer[Share]
+    mode: LaunchMode
+    fence: Fence
+    environment: str
+    limits: Limits
+    grace_s: float
+    suspend_level: SuspendLevel
+    stop: StopReason
+    stop_step: int
+    share_group: str
+    request_id: str
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., share_group: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class HeldRun(_message.Message):
+    __slots__ = ("key", "phase", "gpus", "nodes", "request_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    key: RunKey
+    phase: Phase
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class ExitRecord(_message.Message):
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    RAN_S_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    key: RunKey
+    node: str
+    reason: ExitReason
+    code: int
+    signal: int
+    stop: StopReason
+    ran_s: float
+    detail: str
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...

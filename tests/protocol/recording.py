@@ -1,0 +1,142 @@
+"""The recorded message set: one value of every kind, written once and read for ever.
+
+`python tests/protocol/recording.py` writes the files that are not there yet; files that are there
+are what an earlier version sent, and are never written again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dlsched.protocol import messages as m
+from dlsched.rpc.conversion import order_to_wire, to_wire
+
+FOLDER = Path(__file__).parent / "recorded"
+KEY = m.RunKey(m.JobId(7), m.RunNumber(2), m.RunId("5f0c"))
+GPUS = (m.GpuId("GPU-a"), m.GpuId("GPU-b"))
+N1, N2 = m.NodeName("n1"), m.NodeName("n2")
+DESIRED = m.DesiredRun(
+    key=KEY,
+    want=m.Want.STOPPED,
+    epoch=m.Epoch(3),
+    boot_id=m.BootId("b1"),
+    gpus=GPUS,
+    layout=(m.Share(node=N1, gpus=GPUS), m.Share(node=N2, gpus=GPUS[:1])),
+    mode=m.LaunchMode.GPU,
+    fence=m.Fence.LEASE,
+    environment="env-12",
+    limits=m.Limits(time_s=3600.0, memory_bytes=1 << 36, cpus=8),
+    grace_s=12.5,
+    suspend_level=m.SuspendLevel.COOPERATIVE,
+    stop=m.StopReason.RESIZE,
+    stop_step=1200,
+    share_group="pack-1",
+    request_id=m.RequestId("r-1"),
+)
+HELD = m.HeldRun(
+    key=KEY, phase=m.Phase.FENCED, gpus=GPUS, nodes=(N1, N2), request_id=m.RequestId("r-1")
+)
+EXIT = m.ExitRecord(
+    key=KEY,
+    node=N1,
+    reason=m.ExitReason.SIGNALLED,
+    signal=11,
+    stop=m.StopReason.PREEMPT,
+    ran_s=99.5,
+    detail="core dumped",
+    nodes=(N1, N2),
+    request_id=m.RequestId("r-1"),
+)
+SYNC = m.Sync(
+    node=N1,
+    boot_id=m.BootId("b1"),
+    incarnation=m.Incarnation(4),
+    sequence=17,
+    last=m.Term(m.Epoch(3), m.Revision(9)),
+    applied=m.Term(m.Epoch(3), m.Revision(8)),
+    held_digest=m.Digest("h1"),
+    held=(HELD,),
+    ended=(EXIT,),
+    desired_digest=m.Digest("d1"),
+    renewed_sequence=16,
+    health=m.Health(quarantined=GPUS[:1], unhealthy=GPUS[1:]),
+    inventory=m.Inventory(gpus=GPUS, gpu_type="v100", agent_version="0.1.0", can_fence=False),
+)
+REPLY = m.Reply(
+    node=N1,
+    incarnation=m.Incarnation(4),
+    sequence=17,
+    term=m.Term(m.Epoch(3), m.Revision(9)),
+    desired_digest=m.Digest("d2"),
+    desired=(DESIRED,),
+    acknowledged=(m.RunId("aa"),),
+    over=(m.RunId("bb"),),
+    lease=m.Lease(duration_s=30.0, covers=frozenset({m.RunId("5f0c"), m.RunId("cc")})),
+    witnesses=(N1, N2),
+)
+UNCHANGED_SYNC = m.Sync(
+    node=N1,
+    boot_id=m.BootId("b1"),
+    incarnation=m.Incarnation(4),
+    sequence=18,
+    last=m.Term(),
+    applied=m.Term(),
+    held_digest=m.Digest("h1"),
+    held=None,
+)
+EMPTY_SYNC = m.Sync(
+    node=N1,
+    boot_id=m.BootId("b1"),
+    incarnation=m.Incarnation(4),
+    sequence=19,
+    last=m.Term(),
+    applied=m.Term(),
+    held_digest=m.Digest("h0"),
+    held=(),
+)
+BARE_REPLY = m.Reply(
+    node=N1,
+    incarnation=m.Incarnation(4),
+    sequence=18,
+    term=m.Term(),
+    desired_digest=m.Digest(""),
+    desired=None,
+    register=True,
+    want_held=True,
+)
+ORDERS: dict[str, m.Order] = {
+    "release": m.Release(),
+    "freeze": m.Freeze(m.SuspendLevel.CUDA),
+    "thaw": m.Thaw(),
+    "signal": m.Signal(10),
+    "stop": m.Stop(reason=m.StopReason.RESIZE, step=1200),
+    "kill": m.Kill(m.StopReason.CANCEL),
+    "forget": m.Forget(),
+}
+VALUES: dict[str, Any] = {
+    "sync": SYNC,
+    "sync-unchanged": UNCHANGED_SYNC,
+    "sync-empty": EMPTY_SYNC,
+    "reply": REPLY,
+    "reply-bare": BARE_REPLY,
+    "nudge": m.Nudge(node=N1, term=m.Term(m.Epoch(3), m.Revision(9))),
+    "witness-query": m.WitnessQuery(asker=N1, witness=N2, nonce=5),
+    "witness-answer": m.WitnessAnswer(asker=N1, witness=N2, nonce=5, renewed_ago_s=16.25),
+    "keeper-status": m.KeeperStatus(desired=DESIRED, phase=m.Phase.STOPPING, exit=EXIT),
+}
+
+
+def write_missing() -> None:
+    """Record what has not been recorded."""
+    FOLDER.mkdir(exist_ok=True)
+    wires = {name: to_wire(value) for name, value in VALUES.items()}
+    wires |= {f"order-{name}": order_to_wire(order) for name, order in ORDERS.items()}
+    for name, message in wires.items():
+        path = FOLDER / f"{name}.bin"
+        if not path.exists():
+            path.write_bytes(message.SerializeToString(deterministic=True))
+
+
+if __name__ == "__main__":
+    write_missing()

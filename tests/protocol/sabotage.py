@@ -1,0 +1,330 @@
+"""Broken rules: each breaks the protocol in one place, and the checker has to notice.
+
+A checker that never fails proves nothing. Every entry names the rule, the theme of schedules in
+which breaking it must be seen, and the promises that may be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from dlsched.protocol import agent, keeper, leader, ledger, rules
+from dlsched.protocol.ledger import Request
+from dlsched.protocol.messages import Fence, RequestId, StopReason, Term
+from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
+from dlsched.protocol.simulation.database import Database
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """One broken rule."""
+
+    name: str
+    theme: str
+    promises: tuple[str, ...]
+    apply: Break
+
+
+def leader_ignores_the_window(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "window_passed", lambda since, now, timing: now - since >= 8.0)
+
+
+def leader_asks_no_witness(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "is_witnessed", lambda *args: True)
+
+
+def node_extends_without_witnesses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "may_extend", lambda ages, n, until, now, timing: now < until)
+    patch.setattr(
+        agent._Turn,
+        "tick",
+        lambda self, now, tick=agent._Turn.tick: (tick(self, now), _extend(self, now)),
+    )
+
+
+def _extend(turn: agent._Turn, now: float) -> None:
+    if now < turn.state.lease_until:
+        turn.write_lease(now + 30.0, turn.state.covers, by_leader=False)
+
+
+def agent_ignores_the_term(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "supersedes", lambda term, on_disk: True)
+
+    def receive(self: agent._Turn, now: float, reply: leader.Reply) -> None:
+        original(self, now, replace(reply, incarnation=self.state.record.incarnation))
+
+    def hear(self: leader._Turn, now: float, sync: leader.Sync) -> None:
+        hear_original(self, now, replace(sync, last=Term()))  # else a leader would not even answer
+
+    original, hear_original = agent._Turn.receive, leader._Turn.hear
+    patch.setattr(agent._Turn, "receive", receive)
+    patch.setattr(leader._Turn, "hear", hear)
+
+
+def gang_is_released_early(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "may_release", lambda run, prepared: run.stop is None)
+
+
+def one_node_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    """The keeper executes as soon as it has prepared."""
+    original = keeper._Turn.begin
+
+    def begin(self: keeper._Turn, until: float | None) -> None:
+        original(self, until)
+        self.change(release_asked=True)
+
+    patch.setattr(keeper._Turn, "begin", begin)
+
+
+def client_is_answered_before_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leader._Turn, "answer_after_commit", lambda self, answer: self.say(answer))
+
+
+def end_is_acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leader, "_is_committed", lambda ledger, node, key: True)
+
+
+def database_forgets_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    def write(self: Database, name: str, transaction: leader.Persist) -> bool:
+        self.leader, old = name, self.leader
+        self.ledger = replace(self.ledger, epoch=transaction.epoch)
+        done = original(self, name, transaction)
+        self.leader = old
+        return done
+
+    original = Database.write
+    patch.setattr(Database, "write", write)
+
+
+def absence_is_believed_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A run that a sync does not mention is over, however old the sync's view is."""
+    original = leader._Turn.take_held
+
+    def take_held(self: leader._Turn, sync: leader.Sync, held: tuple) -> None:
+        original(self, replace(sync, applied=Term(10**9, 0)), held)
+
+    patch.setattr(leader._Turn, "take_held", take_held)
+
+
+def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
+    original = leader._Turn.reply
+
+    def reply(self: leader._Turn, now: float, sync: leader.Sync, held: tuple) -> None:
+        original(self, now, sync, held)
+        known = self.state.committed.runs
+        strange = tuple(h.key.run_id for h in held if h.key.run_id not in known)
+        for k, command in enumerate(self.commands):
+            if isinstance(command, leader.SendReply):
+                changed = replace(command.reply, over=(*command.reply.over, *strange))
+                self.commands[k] = leader.SendReply(changed)
+
+    patch.setattr(leader._Turn, "reply", reply)
+
+
+def silence_ends_held_runs(patch: pytest.MonkeyPatch) -> None:
+    """A silent node's runs are given up although nothing fences them."""
+
+    class Mistaken:
+        LEASE = Fence.HOLD
+
+    patch.setattr(leader, "Fence", Mistaken)
+
+
+def losing_the_leader_stops_jobs(patch: pytest.MonkeyPatch) -> None:
+    """Every run is fenced, whatever it asked for."""
+    patch.setattr(keeper.KeeperState, "needs_lease", property(lambda self: True))
+
+
+def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(keeper.KeeperState, "needs_lease", property(lambda self: False))
+
+
+def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
+    """GPUs are given out while a run is being stopped, and the node does not look."""
+    patch.setattr(agent._Turn, "veto", lambda self, want: "")
+    patch.setattr(leader.Ledger, "busy", lambda self, node: set())
+
+
+def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leader, "_stuck_on", lambda ledger, run: "")
+
+
+def lost_leader_goes_on_renewing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "may_renew", lambda confirmed_at, now, timing: True)
+
+
+def late_ends_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """What was decided about a silent run stands, whatever its record says."""
+    patch.setattr(ledger, "_late_exit", lambda found, run: found)
+
+
+def stop_overrides_success(patch: pytest.MonkeyPatch) -> None:
+    """An exit 0 under a stop request is requeued."""
+    original = ledger._succeeded
+
+    def succeeded(record: ledger.ExitRecord) -> bool:
+        return original(record) and record.stop is not StopReason.PREEMPT
+
+    patch.setattr(ledger, "_succeeded", succeeded)
+
+
+# -- situations in which exactly one rule stands between the world and a broken promise -------------
+
+
+def _world(nodes: int, faults: list[Fault], leaders: int = 1, **kinds: object) -> World:
+    fence = kinds.pop("fence", Fence.HOLD)
+    grace_s = kinds.pop("grace_s", 3.0)
+    request = Request(request_id=RequestId("r0"), fence=fence, grace_s=grace_s)  # type: ignore[arg-type]
+    behaviour = Behaviour(**kinds)  # type: ignore[arg-type]
+    return World(
+        nodes=nodes,
+        leaders=leaders,
+        jobs=[(request, behaviour)],
+        faults=Faults(faults=tuple(faults)),
+    )
+
+
+def _home(**kinds: object) -> str:
+    """The node on which the job of such a world starts."""
+    world = _world(**kinds).run(9.0)  # type: ignore[arg-type]
+    return world.executions[0][0]
+
+
+def silent_node_under_hold() -> World:
+    kinds = {"work_s": 150.0}
+    home = _home(nodes=3, faults=[], **kinds)
+    return _world(3, [Fault(at=10, kind="cut", target=home, other="*", for_s=130)], **kinds)
+
+
+def leader_without_its_witnesses() -> World:
+    """Three nodes that see each other and no daemon; a fourth with the daemon."""
+    kinds = {"work_s": 150.0, "fence": Fence.LEASE}
+    home = _home(nodes=4, faults=[], **kinds)
+    names = ["n1", "n2", "n3", "n4"]
+    names.remove(home)
+    far, near = [home, *names[:2]], names[2]
+    cuts = [
+        Fault(at=10, kind="cut", target=n, other=o, for_s=130) for n in far for o in ("d1", near)
+    ]
+    return _world(4, cuts, **kinds)
+
+
+def two_leaders_one_deposed() -> World:
+    """The old leader is cut from the database and alone hears the job's node."""
+    kinds = {"work_s": 150.0, "fence": Fence.LEASE}
+    home = _home(nodes=4, faults=[], leaders=2, **kinds)
+    lone = [Fault(at=10, kind="cut", target="d1", other="database", for_s=130)]
+    lone += [Fault(at=10, kind="cut", target=home, other="d2", for_s=130)]
+    return _world(4, lone, leaders=2, **kinds)
+
+
+def old_leader_goes_on_talking() -> World:
+    """The old leader still wants what the new one has stopped and started on the other node."""
+    faults = Faults(
+        faults=(
+            Fault(at=10, kind="cut", target="d1", other="database", for_s=140),
+            Fault(at=50, kind="preempt", target="1"),
+        )
+    )
+    request = Request(request_id=RequestId("r0"))
+
+    def made(seed: int) -> World:
+        jobs = [(request, Behaviour(work_s=80.0))]
+        return World(seed=seed, nodes=2, leaders=2, jobs=jobs, faults=faults)
+
+    def moves(seed: int) -> bool:
+        ran = made(seed).run(60.0).executions
+        return len(ran) > 1 and ran[0][0] != ran[1][0]
+
+    return made(next(seed for seed in range(50) if moves(seed)))
+
+
+def stuck_process() -> World:
+    faults = [Fault(at=10, kind="preempt", target="1")]
+    return _world(2, faults, work_s=40.0, on_term="ignore", stuck_s=90.0)
+
+
+def end_told_late() -> World:
+    """The only node is cut off, wrongly given up after the job's end, and comes back."""
+    faults = [
+        Fault(at=10, kind="cut", target="n1", other="d1", for_s=70),
+        Fault(at=50, kind="node down", target="n1"),
+    ]
+    return _world(1, faults, work_s=20.0)
+
+
+def success_under_a_stop_request() -> World:
+    faults = [Fault(at=15, kind="preempt", target="1")]
+    return _world(1, faults, work_s=20.0, on_term="ignore", grace_s=30.0)
+
+
+def overtaken_syncs() -> World:
+    """Half of the messages take seconds: what a sync does not mention may be newer than it."""
+    request = Request(request_id=RequestId("r0"))
+    faults = Faults(network=Network(slow=0.5, slow_s=4.0))
+    return World(seed=5, nodes=2, jobs=[(request, Behaviour(work_s=40.0))], faults=faults)
+
+
+LIMIT = 300.0
+SITUATIONS = {
+    made.__name__: made
+    for made in (
+        silent_node_under_hold,
+        leader_without_its_witnesses,
+        two_leaders_one_deposed,
+        old_leader_goes_on_talking,
+        stuck_process,
+        end_told_late,
+        success_under_a_stop_request,
+        overtaken_syncs,
+    )
+}
+
+
+def play(where: str, seed: int) -> World:
+    """One schedule of a theme, or one situation, to its end."""
+    if where not in SITUATIONS:
+        return schedules.play(where, seed)
+    world = SITUATIONS[where]().run_until_done(LIMIT)
+    world.run(world.now + 30.0)
+    world.checker.settled()
+    return world
+
+
+ALL = [
+    Sabotage("leader ignores the window", "lease", ("P2",), leader_ignores_the_window),
+    Sabotage("no witness", "leader_without_its_witnesses", ("P2",), leader_asks_no_witness),
+    Sabotage("node extends alone", "lease", ("P2",), node_extends_without_witnesses),
+    Sabotage("fence is ignored", "lease", ("P2",), fence_is_ignored),
+    Sabotage(
+        "lost leader renews", "two_leaders_one_deposed", ("P2",), lost_leader_goes_on_renewing
+    ),
+    Sabotage(
+        "agent ignores the term",
+        "old_leader_goes_on_talking",
+        ("P2", "P3", "terms"),
+        agent_ignores_the_term,
+    ),
+    Sabotage("gang released early", "gangs", ("gangs",), gang_is_released_early),
+    Sabotage("keeper does not wait", "gangs", ("gangs",), one_node_waits_for_nobody),
+    Sabotage("answer before commit", "one-node", ("P1",), client_is_answered_before_commit),
+    Sabotage("ack before commit", "one-node", ("P3",), end_is_acknowledged_before_commit),
+    Sabotage(
+        "database forgets the epoch", "two-leaders", ("job", "run", "P"), database_forgets_the_epoch
+    ),
+    Sabotage("absence believed", "overtaken_syncs", ("liveness",), absence_is_believed_at_once),
+    Sabotage("unknown runs killed", "restore", ("P5",), unknown_runs_are_killed),
+    Sabotage("silence ends held runs", "silent_node_under_hold", ("P2",), silence_ends_held_runs),
+    Sabotage("losing the leader stops jobs", "one-node", ("P5",), losing_the_leader_stops_jobs),
+    Sabotage("no veto", "one-node", ("P4",), agent_has_no_veto),
+    Sabotage("stuck forgotten", "stuck_process", ("P2",), stuck_processes_are_forgotten),
+    Sabotage("late ends dropped", "end_told_late", ("P3",), late_ends_are_dropped),
+    Sabotage(
+        "stop overrides success", "success_under_a_stop_request", ("P3",), stop_overrides_success
+    ),
+]
