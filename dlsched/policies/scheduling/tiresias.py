@@ -108,17 +108,20 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         if executed is not None:
             self._advance_waits(units, executed, ctx.now)
         running = units.running
-        falling = self._can_fall(units, running, executed)
+        falling = None
         if ctx.mode == "full":
+            falling = self._can_fall(units, running, executed)
             executed = self._demote_and_promote(units, executed, falling, walk)
         if waiting.size:
             order = self._order(units, executed, ctx)
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
             running = walk.runs(units)
-            falling = self._can_fall(units, running, executed)
+            falling = None  # others run now
             if np.count_nonzero(running) < len(running):
                 everybody = ctx.units
                 self._queues.running_first(everybody, walk.runs(everybody))
+        if falling is None:
+            falling = self._can_fall(units, running, executed)
         jump = self._next_jump(units, executed, running, falling, ctx.now)
         walk.wake_at(jump)
         walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
