@@ -85,7 +85,7 @@ def populate(
         if name in trace.columns:
             values = np.asarray(trace.columns[name], np.float64)
             if column in ("min_gpus", "max_gpus"):
-                setattr(units, column, np.where(np.isnan(values), -1, values).astype(np.int64))
+                setattr(units, column, _bounds(name, values, units.gang, trace))
             else:
                 setattr(units, column, values)
     if "group" in trace.columns:
@@ -103,12 +103,35 @@ def populate(
     return units, trace.duration.astype(np.float64), pools, visible
 
 
+def _bounds(name: str, values: Floats, gang: Ints, trace: Trace) -> Ints:
+    """The fewest or most GPUs of elastic jobs, -1 where unknown.
+
+    Raises:
+        BadInput: they leave out the number of GPUs that a job asks for.
+    """
+    least = name == "min_gpus"
+    wrong = np.flatnonzero((values < 0) | ((values > gang) if least else (values < gang)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise BadInput(
+            f"{trace.name}: job {trace.job_id[row]}: {name} is {values[row]:g}; it must be "
+            + (f"from 0 to the {gang[row]}" if least else f"at least the {gang[row]}")
+            + " GPUs it asks for"
+        )
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
 def _texts(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A column as texts; unknown numbers are "" and whole ones have no point."""
     if column.dtype.kind == "O":
         return column
-    texts = ["" if value != value else f"{value:g}" for value in column.tolist()]  # noqa: PLR0124 - NaN
-    return np.array(texts, np.object_)
+    return np.array([_as_text(value) for value in column.tolist()], np.object_)
+
+
+def _as_text(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:
@@ -131,17 +154,17 @@ def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:
 def _refuse_cycles(parents: dict[int, tuple[int, ...]], trace: Trace) -> None:
     done: set[int] = set()
     for start in parents:
-        path: list[int] = []
+        path: set[int] = set()
         stack: list[tuple[int, bool]] = [(start, False)]
         while stack:
             row, leaving = stack.pop()
             if leaving:
-                path.pop()
+                path.remove(row)
                 done.add(row)
             elif row in path:
                 raise BadInput(f"{trace.name}: job {trace.job_id[row]} waits for itself")
             elif row not in done:
-                path.append(row)
+                path.add(row)
                 stack.append((row, True))
                 stack.extend((parent, False) for parent in parents.get(row, ()))
 
