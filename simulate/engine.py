@@ -260,8 +260,13 @@ class Engine:
             done = world.end_steps(self.now) if self.now >= self._round_end else []
         else:
             done = world.complete_until(self.now)
+        self._note_ends(done)
+        return False
+
+    def _note_ends(self, done: list[int]) -> None:
+        """Units have completed: tell policies, open the way for their children."""
         for row in done:
-            self._note(Change("finish", float(world.table.finish[row]), row))
+            self._note(Change("finish", float(self.world.table.finish[row]), row))
             self._left.append(row)
             self._ended += 1
             self._stale = 0
@@ -273,7 +278,6 @@ class Engine:
                     heapq.heappush(self._freed, (when, child))
         if done and self.on_progress is not None:
             self.on_progress(self._ended)
-        return False
 
     def _seen_now(self) -> float:
         """When something that arrives now becomes visible."""
@@ -449,7 +453,7 @@ class Engine:
             self._dirty = self._dirty or bool(allocation.launched)
         if self._wake <= self.now:
             self._wake = math.inf
-        world.apply(allocation, self.now)
+        self._note_ends(world.apply(allocation, self.now))
         self.refusals.update(allocation.refused)
         for column, values in allocation.columns.items():
             self.columns.setdefault(column, {}).update(values)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dlsched.core.allocation import Allocation, Grant
 from dlsched.core.arrays import Floats
+from dlsched.core.diff import Verb, diff
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
@@ -94,17 +95,33 @@ class World:
         self.waiting += 1
         self.waiting_gpus += int(table.gang[row])
 
-    def apply(self, allocation: Allocation, now: float) -> None:
-        """Carry out a decision: suspensions first, then launches; the occupancy has it already."""
-        for row in allocation.suspended:
-            moved = row in allocation.launched
-            self.stop(row, now)
-            if moved and self.semantics.moved_counts == "migration":
-                self.table.migrations[row] += 1
-            else:
-                self.table.preemptions[row] += 1
-        for row, placement in allocation.launched.items():
-            self.start(row, placement, now, allocation.grants.get(row))
+    def apply(self, allocation: Allocation, now: float) -> list[int]:
+        """Carry out a decision; the occupancy has its placements already.
+
+        Returns:
+            rows that the policy ended, because they reached their target.
+        """
+        commands = diff(allocation, self.table)
+        for command in commands:
+            if command.verb is Verb.STOP:
+                self._end(command.row, now, now)
+                self.true_work[command.row] = self.table.executed[command.row]
+            elif command.before is not None:
+                self.stop(command.row, now)
+                self._count_interruption(command.verb, command.row)
+        for command in commands:
+            if command.after is not None:
+                self.start(command.row, command.after, now, command.grant)
+        return [command.row for command in commands if command.verb is Verb.STOP]
+
+    def _count_interruption(self, verb: Verb, row: int) -> None:
+        table = self.table
+        if verb is Verb.SUSPEND or self.semantics.moved_counts == "preemption":
+            table.preemptions[row] += 1
+        elif verb is Verb.RESIZE:
+            table.resizes[row] += 1
+        else:
+            table.migrations[row] += 1
 
     def start(self, row: int, placement: Placement, now: float, grant: Grant | None = None) -> None:
         """A waiting unit begins on GPUs that the occupancy already counts as its own."""
@@ -249,13 +266,17 @@ class World:
 
     def complete(self, row: int, now: float, finish: float) -> None:
         """A unit has done all its work: it gives its GPUs back now and is recorded as `finish`."""
-        table = self.table
+        self._end(row, now, finish)
+        # the last stretch ended when the work did, whatever rounding says
+        self.table.executed[row] = self.true_work[row]
+
+    def _end(self, row: int, now: float, finish: float) -> None:
+        """A unit ends well, whether or not it has done all the work that was foreseen."""
         self.occupancy.release(row)
         self._settle(row, now)
-        # the last stretch ended when the work did, whatever rounding says
-        table.executed[row] = self.true_work[row]
-        table.status[row] = COMPLETED
-        table.finish[row] = finish
+        self._exact_end.pop(row, None)
+        self.table.status[row] = COMPLETED
+        self.table.finish[row] = finish
         self.finished.append(row)
 
     # -- rounds that drift (whole steps) ----------------------------------------------------------

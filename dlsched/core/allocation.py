@@ -109,8 +109,3 @@ class Allocation:
     stable_until: float = -np.inf
     nodes_wanted: int | None = None
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
-
-    @property
-    def moved(self) -> list[int]:
-        """Rows that were suspended and started again in this decision."""
-        return [row for row in self.suspended if row in self.launched]
