@@ -1,0 +1,305 @@
+"""Single steps of each party: tables of what an event means in a state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dlsched.core.errors import BadInput, InvariantBroken
+from dlsched.protocol import agent, keeper, leader, ledger, rules
+from dlsched.protocol import messages as m
+from dlsched.protocol.keeper import Stage
+from dlsched.protocol.ledger import Cause, JobStatus
+from dlsched.protocol.timing import Timing
+
+N1 = m.NodeName("n1")
+GPU = m.GpuId("g0")
+KEY = m.RunKey(m.JobId(1), m.RunNumber(1), m.RunId("r1"))
+RUN = m.DesiredRun(
+    key=KEY,
+    want=m.Want.RUNNING,
+    epoch=m.Epoch(1),
+    boot_id=m.BootId("b1"),
+    gpus=(GPU,),
+    layout=(m.Share(node=N1, gpus=(GPU,)),),
+)
+
+
+def drive(state: keeper.KeeperState, *events: keeper.Event) -> tuple[keeper.KeeperState, list]:
+    commands: list = []
+    for event in events:
+        state, more = keeper.step(state, event)
+        commands += more
+    return state, commands
+
+
+def running(**changes: object) -> keeper.KeeperState:
+    state = keeper.KeeperState(node=N1, desired=replace(RUN, **changes))  # type: ignore[arg-type]
+    state, _ = drive(
+        state, keeper.Began(0.0, 100.0), keeper.Reserved(0.0, True), keeper.ReleaseWritten(0.0)
+    )
+    assert state.stage is Stage.RUNNING
+    return state
+
+
+STOPS = [
+    ("running: TERM first", [], m.Stop(reason=m.StopReason.CANCEL), Stage.STOPPING, [15]),
+    ("over: KILL at once", [], m.Stop(reason=m.StopReason.OVER), Stage.KILLING, [9]),
+    ("suspended, cancel", [m.Freeze()], m.Stop(reason=m.StopReason.CANCEL), Stage.KILLING, [9]),
+    ("suspended, preempt", [m.Freeze()], m.Stop(reason=m.StopReason.PREEMPT), Stage.STOPPING, [15]),
+    ("twice", [m.Stop(reason=m.StopReason.CANCEL)], m.Stop(reason=m.StopReason.CANCEL),
+     Stage.STOPPING, []),
+    ("signal only", [], m.Signal(10), Stage.RUNNING, [10]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "order", "stage", "signals"), [case[1:] for case in STOPS], ids=[c[0] for c in STOPS]
+)
+def test_what_an_order_does_to_a_running_job(
+    before: list, order: m.Order, stage: Stage, signals: list[int]
+) -> None:
+    state, _ = drive(running(), *(keeper.OrderArrived(1.0, o) for o in before))
+    state, commands = drive(state, keeper.OrderArrived(2.0, order))
+    assert state.stage is stage
+    assert [c.number for c in commands if isinstance(c, keeper.SendSignal)] == signals
+
+
+def test_a_stop_that_is_ignored_becomes_a_kill_and_then_a_quarantine() -> None:
+    state, _ = drive(
+        running(grace_s=20.0), keeper.OrderArrived(1.0, m.Stop(reason=m.StopReason.CANCEL))
+    )
+    assert state.deadline() == 21.0
+    state, commands = drive(state, keeper.Woke(21.0))
+    assert keeper.SendSignal(9) in commands
+    assert state.deadline() == 81.0
+    state, commands = drive(state, keeper.Woke(81.0), keeper.ExitWritten(81.0))
+    assert state.exit is not None
+    assert (state.exit.reason, state.quarantined) == (m.ExitReason.UNKILLABLE, True)
+    state, commands = drive(state, keeper.OrderArrived(82.0, m.Forget()))
+    assert state.stage is Stage.ENDED  # it watches the stuck process until it is gone
+    state, commands = drive(state, keeper.JobExited(200.0, 0, 9))
+    assert commands[-1] == keeper.Leave()
+
+
+def test_an_end_is_told_only_when_it_is_durable() -> None:
+    state, commands = drive(running(), keeper.JobExited(5.0, 0))
+    assert [type(c) for c in commands] == [keeper.WriteExit]
+    assert state.status().exit is None
+    state, _ = drive(state, keeper.ExitWritten(5.1))
+    assert state.status().exit is not None
+
+
+def test_a_prepared_keeper_gives_up_after_its_own_timer() -> None:
+    gang = replace(RUN, want=m.Want.PREPARED)
+    state = keeper.KeeperState(node=N1, desired=gang)
+    state, _ = drive(state, keeper.Began(0.0), keeper.Reserved(0.0, True))
+    assert state.deadline() == 30.0
+    state, _ = drive(state, keeper.Woke(30.0), keeper.ExitWritten(30.0))
+    assert state.exit is not None
+    assert state.exit.reason is m.ExitReason.NOT_STARTED
+    _, commands = drive(state, keeper.OrderArrived(30.1, m.Release()))
+    assert keeper.Execute() not in commands
+
+
+def test_a_fenced_job_freezes_at_the_end_of_its_lease_and_only_a_leader_thaws_it() -> None:
+    state = running(fence=m.Fence.LEASE)
+    assert state.deadline() == 100.0
+    state, commands = drive(state, keeper.Woke(100.0))
+    assert keeper.FreezeJob() in commands
+    for event in (
+        keeper.LeaseChanged(101.0, 130.0, True, False),
+        keeper.OrderArrived(102.0, m.Thaw()),
+    ):
+        state, commands = drive(state, event)
+        assert keeper.ThawJob() not in commands
+    _, commands = drive(state, keeper.LeaseChanged(103.0, 130.0, True, True))
+    assert keeper.ThawJob() in commands
+    _, commands = drive(state, keeper.OrderArrived(103.0, m.Stop(reason=m.StopReason.PREEMPT)))
+    assert keeper.SendSignal(9) in commands  # never thawed to leave in good order
+
+
+def test_a_job_that_is_leaving_is_fenced_too() -> None:
+    state = running(fence=m.Fence.LEASE, grace_s=600.0)
+    state, _ = drive(state, keeper.OrderArrived(90.0, m.Stop(reason=m.StopReason.PREEMPT)))
+    _, commands = drive(state, keeper.Woke(100.0))
+    assert keeper.FreezeJob() in commands
+
+
+def test_a_lease_that_does_not_list_the_run_freezes_it_at_once() -> None:
+    _, commands = drive(running(fence=m.Fence.LEASE), keeper.LeaseChanged(50.0, 90.0, False, True))
+    assert keeper.FreezeJob() in commands
+
+
+def test_an_undefined_transition_is_an_error_with_a_story() -> None:
+    with pytest.raises(InvariantBroken, match=r"keeper of 1\.1 is running"):
+        keeper.step(running(), keeper.ReleaseWritten(1.0))
+    book = ledger.apply(ledger.Ledger(), ledger.Submit(request=_request(), job=m.JobId(1)))
+    with pytest.raises(InvariantBroken, match="job 1 is pending and cannot be released"):
+        ledger._move(book, m.JobId(1), Cause.RELEASED)
+
+
+@pytest.mark.parametrize("status", sorted(ledger.TERMINAL, key=lambda status: status.value))
+def test_nothing_leads_out_of_a_terminal_status(status: JobStatus) -> None:
+    assert not [pair for pair in ledger.TRANSITIONS if pair[0] is status]
+
+
+def _request(**changes: object) -> ledger.Request:
+    return ledger.Request(request_id=m.RequestId("q"), **changes)  # type: ignore[arg-type]
+
+
+EXIT = m.ExitRecord(key=KEY, node=N1, reason=m.ExitReason.EXITED)
+KILLED = replace(EXIT, reason=m.ExitReason.SIGNALLED, signal=9)
+PREEMPT, CANCEL = m.StopReason.PREEMPT, m.StopReason.CANCEL
+VERDICTS = [
+    ("0 is success", EXIT, None, Cause.COMPLETED),
+    ("0 under a stop", replace(EXIT, stop=PREEMPT), PREEMPT, Cause.COMPLETED),
+    ("0 under a cancel", EXIT, CANCEL, Cause.COMPLETED),
+    ("3 is failure", replace(EXIT, code=3), None, Cause.FAILED),
+    ("143 alone is failure", replace(EXIT, code=143), None, Cause.FAILED),
+    ("143 under a stop", replace(EXIT, code=143, stop=PREEMPT), PREEMPT, Cause.REQUEUED),
+    ("3 under a stop", replace(EXIT, code=3, stop=PREEMPT), PREEMPT, Cause.FAILED),
+    ("own signal", KILLED, None, Cause.FAILED),
+    ("our signal", replace(KILLED, stop=PREEMPT), PREEMPT, Cause.REQUEUED),
+    ("cancelled", replace(EXIT, code=143, stop=CANCEL), CANCEL, Cause.CANCELLED),
+    ("time limit", replace(EXIT, reason=m.ExitReason.TIME_LIMIT), None, Cause.TIMED_OUT),
+    ("keeper lost", replace(EXIT, reason=m.ExitReason.KEEPER_LOST), None, Cause.FAILED),
+    ("node lost", replace(EXIT, reason=m.ExitReason.NODE_LOST), None, Cause.REQUEUED),
+    ("not started", replace(EXIT, reason=m.ExitReason.NOT_STARTED), None, Cause.REQUEUED),
+    ("presumed", None, None, Cause.REQUEUED),
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "stop", "cause"), [case[1:] for case in VERDICTS], ids=[c[0] for c in VERDICTS]
+)
+def test_what_an_end_means_for_the_job(
+    record: m.ExitRecord | None, stop: m.StopReason | None, cause: Cause
+) -> None:
+    member = ledger.Member(
+        node=N1, gpus=(GPU,), boot_id=m.BootId("b1"), since=m.Term(), exit=record, presumed="gone"
+    )
+    run = ledger.Run(
+        key=KEY,
+        status=ledger.RunStatus.OVER,
+        members={N1: member},
+        epoch=m.Epoch(1),
+        stop=stop,
+    )
+    assert ledger.judge(run, ledger.Job(job=KEY.job, request=_request()))[0] is cause
+
+
+def registered() -> tuple[agent.AgentState, int]:
+    """An agent that waits for the reply to its last sync; and that sync's sequence."""
+    state = agent.AgentState(node=N1, inventory=m.Inventory(gpus=(GPU,)))
+    record = agent.AgentRecord(term=m.Term(m.Epoch(4), m.Revision(7)))
+    begun = agent.Started(now=0.0, boot_id=m.BootId("b1"), record=record, runs=(), keepers=())
+    state, commands = agent.step(state, begun)
+    assert commands == [agent.Persist(replace(record, incarnation=m.Incarnation(1)))]
+    state, _ = agent.step(
+        state, agent.Persisted(0.0, replace(record, incarnation=m.Incarnation(1)))
+    )
+    return state, state.sequence
+
+
+def reply(sequence: int, term: m.Term, **changes: object) -> m.Reply:
+    made = m.Reply(
+        node=N1,
+        incarnation=m.Incarnation(1),
+        sequence=sequence,
+        term=term,
+        desired_digest=m.Digest("d"),
+        desired=(RUN,),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+REPLIES = [
+    ("equal term", m.Term(m.Epoch(4), m.Revision(7)), 1.0, {}, agent.Spawn),
+    ("newer term is made durable first", m.Term(m.Epoch(5), m.Revision(1)), 1.0, {}, agent.Persist),
+    ("older epoch", m.Term(m.Epoch(3), m.Revision(99)), 1.0, {}, agent.Note),
+    ("older revision", m.Term(m.Epoch(4), m.Revision(6)), 1.0, {}, agent.Note),
+    ("too old", m.Term(m.Epoch(4), m.Revision(7)), 5.1, {}, agent.Note),
+    ("to an earlier agent", m.Term(m.Epoch(9), m.Revision(9)), 1.0, {"incarnation": 0}, None),
+    ("register anew", m.Term(), 1.0, {"register": True, "want_held": True}, agent.SendSync),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("term", "now", "changes", "first"), [case[1:] for case in REPLIES], ids=[c[0] for c in REPLIES]
+)
+def test_which_replies_an_agent_uses(
+    term: m.Term, now: float, changes: dict, first: type | None
+) -> None:
+    state, sequence = registered()
+    state, commands = agent.step(state, agent.ReplyArrived(now, reply(sequence, term, **changes)))
+    assert (type(commands[0]) if commands else None) is first
+    assert bool(state.held) == (first is agent.Spawn)
+
+
+VETOES = [
+    ("another boot", {"boot_id": m.BootId("b0")}, "boot"),
+    ("no such GPU", {"gpus": (m.GpuId("x"),)}, "GPU"),
+    ("stopped already", {"want": m.Want.STOPPED}, "stopped"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), [c[1:] for c in VETOES], ids=[c[0] for c in VETOES])
+def test_what_an_agent_will_not_start(changes: dict, why: str) -> None:
+    state, sequence = registered()
+    asked = reply(sequence, state.record.term, desired=(replace(RUN, **changes),))
+    state, commands = agent.step(state, agent.ReplyArrived(1.0, asked))
+    assert why in state.ended[KEY.run_id].detail
+    assert not any(isinstance(command, agent.Spawn) for command in commands)
+
+
+EXTENSIONS = [
+    ("most are there and unrenewed", [20.0, 20.0, 20.0], 5, 90.0, True),
+    ("half is not most", [20.0, 20.0], 4, 90.0, False),
+    ("one was renewed", [20.0, 20.0, 3.0], 5, 90.0, False),
+    ("the lease has ended", [20.0, 20.0, 20.0], 5, 40.0, False),
+    ("nobody to ask", [], 0, 90.0, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("ages", "witnesses", "until", "may"),
+    [c[1:] for c in EXTENSIONS],
+    ids=[c[0] for c in EXTENSIONS],
+)
+def test_when_a_node_may_extend_its_own_lease(
+    ages: list[float], witnesses: int, until: float, may: bool
+) -> None:
+    assert rules.may_extend(ages, witnesses, until, 50.0, Timing()) is may
+
+
+def test_timing_that_would_let_two_runs_live_is_refused() -> None:
+    Timing().check()
+    for wrong in (Timing(margin_s=10.0), Timing(reply_age_s=20.0), Timing(beat_s=8.0)):
+        with pytest.raises(BadInput):
+            wrong.check()
+
+
+def test_a_paused_leader_starts_its_windows_anew() -> None:
+    state = leader.LeaderState(name="d")
+    state, _ = leader.step(state, leader.Elected(0.0, 0.0, ledger.Ledger(epoch=m.Epoch(1))))
+    state, _ = leader.step(state, leader.Tick(5.0))
+    assert state.window_from == 0.0
+    state, _ = leader.step(state, leader.Tick(20.0))
+    assert state.window_from == 20.0
+
+
+def test_the_same_request_is_the_same_job_and_another_content_a_conflict() -> None:
+    state = leader.LeaderState(name="d")
+    state, _ = leader.step(state, leader.Elected(0.0, 0.0, ledger.Ledger(epoch=m.Epoch(1))))
+    state, commands = leader.step(state, leader.SubmitAsked(1.0, 1, _request()))
+    assert not any(isinstance(command, leader.Answer) for command in commands)
+    state, _ = leader.step(state, leader.SubmitAsked(1.0, 2, _request()))
+    state, commands = leader.step(state, leader.SubmitAsked(1.0, 3, _request(user="", retries=1)))
+    assert commands[0].refused.startswith("Conflict")  # type: ignore[union-attr]
+    answers = []
+    for number in (1, 2):
+        state, commands = leader.step(state, leader.Persisted(1.1, number))
+        answers += [c for c in commands if isinstance(c, leader.Answer)]
+    assert answers == [leader.Answer(1, job=m.JobId(1)), leader.Answer(2, job=m.JobId(1))]
