@@ -259,3 +259,10 @@ def test_permuting_jobs_of_equal_submit_changes_only_ties(
         cluster="1x2",
     )
     assert lab.spans(one) == lab.spans(other)
+
+
+def test_a_fill_does_not_forget_who_ran_before(lab: Any) -> None:
+    # F fills the idle GPU at 70; at 120 A, B and C tie, and A and B, who run, go on
+    jobs = [(0, 2, 500), (0, 2, 500), (1, 2, 500), (70, 1, 100)]
+    result = lab.run(jobs, "sjf-gpu", cluster="1x5", clock="rounds")
+    assert result.jobs.preemptions.tolist() == [0, 0, 0, 0]

@@ -58,15 +58,23 @@ class PersistentOrder:
     def __init__(self) -> None:
         self._rank: dict[int, int] = {}
 
-    def sort(self, units: Units, key: Floats) -> Rows:
-        """Positions sorted by the key; remembers the result."""
+    def sort(self, units: Units, key: Floats, *, remember: bool = True) -> Rows:
+        """Positions sorted by the key.
+
+        Args:
+            units: what to sort.
+            key: smallest first.
+            remember: keep the result for the next time; not where only some rows are sorted, as in
+                a fill, or the others would lose their places.
+        """
         rows = units.rows.tolist()
         rank = self._rank
         last = len(rank) + len(rows)
         previous = np.array([rank.get(row, last) for row in rows], np.int64)
         base = np.argsort(previous, kind="stable")
         order = base[np.argsort(key[base], kind="stable")]
-        self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
+        if remember:
+            self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
         return order
 
     def state_dict(self) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
         key, growth = self.key(units, ctx)
         priority = self._classes.of(units, ctx)
         ranking = Ranking(
-            order=self._order(units, priority, key),
+            order=self._order(units, priority, key, ctx),
             misfit=self.options.misfit,
             rebuild=self.options.rebuild,
         )
@@ -105,9 +105,9 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
         if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
             walk.stable_until(next_crossing(key, growth, walk.runs(units), ctx.now))
 
-    def _order(self, units: Units, priority: Floats | None, key: Floats) -> Rows:
+    def _order(self, units: Units, priority: Floats | None, key: Floats, ctx: RoundContext) -> Rows:
         if self.options.ties == "persistent" and priority is None:
-            return self._previous.sort(units, key)
+            return self._previous.sort(units, key, remember=ctx.mode == "full")
         return order_by(priority, key)
 
     def state_dict(self) -> dict[str, Any]:
