@@ -164,3 +164,22 @@ def test_cancelling_a_suspended_job_is_quick() -> None:
     world = World(nodes=1, jobs=jobs, faults=Faults(faults=faults), resumes=False).run(21.0)
     job = next(iter(world.database.ledger.jobs.values()))
     assert job.status is JobStatus.CANCELLED
+
+
+def test_a_gang_that_is_cancelled_while_it_prepares_starts_nowhere() -> None:
+    faults = Faults(faults=(Fault(at=4.05, kind="cancel", target="1"),))
+    world = World(nodes=2, jobs=[(GANG, SHORT)], faults=faults).run(40.0)
+    world.checker.settled()
+    assert next(iter(world.database.ledger.jobs.values())).status is JobStatus.CANCELLED
+    assert not world.executions
+    assert world.ever_reserved
+
+
+def test_a_gang_whose_member_cannot_prepare_starts_nowhere() -> None:
+    cut = Faults(faults=(Fault(at=4.02, kind="cut", target="n2", other="d1", for_s=60.0),))
+    world = World(nodes=2, jobs=[(GANG, SHORT)], faults=cut).run(60.0)
+    job = next(iter(world.database.ledger.jobs.values()))
+    assert (job.status, job.failures) == (JobStatus.STOPPING, 0)  # n2 has not said that it is over
+    assert not world.executions
+    world.run_until_done(200.0)
+    assert next(iter(world.database.ledger.jobs.values())).status is JobStatus.COMPLETED
