@@ -164,7 +164,7 @@ def test_every_policy_survives_nodes_that_come_and_go(lab: Any, policy: str, how
 @pytest.mark.parametrize("policy", [*POLICIES, *WILD])
 def test_skipping_rounds_changes_no_outcome(lab: Any, policy: str, how: str) -> None:
     for seed, cluster, overhead in ((11, "1x6", 0.0), (12, "2x4", 0.0), (13, "2x4", 13.0)):
-        trace = mixed_trace(lab, seed)
+        trace = mixed_trace(lab, seed, count=8 if policy == "what-if" else 14)
         runs = [
             lab.run(
                 trace, policy, cluster=cluster, overhead=overhead, skipping=skipping, **HOW[how]
@@ -198,7 +198,7 @@ def test_skipping_changes_no_outcome_with_failures_and_minimum_runs(lab: Any, po
 @given(seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_skipping_changes_no_outcome_of_random_traces(lab: Any, policy: str, seed: int) -> None:
-    trace = mixed_trace(lab, seed, count=9)
+    trace = mixed_trace(lab, seed, count=5 if policy == "what-if" else 9)
     runs = [
         lab.run(trace, policy, cluster="1x6", round_s=37, skipping=skipping, **ROUNDS)
         for skipping in (True, False)
@@ -226,7 +226,7 @@ def test_a_run_goes_on_as_if_nothing_had_happened_after_a_restart(
         "metrics": "iterations",
         "admission": "load-threshold",
     }
-    trace = mixed_trace(lab, 21)
+    trace = mixed_trace(lab, 21, count=8 if policy == "what-if" else 14)
     whole = lab.engine(trace, policy, cluster="2x4", **given)
     whole.run()
     cut = lab.engine(trace, policy, cluster="2x4", horizon=651.0, **given)
