@@ -25,6 +25,8 @@ from simulate.recorder import Recorder
 
 __all__ = ["Costs", "World"]
 
+STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
@@ -164,6 +166,14 @@ class World:
         if seen != end:
             self._exact_end[row] = end
         heapq.heappush(self._ends, (seen, row, table.starts.item(row)))
+        if len(self._ends) > 2 * self.running + STALE_ENDS:
+            self._ends = [end for end in self._ends if self._still_stands(end)]
+            heapq.heapify(self._ends)
+
+    def _still_stands(self, end: tuple[float, int, int]) -> bool:
+        """Is this entry of the agenda about the unit's present start?"""
+        _, row, start = end
+        return self.table.starts.item(row) == start and self.table.status.item(row) == RUNNING
 
     def go_on(self, origin: World, running: list[int]) -> None:
         """Continue another world's runs, on copies of its table and occupancy."""
@@ -246,11 +256,10 @@ class World:
 
     def next_end(self) -> float:
         """When the next unit is seen to end; inf when none will."""
-        ends, table = self._ends, self.table
+        ends = self._ends
         while ends:
-            seen, row, start = ends[0]
-            if table.starts.item(row) == start and table.status.item(row) == RUNNING:
-                return seen
+            if self._still_stands(ends[0]):
+                return ends[0][0]
             heapq.heappop(ends)
         return math.inf
 

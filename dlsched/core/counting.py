@@ -18,16 +18,14 @@ def choose_by_count(gangs: Ints, capacity: int) -> Bools:
     if int(gangs.sum()) <= capacity:
         return np.ones(len(gangs), np.bool_)
     chosen = np.zeros(len(gangs), np.bool_)
-    left = np.arange(len(gangs))
-    while left.size and capacity > 0:
-        left = left[gangs[left] <= capacity]
-        if not left.size:
-            break
-        used = np.cumsum(gangs[left])
-        fit = int(np.searchsorted(used, capacity, side="right"))
+    left = (gangs <= capacity).nonzero()[0]
+    while left.size:
+        used = gangs[left].cumsum()
+        fit = int(used.searchsorted(capacity, side="right"))
         chosen[left[:fit]] = True
-        capacity -= int(used[fit - 1])
+        capacity -= used.item(fit - 1)
         left = left[fit + 1 :]
+        left = left[gangs[left] <= capacity]
     return chosen
 
 
