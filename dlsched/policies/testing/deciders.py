@@ -127,7 +127,8 @@ class Random(SchedulingPolicy[NoOptions]):
                 placement = first_free(walk, row, upwards=bool(rng.random() < 0.5))
                 if placement is not None:
                     walk.place_exactly(row, placement)
-        if rng.random() < 0.2:
+        if any(row not in walk.occupancy.held for row in candidates):
+            # whoever was left out is thought of again, though nothing may happen by itself
             walk.wake_at(ctx.now + float(rng.exponential(100.0)))
 
 
