@@ -223,19 +223,18 @@ def _policies(work: Workloads) -> Iterator[Case]:
 
 
 def _reference(work: Workloads) -> Iterator[Case]:
-    cluster = "16x8"
-    trace = work.philly(2_000, cluster=cluster)
+    cluster = "313x8:v100"
+    trace = work.philly(100_000, cluster=cluster)
     ours = "reference/dlsched"
     words = ["--clock", "rounds", "--round", "60", "--placement", "first-free"]
     words += ["-o", "semantics=blox", "-o", "misfit=skip", "-o", "guard_s=inf"]
     yield Case(
         name=ours,
         command=replay(trace, cluster, "las", *words, "--summary-out", "-"),
-        repeats=3,
     )
     script = str(Path(__file__).with_name("reference_las.py"))
     yield Case(
         name="reference/plain",
-        command=[sys.executable, script, trace, "--nodes", "16", "--gpus", "8", "--round", "60"],
+        command=[sys.executable, script, trace, "--nodes", "313", "--gpus", "8", "--round", "60"],
         compared_to=ours,
     )
