@@ -135,7 +135,7 @@ def test_a_non_preemptive_policy_starts_every_job_once(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=400, derandomize=False)
+@settings(max_examples=150)
 @given(
     situation=situations,
     events=failures,

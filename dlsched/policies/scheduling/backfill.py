@@ -38,6 +38,16 @@ def predicted_ends(units: Units, ctx: RoundContext) -> Floats:
     return ctx.now + np.where(left > 0, left, ctx.round_length or OVERRUN_S)
 
 
+def first_overrun(ctx: RoundContext) -> float:
+    """When the first running unit will have outrun its prediction; now, if one has already.
+
+    Until then a plan that counts on the predictions stays as it is.
+    """
+    running = ctx.running
+    ends = ctx.now + running.remaining_work
+    return float(ends.min()) if len(running) else np.inf
+
+
 def clock_text(time: float) -> str:
     """A moment as users read it."""
     return f"{time:,.0f} s" if np.isfinite(time) else "no time that is known"
@@ -63,7 +73,7 @@ class Easy(SchedulingPolicy[NoOptions]):
         queue = units[np.argsort(units.submit_time, kind="stable")]
         for pool in np.unique(queue.pool).tolist():
             self._backfill(queue[queue.pool == pool], pool, ctx, walk)
-        walk.stable_until(np.inf)
+        walk.stable_until(first_overrun(ctx))
 
     def _backfill(self, queue: Units, pool: int, ctx: RoundContext, walk: Walk) -> None:
         gangs, rows = queue.gang.tolist(), queue.rows.tolist()
@@ -153,11 +163,12 @@ class Conservative(SchedulingPolicy[NoOptions]):
         for row, duration in zip(queue.rows.tolist(), queue.predicted_work.tolist(), strict=True):
             if row not in self._planned:
                 self._book(row, duration, ctx, walk)
-        self._start_due(queue, ctx, walk)
+        all_started = self._start_due(queue, ctx, walk)
         plans = [self._planned.get(row) for row in queue.rows.tolist()]
         later = [plan.start for plan in plans if plan is not None and plan.start > ctx.now]
         walk.wake_at(min(later, default=np.inf))
-        walk.stable_until(min(later, default=np.inf))
+        ends = [plan.end for plan in self._planned.values()]
+        walk.stable_until(min([*later, *ends]) if all_started and (later or ends) else -np.inf)
 
     def _is_off(self, queue: Units, running: Units, ctx: RoundContext) -> bool:
         """Did something happen that the plan did not foresee?"""
@@ -212,16 +223,20 @@ class Conservative(SchedulingPolicy[NoOptions]):
             plan.book(booking)
         self._planned[row] = booking
 
-    def _start_due(self, queue: Units, ctx: RoundContext, walk: Walk) -> None:
+    def _start_due(self, queue: Units, ctx: RoundContext, walk: Walk) -> bool:
+        """Start whose time has come; did all of them find their GPUs?"""
+        all_started = True
         for row in queue.rows.tolist():
             booking = self._planned.get(row)
             if booking is None or booking.start <= ctx.now:
                 placed = walk.place(row)
                 if isinstance(placed, Refused):
                     walk.refuse(row, placed)
+                    all_started = False
             else:
                 start = clock_text(booking.start)
                 walk.refuse(row, Refused("Resources", f"planned to start at {start}"))
+        return all_started
 
     def state_dict(self) -> dict[str, Any]:
         """The plan: bookings as [row, GPUs, start, end], free GPUs as steps, by pool."""
