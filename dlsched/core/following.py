@@ -38,7 +38,8 @@ def follow(walk: Walk, units: Units, ranking: Ranking) -> None:
     running = walk.table.status[rows] == RUNNING
     stop = ranking.misfit == "stop"
     if not walk.may_preempt:
-        _fill(walk, rows[~running], stop=ranking.misfit != "skip")
+        some_run = np.count_nonzero(running) > 0  # not where only waiting rows were ranked
+        _fill(walk, rows[~running] if some_run else rows, stop=ranking.misfit != "skip")
     elif ranking.misfit == "tail-preempt":
         _preempt_from_tail(walk, rows, running)
     elif ranking.rebuild == "full":
