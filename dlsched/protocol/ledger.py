@@ -146,6 +146,7 @@ class Request:
     limits: Limits = Limits()
     grace_s: float = 30.0
     suspend_level: SuspendLevel = SuspendLevel.FREEZE
+    spec: object = None  # what else the job is; compared, stored, never looked into here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,6 +412,13 @@ class RaiseRevision:
     revision: Revision
 
 
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """A row that is durable with the other changes of its transaction and means nothing here."""
+
+    row: object
+
+
 Write = (
     Submit
     | Assign
@@ -426,6 +434,7 @@ Write = (
     | OrphanOver
     | RaiseEpoch
     | RaiseRevision
+    | Attach
 )
 
 
@@ -493,6 +502,8 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             node = ledger.nodes[name]
             node = replace(node, revision=Revision(max(revision, node.revision)))
             return replace(ledger, nodes=having(ledger.nodes, name, node))
+        case Attach():
+            return ledger
 
 
 def apply_all(ledger: Ledger, writes: Iterable[Write]) -> Ledger:

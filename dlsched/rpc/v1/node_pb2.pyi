@@ -29,6 +29,72 @@ class Inventory(_message.Message):
     can_fence: bool
     def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ...) -> None: ...
 
+class NodeDescription(_message.Message):
+    __slots__ = ("node", "facts", "uses")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    USES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    facts: NodeFacts
+    uses: _containers.RepeatedCompositeFieldContainer[GpuUse]
+    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ...) -> None: ...
+
+class DescribeReply(_message.Message):
+    __slots__ = ("want_facts",)
+    WANT_FACTS_FIELD_NUMBER: _ClassVar[int]
+    want_facts: bool
+    def __init__(self, want_facts: _Optional[bool] = ...) -> None: ...
+
+class NodeFacts(_message.Message):
+    __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHER_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    cpus: int
+    memory_bytes: int
+    launcher: str
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    gpus: _containers.RepeatedCompositeFieldContainer[GpuFacts]
+    driver: str
+    def __init__(self, address: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., gpus: _Optional[_Iterable[_Union[GpuFacts, _Mapping]]] = ..., driver: _Optional[str] = ...) -> None: ...
+
+class GpuFacts(_message.Message):
+    __slots__ = ("uuid", "index", "type", "memory_bytes", "numa_node", "linked")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    LINKED_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    index: int
+    type: str
+    memory_bytes: int
+    numa_node: int
+    linked: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., type: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GpuUse(_message.Message):
+    __slots__ = ("uuid", "utilization", "memory_used_bytes", "temperature_c", "problem", "foreign")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    utilization: float
+    memory_used_bytes: int
+    temperature_c: float
+    problem: str
+    foreign: bool
+    def __init__(self, uuid: _Optional[str] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ..., problem: _Optional[str] = ..., foreign: _Optional[bool] = ...) -> None: ...
+
 class HeldSet(_message.Message):
     __slots__ = ("runs",)
     RUNS_FIELD_NUMBER: _ClassVar[int]
@@ -140,3 +206,35 @@ class WitnessAnswer(_message.Message):
     nonce: int
     renewed_ago_s: float
     def __init__(self, asker: _Optional[str] = ..., witness: _Optional[str] = ..., nonce: _Optional[int] = ..., renewed_ago_s: _Optional[float] = ...) -> None: ...
+
+class OutputRequest(_message.Message):
+    __slots__ = ("key", "rank", "error", "tail_lines", "follow")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    key: _run_pb2.RunKey
+    rank: int
+    error: bool
+    tail_lines: int
+    follow: bool
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class OutputChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class SignalRequest(_message.Message):
+    __slots__ = ("key", "number")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    key: _run_pb2.RunKey
+    number: int
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
+
+class SignalReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -40,6 +40,11 @@ class LeaderStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SyncRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.Reply.FromString,
                 _registered_method=True)
+        self.Describe = channel.unary_unary(
+                '/dlsched.v1.Leader/Describe',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.NodeDescription.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DescribeReply.FromString,
+                _registered_method=True)
 
 
 class LeaderServicer:
@@ -53,6 +58,14 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Describe(self, request, context):
+        """What a node is and what its GPUs do: before it registers, and every few beats. Decides nothing
+        that safety rests on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LeaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +73,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.Sync,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SyncRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.Reply.SerializeToString,
+            ),
+            'Describe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Describe,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.NodeDescription.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DescribeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -100,6 +118,33 @@ class Leader:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Describe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Leader/Describe',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.NodeDescription.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.DescribeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class AgentStub:
     """An agent's side.
@@ -121,6 +166,16 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessQuery.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessAnswer.FromString,
                 _registered_method=True)
+        self.Output = channel.unary_stream(
+                '/dlsched.v1.Agent/Output',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputChunk.FromString,
+                _registered_method=True)
+        self.SendSignal = channel.unary_unary(
+                '/dlsched.v1.Agent/SendSignal',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -141,6 +196,20 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Output(self, request, context):
+        """A run's output, read as its user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendSignal(self, request, context):
+        """One signal to one run here, and nothing else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +222,16 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Witness,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessQuery.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessAnswer.SerializeToString,
+            ),
+            'Output': grpc.unary_stream_rpc_method_handler(
+                    servicer.Output,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputChunk.SerializeToString,
+            ),
+            'SendSignal': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendSignal,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -210,6 +289,60 @@ class Agent:
             '/dlsched.v1.Agent/Witness',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessQuery.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.WitnessAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Output(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlsched.v1.Agent/Output',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.OutputChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendSignal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Agent/SendSignal',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,933 @@
+from dlsched.rpc.v1 import run_pb2 as _run_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Broken(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BROKEN_UNSPECIFIED: _ClassVar[Broken]
+    BROKEN_CANCEL: _ClassVar[Broken]
+    BROKEN_KEEP: _ClassVar[Broken]
+
+class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTION_UNSPECIFIED: _ClassVar[Action]
+    ACTION_CANCEL: _ClassVar[Action]
+    ACTION_HOLD: _ClassVar[Action]
+    ACTION_RELEASE: _ClassVar[Action]
+    ACTION_REQUEUE: _ClassVar[Action]
+    ACTION_SUSPEND: _ClassVar[Action]
+    ACTION_RESUME: _ClassVar[Action]
+    ACTION_SIGNAL: _ClassVar[Action]
+
+class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_ACTION_UNSPECIFIED: _ClassVar[NodeAction]
+    NODE_ACTION_DRAIN: _ClassVar[NodeAction]
+    NODE_ACTION_RESUME: _ClassVar[NodeAction]
+    NODE_ACTION_DOWN_CONFIRMED: _ClassVar[NodeAction]
+BROKEN_UNSPECIFIED: Broken
+BROKEN_CANCEL: Broken
+BROKEN_KEEP: Broken
+ACTION_UNSPECIFIED: Action
+ACTION_CANCEL: Action
+ACTION_HOLD: Action
+ACTION_RELEASE: Action
+ACTION_REQUEUE: Action
+ACTION_SUSPEND: Action
+ACTION_RESUME: Action
+ACTION_SIGNAL: Action
+NODE_ACTION_UNSPECIFIED: NodeAction
+NODE_ACTION_DRAIN: NodeAction
+NODE_ACTION_RESUME: NodeAction
+NODE_ACTION_DOWN_CONFIRMED: NodeAction
+
+class Dependency(_message.Message):
+    __slots__ = ("kind", "job", "delay_s", "or_next")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    DELAY_S_FIELD_NUMBER: _ClassVar[int]
+    OR_NEXT_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    job: int
+    delay_s: float
+    or_next: bool
+    def __init__(self, kind: _Optional[str] = ..., job: _Optional[int] = ..., delay_s: _Optional[float] = ..., or_next: _Optional[bool] = ...) -> None: ...
+
+class EnvironmentVariable(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class JobRequest(_message.Message):
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended")
+    class ExtraEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
+    MIN_GPUS_FIELD_NUMBER: _ClassVar[int]
+    MAX_GPUS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ONLY_NODES_FIELD_NUMBER: _ClassVar[int]
+    NOT_NODES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    WARN_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    WARN_BEFORE_S_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    NO_REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    BROKEN_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_ITERATIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_S_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    NOTIFY_FIELD_NUMBER: _ClassVar[int]
+    NO_SLURM_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    ADAPTIVE_FIELD_NUMBER: _ClassVar[int]
+    FIXED_BATCH_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    script: bytes
+    working_directory: str
+    output: str
+    error: str
+    truncate: bool
+    environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
+    partition: str
+    vc: str
+    priority_class: str
+    priority: float
+    gpus: int
+    nodes: int
+    gpus_per_node: int
+    gpu_types: _containers.RepeatedScalarFieldContainer[str]
+    min_gpus: int
+    max_gpus: int
+    share: float
+    cpus: int
+    memory_bytes: int
+    only_nodes: _containers.RepeatedScalarFieldContainer[str]
+    not_nodes: _containers.RepeatedScalarFieldContainer[str]
+    exclusive: bool
+    time_limit_s: float
+    begin_at: float
+    deadline_at: float
+    mode: _run_pb2.LaunchMode
+    fence: _run_pb2.Fence
+    suspend_level: _run_pb2.SuspendLevel
+    grace_s: float
+    warn_signal: int
+    warn_before_s: float
+    retries: int
+    no_requeue: bool
+    held: bool
+    dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
+    broken_dependency: Broken
+    array: str
+    model: str
+    batch_size: float
+    total_iterations: float
+    weight: float
+    expected_s: float
+    comment: str
+    notify: str
+    no_slurm_environment: bool
+    extra: _containers.ScalarMap[str, str]
+    adaptive: bool
+    fixed_batch: bool
+    submit_host: str
+    open_ended: bool
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("request_id", "jobs", "test_only")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRequest]
+    test_only: bool
+    def __init__(self, request_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
+
+class Submitted(_message.Message):
+    __slots__ = ("job", "elements")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    elements: int
+    def __init__(self, job: _Optional[int] = ..., elements: _Optional[int] = ...) -> None: ...
+
+class SubmitReply(_message.Message):
+    __slots__ = ("jobs", "warnings")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Submitted]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Submitted, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RunView(_message.Message):
+    __slots__ = ("run", "layout", "started_at", "ended_at", "end", "code", "signal", "executed_s", "last_step", "gpu_memory_bytes")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    EXECUTED_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_STEP_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    run: int
+    layout: _containers.RepeatedCompositeFieldContainer[_run_pb2.Share]
+    started_at: float
+    ended_at: float
+    end: str
+    code: int
+    signal: int
+    executed_s: float
+    last_step: int
+    gpu_memory_bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, run: _Optional[int] = ..., layout: _Optional[_Iterable[_Union[_run_pb2.Share, _Mapping]]] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., end: _Optional[str] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., executed_s: _Optional[float] = ..., last_step: _Optional[int] = ..., gpu_memory_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class EventView(_message.Message):
+    __slots__ = ("at", "kind", "actor", "text", "run", "node")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    at: float
+    kind: str
+    actor: str
+    text: str
+    run: int
+    node: str
+    def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+
+class JobView(_message.Message):
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    RUN_S_FIELD_NUMBER: _ClassVar[int]
+    GPU_S_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MIGRATIONS_FIELD_NUMBER: _ClassVar[int]
+    RESIZES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_START_AT_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_BASIS_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LOST_S_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_CLASS_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    array_job: int
+    array_task: int
+    name: str
+    user: str
+    vc: str
+    partition: str
+    state: str
+    reason: str
+    gpus: int
+    gang: _containers.RepeatedScalarFieldContainer[int]
+    gpu_types: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    submitted_at: float
+    first_started_at: float
+    started_at: float
+    ended_at: float
+    run_s: float
+    gpu_s: float
+    starts: int
+    preemptions: int
+    migrations: int
+    resizes: int
+    failures: int
+    code: int
+    signal: int
+    time_limit_s: float
+    priority: float
+    held: bool
+    position: int
+    predicted_start_at: float
+    predicted_basis: str
+    array_limit: int
+    lost_s: float
+    begin_at: float
+    deadline_at: float
+    run: int
+    priority_class: str
+    dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
+    cancelled_by: str
+    progress: float
+    comment: str
+    model: str
+    where: _containers.RepeatedCompositeFieldContainer[GpusOnNode]
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ...) -> None: ...
+
+class GpusOnNode(_message.Message):
+    __slots__ = ("node", "gpus")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    gpus: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., gpus: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("jobs", "users", "partitions", "vcs", "states", "nodes", "names", "elements", "all_users")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VCS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    ALL_USERS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    vcs: _containers.RepeatedScalarFieldContainer[str]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    elements: _containers.RepeatedCompositeFieldContainer[ArrayElements]
+    all_users: bool
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., vcs: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., elements: _Optional[_Iterable[_Union[ArrayElements, _Mapping]]] = ..., all_users: _Optional[bool] = ...) -> None: ...
+
+class ArrayElements(_message.Message):
+    __slots__ = ("array_job", "tasks")
+    ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    array_job: int
+    tasks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, array_job: _Optional[int] = ..., tasks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class QueueRequest(_message.Message):
+    __slots__ = ("filter", "predict", "unfold")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    PREDICT_FIELD_NUMBER: _ClassVar[int]
+    UNFOLD_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    predict: bool
+    unfold: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., predict: _Optional[bool] = ..., unfold: _Optional[bool] = ...) -> None: ...
+
+class FoldedView(_message.Message):
+    __slots__ = ("first", "tasks", "count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: JobView
+    tasks: str
+    count: int
+    def __init__(self, first: _Optional[_Union[JobView, _Mapping]] = ..., tasks: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class QueueSummary(_message.Message):
+    __slots__ = ("running", "running_gpus", "pending", "pending_gpus", "gpus", "busy_gpus", "policy", "round", "round_s", "others")
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_GPUS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    PENDING_GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_GPUS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_S_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    running: int
+    running_gpus: int
+    pending: int
+    pending_gpus: int
+    gpus: int
+    busy_gpus: int
+    policy: str
+    round: int
+    round_s: float
+    others: int
+    def __init__(self, running: _Optional[int] = ..., running_gpus: _Optional[int] = ..., pending: _Optional[int] = ..., pending_gpus: _Optional[int] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., policy: _Optional[str] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., others: _Optional[int] = ...) -> None: ...
+
+class QueuePage(_message.Message):
+    __slots__ = ("jobs", "folded", "summary")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    FOLDED_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobView]
+    folded: _containers.RepeatedCompositeFieldContainer[FoldedView]
+    summary: QueueSummary
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ..., folded: _Optional[_Iterable[_Union[FoldedView, _Mapping]]] = ..., summary: _Optional[_Union[QueueSummary, _Mapping]] = ...) -> None: ...
+
+class ShowRequest(_message.Message):
+    __slots__ = ("filter", "why_order")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    WHY_ORDER_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    why_order: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ...) -> None: ...
+
+class JobDetail(_message.Message):
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint")
+    class OrderNumbersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    WHY_PENDING_FIELD_NUMBER: _ClassVar[int]
+    ORDER_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHECKPOINT_STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    job: JobView
+    request: JobRequest
+    runs: _containers.RepeatedCompositeFieldContainer[RunView]
+    events: _containers.RepeatedCompositeFieldContainer[EventView]
+    why_pending: _containers.RepeatedScalarFieldContainer[str]
+    order_numbers: _containers.ScalarMap[str, str]
+    working_directory: str
+    output: str
+    error: str
+    last_checkpoint_step: int
+    last_checkpoint: str
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ...) -> None: ...
+
+class ShowReply(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobDetail]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobDetail, _Mapping]]] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ("filter", "since", "until", "limit", "live_too")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LIVE_TOO_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    since: float
+    until: float
+    limit: int
+    live_too: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., since: _Optional[float] = ..., until: _Optional[float] = ..., limit: _Optional[int] = ..., live_too: _Optional[bool] = ...) -> None: ...
+
+class HistoryPage(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobView]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
+
+class ActRequest(_message.Message):
+    __slots__ = ("action", "filter", "signal", "reason", "only_count")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ONLY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    action: Action
+    filter: Filter
+    signal: int
+    reason: str
+    only_count: bool
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("subject", "why")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    why: str
+    def __init__(self, subject: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class ActReply(_message.Message):
+    __slots__ = ("done", "failed", "lines")
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    done: _containers.RepeatedScalarFieldContainer[str]
+    failed: _containers.RepeatedCompositeFieldContainer[Failure]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, done: _Optional[_Iterable[str]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateRequest(_message.Message):
+    __slots__ = ("filter", "fields")
+    class FieldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    fields: _containers.ScalarMap[str, str]
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class WaitRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+
+class WaitReply(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: JobView
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ...) -> None: ...
+
+class LogsRequest(_message.Message):
+    __slots__ = ("job", "run", "rank", "error", "tail_lines", "follow")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    run: int
+    rank: int
+    error: bool
+    tail_lines: int
+    follow: bool
+    def __init__(self, job: _Optional[int] = ..., run: _Optional[int] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class LogChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class GpuView(_message.Message):
+    __slots__ = ("index", "uuid", "type", "state", "why", "jobs", "utilization", "memory_used_bytes", "memory_bytes", "temperature_c")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    uuid: str
+    type: str
+    state: str
+    why: str
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    utilization: float
+    memory_used_bytes: int
+    memory_bytes: int
+    temperature_c: float
+    def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., type: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ...) -> None: ...
+
+class NodeView(_message.Message):
+    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    WHY_ACTOR_FIELD_NUMBER: _ClassVar[int]
+    WHY_AT_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_GPUS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_AGO_S_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHER_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    why: str
+    why_actor: str
+    why_at: float
+    gpu_type: str
+    gpus: int
+    busy_gpus: int
+    cpus: int
+    memory_bytes: int
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    heard_ago_s: float
+    address: str
+    agent_version: str
+    launcher: str
+    capabilities: _containers.RepeatedScalarFieldContainer[str]
+    devices: _containers.RepeatedCompositeFieldContainer[GpuView]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ...) -> None: ...
+
+class NodesRequest(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodesReply(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeView]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeView, _Mapping]]] = ...) -> None: ...
+
+class SetNodesRequest(_message.Message):
+    __slots__ = ("action", "names", "reason", "now", "by_at")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    BY_AT_FIELD_NUMBER: _ClassVar[int]
+    action: NodeAction
+    names: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    now: bool
+    by_at: float
+    def __init__(self, action: _Optional[_Union[NodeAction, str]] = ..., names: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., now: _Optional[bool] = ..., by_at: _Optional[float] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUND_S_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    NODES_UP_FIELD_NUMBER: _ClassVar[int]
+    NODES_LATE_FIELD_NUMBER: _ClassVar[int]
+    NODES_DOWN_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    UP_S_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    health: str
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    leader: str
+    epoch: int
+    database: str
+    policy: str
+    parts: _containers.ScalarMap[str, str]
+    round: int
+    round_s: float
+    policy_failures: int
+    nodes_up: int
+    nodes_late: int
+    nodes_down: int
+    pending: int
+    running: int
+    up_s: float
+    version: str
+    cluster: str
+    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("by_user", "since")
+    BY_USER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    by_user: bool
+    since: float
+    def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ...) -> None: ...
+
+class UsageView(_message.Message):
+    __slots__ = ("name", "gpu_s", "gpus_now", "entitlement", "pending")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GPU_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_NOW_FIELD_NUMBER: _ClassVar[int]
+    ENTITLEMENT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    gpu_s: float
+    gpus_now: int
+    entitlement: float
+    pending: int
+    def __init__(self, name: _Optional[str] = ..., gpu_s: _Optional[float] = ..., gpus_now: _Optional[int] = ..., entitlement: _Optional[float] = ..., pending: _Optional[int] = ...) -> None: ...
+
+class UsageReply(_message.Message):
+    __slots__ = ("usage",)
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    usage: _containers.RepeatedCompositeFieldContainer[UsageView]
+    def __init__(self, usage: _Optional[_Iterable[_Union[UsageView, _Mapping]]] = ...) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("parts", "options")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.ScalarMap[str, str]
+    options: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parts: _Optional[_Mapping[str, str]] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetPolicyReply(_message.Message):
+    __slots__ = ("parts", "options")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.ScalarMap[str, str]
+    options: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parts: _Optional[_Mapping[str, str]] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReloadRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadReply(_message.Message):
+    __slots__ = ("changes",)
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, changes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SnapshotRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class LaunchRequest(_message.Message):
+    __slots__ = ("node", "key")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    key: _run_pb2.RunKey
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
+
+class LaunchSpec(_message.Message):
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    WARN_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    WARN_BEFORE_S_FIELD_NUMBER: _ClassVar[int]
+    JOB_NAME_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_MIN_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_MAX_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_STEP_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FROM_FIELD_NUMBER: _ClassVar[int]
+    RESUME_STEP_FIELD_NUMBER: _ClassVar[int]
+    SLURM_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    EXECUTED_S_FIELD_NUMBER: _ClassVar[int]
+    key: _run_pb2.RunKey
+    user: str
+    uid: int
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    script: bytes
+    environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
+    working_directory: str
+    output: str
+    error: str
+    append: bool
+    warn_signal: int
+    warn_before_s: float
+    job_name: str
+    array_job: int
+    array_task: int
+    array_count: int
+    array_min: int
+    array_max: int
+    array_step: int
+    partition: str
+    submit_directory: str
+    submit_host: str
+    resume_from: str
+    resume_step: int
+    slurm_environment: bool
+    deadline_at: float
+    vc: str
+    cluster: str
+    node_addresses: _containers.RepeatedScalarFieldContainer[str]
+    executed_s: float
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ...) -> None: ...
+
+class RunReport(_message.Message):
+    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BATCH_S_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_S_FIELD_NUMBER: _ClassVar[int]
+    SAVE_S_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    key: _run_pb2.RunKey
+    rank: int
+    step: int
+    batch_s: float
+    loss: float
+    gpu_memory_bytes: int
+    metrics: _containers.ScalarMap[str, float]
+    restart_s: float
+    save_s: float
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ...) -> None: ...
+
+class ReportReply(_message.Message):
+    __slots__ = ("stop_step",)
+    STOP_STEP_FIELD_NUMBER: _ClassVar[int]
+    stop_step: int
+    def __init__(self, stop_step: _Optional[int] = ...) -> None: ...
+
+class CheckpointCommit(_message.Message):
+    __slots__ = ("node", "key", "path", "step", "bytes", "sha256")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    key: _run_pb2.RunKey
+    path: str
+    step: int
+    bytes: int
+    sha256: str
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., path: _Optional[str] = ..., step: _Optional[int] = ..., bytes: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class CheckpointReply(_message.Message):
+    __slots__ = ("accepted", "why")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    why: str
+    def __init__(self, accepted: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
