@@ -7,7 +7,15 @@ right.
 
 from __future__ import annotations
 
-__all__ = ["BadInput", "DlschedError", "InvariantBroken", "PolicyFailed"]
+__all__ = [
+    "BadInput",
+    "DlschedError",
+    "InvariantBroken",
+    "NotAllowed",
+    "NotTrusted",
+    "PolicyFailed",
+    "Unavailable",
+]
 
 
 class DlschedError(Exception):
@@ -28,3 +36,15 @@ class PolicyFailed(DlschedError):
 
 class InvariantBroken(DlschedError):
     """The world broke one of its own rules: a defect in dlsched, never in the input."""
+
+
+class NotTrusted(DlschedError):
+    """Who asks could not be established: certificates, tokens, sockets."""
+
+
+class NotAllowed(DlschedError):
+    """Who asks is known, and may not."""
+
+
+class Unavailable(DlschedError):
+    """Nobody answers, or not now; the same may work later."""
