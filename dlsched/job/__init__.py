@@ -1,0 +1,1 @@
+"""The small library that a training script imports."""
