@@ -48,16 +48,18 @@ NODE_ACTION_RESUME: NodeAction
 NODE_ACTION_DOWN_CONFIRMED: NodeAction
 
 class Dependency(_message.Message):
-    __slots__ = ("kind", "job", "delay_s", "or_next")
+    __slots__ = ("kind", "job", "delay_s", "or_next", "task")
     KIND_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     DELAY_S_FIELD_NUMBER: _ClassVar[int]
     OR_NEXT_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     kind: str
     job: int
     delay_s: float
     or_next: bool
-    def __init__(self, kind: _Optional[str] = ..., job: _Optional[int] = ..., delay_s: _Optional[float] = ..., or_next: _Optional[bool] = ...) -> None: ...
+    task: int
+    def __init__(self, kind: _Optional[str] = ..., job: _Optional[int] = ..., delay_s: _Optional[float] = ..., or_next: _Optional[bool] = ..., task: _Optional[int] = ...) -> None: ...
 
 class EnvironmentVariable(_message.Message):
     __slots__ = ("name", "value")
@@ -183,14 +185,16 @@ class JobRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "jobs", "test_only")
+    __slots__ = ("request_id", "jobs", "test_only", "environment")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobRequest]
     test_only: bool
-    def __init__(self, request_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ...) -> None: ...
+    environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
+    def __init__(self, request_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ...) -> None: ...
 
 class Submitted(_message.Message):
     __slots__ = ("job", "elements")
