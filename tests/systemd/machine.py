@@ -1,0 +1,160 @@
+"""A machine whose process 1 is systemd, in namespaces of its own, for as long as a test runs.
+
+It shares nothing with the host but what is bound into it read-only: the interpreter, its
+environment and the project. Needs root, `unshare`, and `debootstrap` the first time: the tree that
+it makes is kept under /var/tmp for the next run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+CACHE = Path(os.environ.get("DLSCHED_SYSTEMD_TREE", "/var/tmp/dlsched-systemd-tree"))
+PACKAGES = "systemd,dbus,python3,procps"
+
+
+def obstacle() -> str:
+    """Why there can be no such machine here; empty when there can."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "needs root on Linux"
+    for tool in ("unshare", "nsenter", "mount"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    if not (CACHE / "done").exists() and shutil.which("debootstrap") is None:
+        return "debootstrap is not installed"
+    made = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount", "--cgroup", "true"],
+        capture_output=True,
+        check=False,
+    )
+    return "" if made.returncode == 0 else f"no namespaces here: {made.stderr.decode().strip()}"
+
+
+def _release_and_mirror() -> tuple[str, str]:
+    """This machine's own Debian release and where it gets it from."""
+    text = Path("/etc/os-release").read_text()
+    found = re.search(r"^VERSION_CODENAME=(\w+)", text, re.M)
+    release = found.group(1) if found else "bookworm"
+    lists = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    for path in lists:
+        if path.is_file():
+            for line in path.read_text().splitlines():
+                match = re.match(r"(?:URIs:|deb(?:\s+\[.*?\])?)\s+(\S+)", line)
+                if match and "security" not in match.group(1):
+                    return release, match.group(1)
+    return release, ""
+
+
+def tree() -> Path:
+    """The Debian tree with systemd, made when it is not there yet."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        root = CACHE / "root"
+        made_of = CACHE / "done"
+        if not made_of.exists() or made_of.read_text() != PACKAGES:
+            shutil.rmtree(root, ignore_errors=True)
+            release, mirror = _release_and_mirror()
+            command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", release]
+            subprocess.run(
+                [*command, str(root), *([mirror] if mirror else [])],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=600,
+            )
+            made_of.write_text(PACKAGES)
+        return root
+
+
+class Machine:
+    """Boots on entry, ends with everything in it on exit."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.pid = 0
+
+    def __enter__(self) -> Machine:
+        base = tree()
+        self.work.mkdir()
+        prefixes = {sys.base_prefix, sys.prefix, str(PROJECT)}
+        self._log = (self.work.parent / "boot.log").open("wb")
+        self._shell = subprocess.Popen(
+            [
+                *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "--ipc"),
+                *("--cgroup", "--net", "bash", str(Path(__file__).with_name("boot.sh"))),
+                *(str(base), str(self.work), *sorted(prefixes)),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if self._shell.poll() is not None:
+                break
+            children = Path(f"/proc/{self._shell.pid}/task/{self._shell.pid}/children").read_text()
+            if children.strip():
+                self.pid = int(children.split()[0])
+                if self._is_up():
+                    return self
+            time.sleep(0.05)
+        log = (self.work.parent / "boot.log").read_text()
+        self.__exit__()
+        raise RuntimeError(f"systemd did not come up: {log[-500:]}")
+
+    def _is_up(self) -> bool:
+        done = self.run("systemctl", "is-system-running", check=False)
+        return done.stdout.strip() in ("running", "degraded")
+
+    def __exit__(self, *_: object) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # ends its namespaces and all that is in them
+        self._shell.kill()
+        self._shell.wait()
+        self._log.close()
+
+    def run(
+        self, *command: str, check: bool = True, timeout: float = 60, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside, to its end."""
+        done = subprocess.run(
+            ["nsenter", "-t", str(self.pid), "-a", "-r", "-w", *command],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=timeout,
+            input=stdin,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+        return done
+
+    def write(self, path: str, text: str, mode: str = "644") -> None:
+        """Write a file inside."""
+        self.run("install", "-D", "-m", mode, "/dev/stdin", path, stdin=text)
+
+    def show(self, unit: str, prop: str) -> str:
+        """A unit's property."""
+        return self.run("systemctl", "show", "-P", prop, unit).stdout.strip()
+
+    def eventually(self, *command: str, says: str, within: float = 20) -> None:
+        """Wait until a command's output contains a text."""
+        deadline = time.monotonic() + within
+        while True:
+            done = self.run(*command, check=False)
+            if says in done.stdout:
+                return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{command} never said {says!r}: {done.stdout}{done.stderr}")
+            time.sleep(0.05)
