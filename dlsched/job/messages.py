@@ -1,8 +1,8 @@
 """What a job's processes and their keeper say to each other; both sides import this module.
 
-The socket is `DLSCHED_CTL_SOCK`, AF_UNIX and SOCK_SEQPACKET: one JSON object a message, named by its
-`type`. Words that a receiver does not know are skipped, fields it does not know are dropped, so that
-either side may be the newer one. Standard library only.
+The socket is `DLSCHED_CTL_SOCK`, AF_UNIX and SOCK_SEQPACKET: one JSON object a message, named by
+its `type`. Words that a receiver does not know are skipped, fields it does not know are dropped,
+so that either side may be the newer one. Standard library only.
 
 What the library (a *rank*: a process that said `hello`) expects of the keeper:
 
@@ -10,21 +10,21 @@ What the library (a *rank*: a process that said `hello`) expects of the keeper:
 - To stop a rank that said `hello` with the capability `stop`, send it `stop`. A SIGTERM to the
   process that the keeper started is welcome beside it; one to its data-loading workers is not.
   The ranks agree among themselves on the step after which all leave, save, and exit with 143.
-  One `stop` to any rank is enough; to all of them is better. `deadline_s` counts from the sending.
-- `stop_at` names the step instead: every rank leaves after it, or as soon as it can when it is past.
-- `checkpoint` is said by one rank, when the folder `path` is complete and durable. The keeper asks the
-  daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`; while the
-  daemon is away it keeps the newest one, asks again later, and answers then. Training does not wait,
-  but a rank that stops does, within its deadline.
-- `step` comes at most once a second and rank, `restored` once, at the first step after the start.
+  One `stop` to any rank is enough; to all is better. `deadline_s` counts from the sending.
+- `stop_at` names the step instead: every rank leaves after it, or soon when it is past.
+- `checkpoint` is said by one rank, when the folder `path` is complete and durable. The keeper asks
+  the daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`;
+  while the daemon is away it keeps the newest one, asks again later, and answers then. Training
+  does not wait, but a rank that stops does, within its deadline.
+- `step` comes at most once a second and rank; `restored` once, at the first step after the start.
 
 What `dlsched run` (a *caller*: a process that says `run` instead of `hello`) expects:
 
 - `run` starts `ntasks` ranks over the nodes of the allocation, block by block: `per_node` on each
-  (0: as even as can be, at most one a GPU), with `gpus_per_task` GPUs each (0: those of the node).
+  (0: one a GPU, on nodes in order), with `gpus_per_task` GPUs each (0: the node's, shared out).
   The environment is the caller's own with what the runtime sets for each rank laid over it. The
-  message carries the caller's stdout and stderr as SCM_RIGHTS, in this order: ranks of the same node
-  may write there themselves. What other ranks write comes as `output`; with `label` all of it does.
+  message carries the caller's stdout and stderr as SCM_RIGHTS, in this order: ranks of the same
+  node may write there themselves. What other ranks write comes as `output`; with `label`, all.
 - Answers: `refused` and nothing more, or `started`, then `exited` once a rank, then `done`.
 - `signal` passes a signal on to all ranks. A caller that hangs up ends them: TERM, then KILL.
 - With `kill_on_bad_exit` the first rank that fails ends the others the same way.
@@ -261,12 +261,14 @@ def encode(message: Message) -> bytes:
 
 def decode_from_job(packet: bytes) -> FromJob | None:
     """What a rank or a caller says; None for a word of a newer one."""
-    return _decode(packet, _FROM_JOB)
+    found: FromJob | None = _decode(packet, _FROM_JOB)
+    return found
 
 
 def decode_from_keeper(packet: bytes) -> FromKeeper | None:
     """What a keeper says; None for a word of a newer one."""
-    return _decode(packet, _FROM_KEEPER)
+    found: FromKeeper | None = _decode(packet, _FROM_KEEPER)
+    return found
 
 
 def _plain(value: Any) -> Any:
