@@ -16,6 +16,7 @@ from dlsched.protocol import rules
 from dlsched.protocol.ledger import (
     Adopt,
     Assign,
+    Attach,
     CancelJob,
     Job,
     JobStatus,
@@ -38,6 +39,8 @@ from dlsched.protocol.ledger import (
     Write,
     apply_all,
     having,
+    with_run,
+    without_jobs,
 )
 from dlsched.protocol.messages import (
     Digest,
@@ -128,10 +131,15 @@ class PersistFailed:
 
 @dataclass(frozen=True, slots=True)
 class SyncArrived:
-    """A node has synced."""
+    """A node has synced.
+
+    `recalled` are rows of the database for runs in the sync that memory does not know: without
+    them a run that the database knows is over would be taken for an orphan.
+    """
 
     now: float
     sync: Sync
+    recalled: tuple[tuple[Job, Run], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,21 @@ class SubmitAsked:
     now: float
     token: int
     request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAsked:
+    """A client submits several jobs, all or none; they get consecutive ids.
+
+    `rows` are durable with them. Whoever builds rows that name the new jobs reads
+    `reserved.next_job` just before the step, and tells it as `first`.
+    """
+
+    now: float
+    token: int
+    requests: tuple[Request, ...]
+    first: JobId | None = None
+    rows: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +205,55 @@ class SuspendAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RequeueAsked:
+    """A client wants a job's run stopped and the job pending again, uncharged."""
+
+    now: float
+    token: int
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class AttachAsked:
+    """Rows that mean nothing here are to be durable; `token` is answered when they are."""
+
+    now: float
+    rows: tuple[object, ...]
+    token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Events that are one decision: what they change is in one transaction.
+
+    A round is one: its stops, suspensions, resumptions and placements, with its rows. What cannot
+    be is refused and reported by itself.
+    """
+
+    now: float
+    events: tuple[
+        SubmitAsked
+        | BatchAsked
+        | CancelAsked
+        | RequeueAsked
+        | PlaceAsked
+        | StopAsked
+        | SuspendAsked
+        | AttachAsked
+        | DownConfirmed,
+        ...,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAsked:
+    """Ended jobs may leave memory, those that no node tells of and no change is under way for."""
+
+    now: float
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DownConfirmed:
     """An operator says that nothing runs on a node (`admin node-down NODE --confirmed`)."""
 
@@ -198,10 +270,15 @@ Event = (
     | PersistFailed
     | SyncArrived
     | SubmitAsked
+    | BatchAsked
     | CancelAsked
+    | RequeueAsked
     | PlaceAsked
     | StopAsked
     | SuspendAsked
+    | AttachAsked
+    | Together
+    | ForgetAsked
     | DownConfirmed
 )
 
@@ -329,61 +406,36 @@ class LeaderState:
         return tuple(sorted(self.committed.nodes)[:WITNESSES])
 
 
-def step(  # noqa: PLR0912  # one case an event
-    state: LeaderState, event: Event
-) -> tuple[LeaderState, list[Command]]:
+def step(state: LeaderState, event: Event) -> tuple[LeaderState, list[Command]]:
     """The state after an event, and what is to be done, in order."""
     turn = _Turn(state)
-    match event:
-        case Tick(now=now):
-            turn.tick(now)
-        case Elected(now=now, asked_at=asked_at, ledger=ledger):
-            if state.role is Role.STANDBY:
-                turn.begin_term(now, asked_at, ledger)
-        case Deposed():
-            turn.step_down()
-        case _ if state.role is not Role.LEADING:
-            if isinstance(event, SubmitAsked | CancelAsked):
-                turn.say(Answer(event.token, unknown=True))
-        case Confirmed(asked_at=asked_at):
-            turn.change(confirmed_at=max(state.confirmed_at, asked_at))
-        case Persisted(number=number):
-            turn.commit(number)
-        case PersistFailed(number=number):
-            turn.change(again=state.in_flight is not None and state.in_flight.number == number)
-        case SyncArrived(now=now, sync=sync):
-            turn.hear(now, sync)
-        case SubmitAsked(token=token, request=request):
-            turn.submit(token, request)
-        case CancelAsked(token=token, job=job):
-            turn.cancel(token, job)
-        case PlaceAsked():
-            turn.place(event)
-        case StopAsked(job=job, reason=reason, step=at):
-            turn.stop(job, reason, at)
-        case SuspendAsked(job=job, suspended=suspended):
-            turn.suspend(job, suspended)
-        case DownConfirmed(node=node):
-            turn.node_down(node)
+    turn.take(event)
     turn.flush()
     return turn.state, turn.commands
 
 
 def refusal(state: LeaderState, job: JobId, now: float) -> str:
     """Why a job's next run may not be placed now; empty when it may."""
-    ledger = state.reserved
+    return recovering(state, now) or _unplaceable(state.reserved, job)
+
+
+def recovering(state: LeaderState, now: float) -> str:
+    """Why nothing may be placed yet: a term begins by hearing what its nodes hold."""
+    if not state.stepped_back and rules.window_passed(state.window_from, now, state.timing):
+        return ""
+    nodes, hearings = state.reserved.nodes.values(), state.hearings
+    unheard = [n.name for n in nodes if n.status is NodeStatus.UP and n.name not in hearings]
+    return f"Recovering({', '.join(unheard)} not heard yet)" if unheard else ""
+
+
+def _unplaceable(ledger: Ledger, job: JobId) -> str:
     row = ledger.jobs.get(job)
     if row is None or row.status is not JobStatus.PENDING:
         return "not pending"
     if any(orphan.held.key.job == job for orphan in ledger.orphans.values()):
         return "Orphan"
-    up = [node.name for node in ledger.nodes.values() if node.status is NodeStatus.UP]
-    unheard = [name for name in up if name not in state.hearings]
-    patient = not state.stepped_back and rules.window_passed(state.window_from, now, state.timing)
-    if unheard and not patient:
-        return f"Recovering({', '.join(unheard)} not heard yet)"
-    for run in ledger.runs.values():
-        if run.key.job == job and (stuck := _stuck_on(ledger, run)):
+    for run in ledger.runs_of_job(job):
+        if stuck := _stuck_on(ledger, run):
             return f"Unkillable({stuck})"
     return ""
 
@@ -404,6 +456,67 @@ class _Turn:
     def __init__(self, state: LeaderState) -> None:
         self.state = state
         self.commands: list[Command] = []
+        self.recovery: str | None = None  # hearings do not change while a round is taken in
+
+    def take(self, event: Event) -> None:  # noqa: PLR0912  # one case an event
+        match event:
+            case Tick(now=now):
+                self.tick(now)
+            case Elected(now=now, asked_at=asked_at, ledger=ledger):
+                if self.state.role is Role.STANDBY:
+                    self.begin_term(now, asked_at, ledger)
+            case Deposed():
+                self.step_down()
+            case _ if self.state.role is not Role.LEADING:
+                self.decline(event)
+            case Confirmed(asked_at=asked_at):
+                self.change(confirmed_at=max(self.state.confirmed_at, asked_at))
+            case Persisted(number=number):
+                self.commit(number)
+            case PersistFailed(number=number):
+                flying = self.state.in_flight
+                self.change(again=flying is not None and flying.number == number)
+            case SyncArrived(now=now, sync=sync, recalled=recalled):
+                self.recall(recalled)
+                self.hear(now, sync)
+            case Together(events=events):
+                for each in events:
+                    self.take(each)
+            case ForgetAsked(jobs=jobs):
+                self.forget(jobs)
+            case _:
+                self.take_wish(event)
+
+    def take_wish(self, event: Event) -> None:
+        """What a client, an operator or the round wants."""
+        match event:
+            case SubmitAsked(token=token, request=request):
+                self.submit(token, request)
+            case BatchAsked():
+                self.submit_all(event)
+            case CancelAsked(token=token, job=job):
+                self.cancel(token, job)
+            case RequeueAsked(token=token, job=job):
+                self.requeue(token, job)
+            case PlaceAsked():
+                self.place(event)
+            case StopAsked(job=job, reason=reason, step=at):
+                self.stop(job, reason, at)
+            case SuspendAsked(job=job, suspended=suspended):
+                self.suspend(job, suspended)
+            case AttachAsked(rows=rows, token=token_):
+                self.write(*map(Attach, rows))
+                if token_ is not None:
+                    self.answer_after_commit(Answer(token_))
+            case DownConfirmed(node=node):
+                self.node_down(node)
+
+    def decline(self, event: Event) -> None:
+        """Who does not lead decides nothing and says so."""
+        for each in event.events if isinstance(event, Together) else (event,):
+            token = getattr(each, "token", None)
+            if token is not None:
+                self.say(Answer(token, unknown=True))
 
     def change(self, **changes: object) -> None:
         self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # checked by tests
@@ -446,6 +559,7 @@ class _Turn:
         self.change(window_from=now, hearings=hearings)
 
     def begin_term(self, now: float, asked_at: float, ledger: Ledger) -> None:
+        self.recovery = None
         self.state = LeaderState(
             name=self.state.name,
             timing=self.state.timing,
@@ -642,6 +756,48 @@ class _Turn:
         shown = frozenset(t for t in self.state.shown if not t.startswith(f"{sync.node} is late"))
         self.change(hearings=having(self.state.hearings, sync.node, new), shown=shown)
 
+    def recall(self, rows: Iterable[tuple[Job, Run]]) -> None:
+        """Take rows back that have left memory: what is committed stays known.
+
+        Only what is over leaves memory; a run that is not over and unknown here belongs to a
+        later term.
+        """
+        for job, run in rows:
+            if not run.is_over:
+                continue
+            self.change(
+                reserved=with_run(self.state.reserved, job, run),
+                committed=with_run(self.state.committed, job, run),
+            )
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        state = self.state
+        flying = state.in_flight.writes if state.in_flight is not None else ()
+        moving = {
+            getattr(write, "run_id", None)
+            for write in (*flying, *state.queue)
+            if not isinstance(write, Attach | Submit)
+        }
+        told = {held.key.run_id for hearing in state.hearings.values() for held in hearing.held}
+        gone = []
+        for job in jobs:
+            row = state.committed.jobs.get(job)
+            runs = state.reserved.runs_of_job(job)
+            if row is None or not row.status.is_terminal:
+                continue
+            if all(r.is_over and r.key.run_id not in moving | told for r in runs):
+                gone.append(job)
+        runs_gone = {r for job in gone for r in state.reserved.runs_of.get(job, ())}
+        if gone:
+            self.change(
+                reserved=without_jobs(state.reserved, gone),
+                committed=without_jobs(state.committed, gone),
+                prepared={r: n for r, n in state.prepared.items() if r not in runs_gone},
+                preparing_from={
+                    r: at for r, at in state.preparing_from.items() if r not in runs_gone
+                },
+            )
+
     def take_ends(self, sync: Sync) -> None:
         """Ended runs, from whatever epoch: a report is never refused."""
         for record in sync.ended:
@@ -730,11 +886,15 @@ class _Turn:
         return Lease(duration_s=state.timing.lease_s, covers=frozenset([*runs, *orphans]))
 
     def abort_slow_gangs(self, now: float) -> None:
-        for run in list(self.state.reserved.runs.values()):
-            if run.status is not RunStatus.PREPARING or run.stop is not None:
-                continue
-            since = self.state.preparing_from.get(run.key.run_id, now)
-            if now - since > self.state.timing.prepare_s:
+        waiting = {
+            run_id: since
+            for run_id, since in self.state.preparing_from.items()
+            if self.state.reserved.runs[run_id].status is RunStatus.PREPARING
+        }
+        self.change(preparing_from=waiting)
+        for run_id, since in waiting.items():
+            run = self.state.reserved.runs[run_id]
+            if run.stop is None and now - since > self.state.timing.prepare_s:
                 self.write(StopRun(run.key.run_id, StopReason.ABORT))
 
     def judge_silence(self, now: float) -> None:
@@ -793,6 +953,31 @@ class _Turn:
             return
         self.answer_after_commit(Answer(token, job=job))
 
+    def submit_all(self, event: BatchAsked) -> None:
+        """Several jobs under request ids that are all new, or all known with the same content."""
+        reserved = self.state.reserved
+        known = [reserved.requests.get((r.user, r.request_id)) for r in event.requests]
+        first = reserved.next_job
+        if all(job is None for job in known):
+            if event.first is not None and event.first != first:
+                self.say(Answer(event.token, unknown=True))
+                return
+            made = [
+                Submit(request=request, job=JobId(first + k))
+                for k, request in enumerate(event.requests)
+            ]
+            self.write(*made, *map(Attach, event.rows))
+            self.answer_after_commit(Answer(event.token, job=first))
+            return
+        same = all(
+            job is not None and reserved.jobs[job].request == request
+            for job, request in zip(known, event.requests, strict=True)
+        )
+        if not same:
+            self.say(Answer(event.token, refused="Conflict: the request id stands for other jobs"))
+            return
+        self.answer_after_commit(Answer(event.token, job=known[0]))
+
     def answer_after_commit(self, answer: Answer) -> None:
         """Whatever an answer rests on may still be in flight, so it waits for a later commit."""
         self.change(queue_answers=(*self.state.queue_answers, answer))
@@ -808,8 +993,21 @@ class _Turn:
             self.write(StopRun(run.key.run_id, StopReason.CANCEL))
         self.answer_after_commit(Answer(token, job=job))
 
+    def requeue(self, token: int, job: JobId) -> None:
+        row = self.state.reserved.jobs.get(job)
+        if row is None:
+            self.say(Answer(token, refused="NotFound"))
+            return
+        if row.status.is_terminal:
+            self.say(Answer(token, job=job, refused=f"it is {row.status.value}"))
+            return
+        self.stop(job, StopReason.REQUEUE, None)
+        self.answer_after_commit(Answer(token, job=job))
+
     def place(self, event: PlaceAsked) -> None:
-        reason = refusal(self.state, event.job, event.now) or self.misfit(event)
+        if self.recovery is None:
+            self.recovery = recovering(self.state, event.now)
+        reason = self.recovery or _unplaceable(self.state.reserved, event.job) or self.misfit(event)
         if reason:
             self.say(Refused(event.job, reason))
             return

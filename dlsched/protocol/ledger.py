@@ -11,7 +11,7 @@ counts as over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -44,14 +44,15 @@ from dlsched.protocol.messages import (
     Term,
     Want,
 )
+from dlsched.protocol.table import Table, table_of
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def having(table: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
-    """The same table with one entry set."""
-    return {**table, key: value}
+    """The same table with one entry set; cheap for a `Table`, a copy for a small dict."""
+    return table.having(key, value) if isinstance(table, Table) else {**table, key: value}
 
 
 class JobStatus(Enum):
@@ -225,39 +226,67 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The database's content, as far as the protocol cares."""
+    """The database's content, as far as the protocol cares.
+
+    `runs_of` and `held_by` say again what `runs` says, by job and by node, so that nothing looks
+    through all jobs or runs; both follow every change of a run.
+    """
 
     epoch: Epoch = Epoch(0)
     leader: str = ""
     next_job: JobId = JobId(1)
-    jobs: Mapping[JobId, Job] = field(default_factory=dict)
-    runs: Mapping[RunId, Run] = field(default_factory=dict)
-    nodes: Mapping[NodeName, Node] = field(default_factory=dict)
-    orphans: Mapping[tuple[NodeName, RunId], Orphan] = field(default_factory=dict)
-    history: Mapping[tuple[NodeName, RunId], ExitRecord] = field(default_factory=dict)
-    requests: Mapping[tuple[str, RequestId], JobId] = field(default_factory=dict)
+    jobs: Mapping[JobId, Job] = field(default_factory=Table)
+    runs: Mapping[RunId, Run] = field(default_factory=Table)
+    nodes: Mapping[NodeName, Node] = field(default_factory=Table)
+    orphans: Mapping[tuple[NodeName, RunId], Orphan] = field(default_factory=Table)
+    history: Mapping[tuple[NodeName, RunId], ExitRecord] = field(default_factory=Table)
+    requests: Mapping[tuple[str, RequestId], JobId] = field(default_factory=Table)
+    runs_of: Mapping[JobId, tuple[RunId, ...]] = field(
+        default_factory=Table, repr=False, compare=False
+    )
+    held_by: Mapping[NodeName, frozenset[RunId]] = field(  # its member is not over
+        default_factory=Table, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Derive what was not given: a ledger from elsewhere has plain tables only."""
+        if not isinstance(self.runs, Table) or (self.runs and not self.runs_of):
+            self._index()
+
+    def _index(self) -> None:
+        of: dict[JobId, tuple[RunId, ...]] = {}
+        by: dict[NodeName, frozenset[RunId]] = {}
+        for run_id, run in self.runs.items():
+            of[run.key.job] = (*of.get(run.key.job, ()), run_id)
+            for member in run.members.values():
+                if not run.is_over and not member.is_over:
+                    by[member.node] = by.get(member.node, frozenset()) | {run_id}
+        for name in ("jobs", "runs", "nodes", "orphans", "history", "requests"):
+            object.__setattr__(self, name, table_of(getattr(self, name)))
+        object.__setattr__(self, "runs_of", Table(of))
+        object.__setattr__(self, "held_by", Table(by))
 
     def runs_on(self, node: NodeName) -> list[Run]:
         """The runs with a member on a node that is not over, in key order."""
-        found = [
-            run
-            for run in self.runs.values()
-            if not run.is_over and node in run.members and not run.members[node].is_over
-        ]
+        found = [self.runs[run_id] for run_id in self.held_by.get(node, ())]
         return sorted(found, key=lambda run: run.key)
+
+    def runs_of_job(self, job: JobId) -> list[Run]:
+        """Every run of a job that is known here, in the order in which they came."""
+        return [self.runs[run_id] for run_id in self.runs_of.get(job, ())]
 
     def live_run(self, job: JobId) -> Run | None:
         """The job's run that is not over."""
-        for run in self.runs.values():
-            if run.key.job == job and not run.is_over:
-                return run
+        for run_id in reversed(self.runs_of.get(job, ())):
+            if not self.runs[run_id].is_over:
+                return self.runs[run_id]
         return None
 
     def busy(self, node: NodeName) -> set[GpuId]:
         """The GPUs of a node that cannot be given out."""
         taken = set(self.nodes[node].quarantined)
-        for run in self.runs_on(node):
-            taken.update(run.members[node].gpus)
+        for run_id in self.held_by.get(node, ()):
+            taken.update(self.runs[run_id].members[node].gpus)
         for (place, _), orphan in self.orphans.items():
             if place == node:
                 taken.update(orphan.held.gpus)
@@ -445,13 +474,8 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
         InvariantBroken: when the change is not possible there, with the job's story.
     """
     match write:
-        case Submit(request=request, job=job):
-            return replace(
-                ledger,
-                next_job=JobId(max(ledger.next_job, job + 1)),
-                jobs=having(ledger.jobs, job, Job(job=job, request=request)),
-                requests=having(ledger.requests, (request.user, request.request_id), job),
-            )
+        case Submit():
+            return _submit(ledger, (write,))
         case Assign():
             return _assign(ledger, write)
         case ReleaseRun(run_id=run_id):
@@ -507,24 +531,82 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
 
 
 def apply_all(ledger: Ledger, writes: Iterable[Write]) -> Ledger:
-    """The ledger after some changes, in order."""
+    """The ledger after some changes, in order; neighbouring submissions are one change."""
+    waiting: list[Submit] = []
     for write in writes:
+        if isinstance(write, Submit):
+            waiting.append(write)
+            continue
+        if isinstance(write, Attach):
+            continue
+        if waiting:
+            ledger, waiting = _submit(ledger, waiting), []
         ledger = apply(ledger, write)
-    return ledger
+    return _submit(ledger, waiting) if waiting else ledger
+
+
+def _submit(ledger: Ledger, writes: Sequence[Submit]) -> Ledger:
+    jobs = [(w.job, Job(job=w.job, request=w.request)) for w in writes]
+    requests = [((w.request.user, w.request.request_id), w.job) for w in writes]
+    return replace(
+        ledger,
+        next_job=JobId(max(ledger.next_job, max(w.job for w in writes) + 1)),
+        jobs=table_of(ledger.jobs).having_all(jobs),
+        requests=table_of(ledger.requests).having_all(requests),
+    )
+
+
+def without_jobs(ledger: Ledger, jobs: Iterable[JobId]) -> Ledger:
+    """The ledger without some ended jobs and their runs: they are in the database only."""
+    gone = [ledger.jobs[job] for job in jobs if job in ledger.jobs]
+    ids = [row.job for row in gone]
+    runs = [run_id for job in ids for run_id in ledger.runs_of.get(job, ())]
+    return replace(
+        ledger,
+        jobs=table_of(ledger.jobs).without(ids),
+        requests=table_of(ledger.requests).without(
+            (row.request.user, row.request.request_id) for row in gone
+        ),
+        runs=table_of(ledger.runs).without(runs),
+        runs_of=table_of(ledger.runs_of).without(ids),
+    )
+
+
+def with_run(ledger: Ledger, job: Job, run: Run) -> Ledger:
+    """The ledger with a run, and its job, that the database knows and memory had dropped."""
+    if run.key.run_id in ledger.runs:
+        return ledger
+    if job.job not in ledger.jobs:
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return _indexed(replace(ledger, runs=having(ledger.runs, run.key.run_id, run)), run)
 
 
 def _bump(ledger: Ledger, nodes: Iterable[NodeName]) -> Ledger:
     """New revisions for nodes whose desired set has changed."""
-    table = dict(ledger.nodes)
-    for name in nodes:
-        if name in table:
-            table[name] = replace(table[name], revision=Revision(table[name].revision + 1))
-    return replace(ledger, nodes=table)
+    rows = [ledger.nodes[name] for name in nodes if name in ledger.nodes]
+    bumped = [(row.name, replace(row, revision=Revision(row.revision + 1))) for row in rows]
+    return replace(ledger, nodes=table_of(ledger.nodes).having_all(bumped))
 
 
 def _put(ledger: Ledger, run: Run) -> Ledger:
     ledger = replace(ledger, runs=having(ledger.runs, run.key.run_id, run))
-    return _bump(ledger, run.members)
+    return _bump(_indexed(ledger, run), run.members)
+
+
+def _indexed(ledger: Ledger, run: Run) -> Ledger:
+    """The ledger with its two indices as one run now says."""
+    run_id, of = run.key.run_id, ledger.runs_of.get(run.key.job, ())
+    if run_id not in of:
+        ledger = replace(ledger, runs_of=having(ledger.runs_of, run.key.job, (*of, run_id)))
+    changed = []
+    for name, member in run.members.items():
+        held = ledger.held_by.get(name, frozenset())
+        holds = not run.is_over and not member.is_over
+        if holds != (run_id in held):
+            changed.append((name, held | {run_id} if holds else held - {run_id}))
+    if not changed:
+        return ledger
+    return replace(ledger, held_by=table_of(ledger.held_by).having_all(changed))
 
 
 def _move(ledger: Ledger, job: JobId, cause: Cause, why: str = "", **changes: Any) -> Ledger:
@@ -592,8 +674,7 @@ def _orphan_over(ledger: Ledger, write: OrphanOver) -> Ledger:
     """An unknown run is over; its record still ends its job when nothing newer was released."""
     place, record = (write.node, write.run_id), write.exit
     orphan = ledger.orphans.get(place)
-    kept = {k: v for k, v in ledger.orphans.items() if k != place}
-    ledger = replace(ledger, orphans=kept)
+    ledger = replace(ledger, orphans=table_of(ledger.orphans).without([place]))
     if record is not None:
         ledger = replace(ledger, history=having(ledger.history, place, record))
     known = orphan.held if orphan is not None else record
@@ -610,10 +691,7 @@ def _job_of_orphan(
     waiting = job.reason.startswith("Orphan")
     job = replace(job, runs=runs, reason="Resources" if waiting else job.reason)
     ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
-    newer = any(
-        run.key.job == job.job and run.key.run >= number and run.released
-        for run in ledger.runs.values()
-    )
+    newer = any(run.key.run >= number and run.released for run in ledger.runs_of_job(job.job))
     if record is None or newer or job.status is not JobStatus.PENDING or len(record.nodes) > 1:
         return ledger
     if _succeeded(record):
@@ -655,7 +733,7 @@ def _end_peers(ledger: Ledger, run: Run, member: Member) -> Ledger:
 def _late_exit(ledger: Ledger, run: Run) -> Ledger:
     """A record of a run that was presumed over: it counts while no later run is released."""
     job = ledger.jobs[run.key.job]
-    newer = [r for r in ledger.runs.values() if r.key.job == job.job and r.key.run > run.key.run]
+    newer = [r for r in ledger.runs_of_job(job.job) if r.key.run > run.key.run]
     if job.status.is_terminal or any(r.released for r in newer):
         return ledger
     cause, why, record = judge(run, job)
@@ -696,7 +774,9 @@ def _succeeded(record: ExitRecord) -> bool:
     return record.reason is ExitReason.EXITED and record.code == 0
 
 
-def judge(run: Run, job: Job) -> tuple[Cause, str, ExitRecord | None]:
+def judge(  # noqa: PLR0911  # one case an end
+    run: Run, job: Job
+) -> tuple[Cause, str, ExitRecord | None]:
     """What the end of a run means for its job, why, and the record that decides.
 
     0 is always success. 143, or a signal, under an outstanding stop request is that request's
@@ -710,6 +790,8 @@ def judge(run: Run, job: Job) -> tuple[Cause, str, ExitRecord | None]:
         return Cause.COMPLETED, "exit 0", records[0]
     if run.stop is StopReason.CANCEL:
         return Cause.CANCELLED, "cancelled", records[0] if records else None
+    if run.stop is StopReason.REQUEUE:
+        return Cause.REQUEUED, "requeued", None
     for record in records:
         if record.reason is ExitReason.TIME_LIMIT or record.stop is StopReason.TIME_LIMIT:
             return Cause.TIMED_OUT, "time limit", record

@@ -80,6 +80,7 @@ class StopReason(Enum):
     PEER = "peer"  # another member of the gang has ended
     TIME_LIMIT = "time-limit"
     OVER = "over"  # the database knows that the run is over; its processes must go
+    REQUEUE = "requeue"  # its owner or an operator wants it to begin anew; never charged
 
 
 class ExitReason(Enum):

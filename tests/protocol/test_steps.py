@@ -303,3 +303,126 @@ def test_the_same_request_is_the_same_job_and_another_content_a_conflict() -> No
         state, commands = leader.step(state, leader.Persisted(1.1, number))
         answers += [c for c in commands if isinstance(c, leader.Answer)]
     assert answers == [leader.Answer(1, job=m.JobId(1)), leader.Answer(2, job=m.JobId(1))]
+
+
+def leading(nodes: int = 1, gpus: int = 4) -> leader.LeaderState:
+    """A leader that has heard its nodes."""
+    state = leader.LeaderState(name="d1")
+    state, _ = leader.step(state, leader.Elected(0.0, 0.0, ledger.Ledger(epoch=m.Epoch(1))))
+    for number in range(1, nodes + 1):
+        name = m.NodeName(f"n{number}")
+        sync = m.Sync(
+            node=name, boot_id=m.BootId("b"), incarnation=m.Incarnation(1), sequence=0,
+            last=m.Term(), applied=m.Term(), held_digest=m.Digest("h"), held=(),
+            inventory=m.Inventory(gpus=tuple(m.GpuId(f"{name}g{k}") for k in range(gpus))),
+        )  # fmt: skip
+        state, _ = settled(state, leader.SyncArrived(1.0, sync))
+        state, _ = settled(state, leader.SyncArrived(1.5, replace(sync, sequence=1)))
+    return state
+
+
+def settled(
+    state: leader.LeaderState, event: leader.Event
+) -> tuple[leader.LeaderState, list[leader.Command]]:
+    """The state when all that an event wants durable is so; every command on the way."""
+    state, commands = leader.step(state, event)
+    done = list(commands)
+    while state.in_flight is not None:
+        state, commands = leader.step(state, leader.Persisted(2.0, state.in_flight.number))
+        done += commands
+    return state, done
+
+
+def transactions(commands: list[leader.Command]) -> list[leader.Persist]:
+    return [command for command in commands if isinstance(command, leader.Persist)]
+
+
+def asked(*names: str, user: str = "ann", retries: int = 0) -> tuple[ledger.Request, ...]:
+    return tuple(
+        ledger.Request(request_id=m.RequestId(name), user=user, retries=retries) for name in names
+    )
+
+
+def test_a_batch_is_one_transaction_and_the_same_batch_again_is_the_same_jobs() -> None:
+    state = leading()
+    event = leader.BatchAsked(2.0, 7, asked("a", "b", "c"), m.JobId(1), rows=("row",))
+    state, commands = settled(state, event)
+    [transaction] = transactions(commands)
+    assert transaction.writes[-1] == ledger.Attach("row")
+    assert leader.Answer(7, job=m.JobId(1)) in commands
+    again, commands = settled(state, replace(event, token=8, first=None))
+    assert leader.Answer(8, job=m.JobId(1)) in commands
+    assert again.committed.jobs == state.committed.jobs
+
+
+def test_a_batch_with_one_known_id_of_other_content_makes_nothing() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    for batch in (asked("b", "a"), asked("a", retries=3)):
+        after, commands = settled(state, leader.BatchAsked(2.0, 2, batch))
+        assert [c.refused[:8] for c in commands if isinstance(c, leader.Answer)] == ["Conflict"]
+        assert after.committed.jobs == state.committed.jobs
+
+
+def place(job: int, *gpus: str, now: float = 2.0) -> leader.PlaceAsked:
+    shares = (m.Share(node=N1, gpus=tuple(map(m.GpuId, gpus))),)
+    return leader.PlaceAsked(now, m.JobId(job), m.RunId(f"run-{job}"), shares)
+
+
+def test_a_round_is_one_transaction_and_what_cannot_be_is_refused_by_itself() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a", "b", "c")))
+    wishes = (place(1, "n1g0"), place(2, "n1g0"), place(3, "n1g1"))
+    rows = leader.AttachAsked(2.0, ("round",), 9)
+    state, commands = settled(state, leader.Together(2.0, (*wishes, rows)))
+    assert len(transactions(commands)) == 1
+    assert leader.Refused(m.JobId(2), "n1 is busy") in commands
+    assert leader.Answer(9) in commands
+    statuses = [row.status for row in state.committed.jobs.values()]
+    assert statuses == [JobStatus.RUNNING, JobStatus.PENDING, JobStatus.RUNNING]
+
+
+def ended(state: leader.LeaderState, record: m.ExitRecord, sequence: int) -> m.Sync:
+    return m.Sync(
+        node=N1, boot_id=m.BootId("b"), incarnation=m.Incarnation(1), sequence=sequence,
+        last=m.Term(state.epoch, state.committed.nodes[N1].revision),
+        applied=m.Term(state.epoch, state.committed.nodes[N1].revision),
+        held_digest=m.Digest("h"), held=(), ended=(record,),
+    )  # fmt: skip
+
+
+def test_a_requeued_job_is_pending_again_and_not_charged() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    state, commands = settled(state, leader.RequeueAsked(2.0, 5, m.JobId(1)))
+    assert leader.Answer(5, job=m.JobId(1)) in commands
+    key = m.RunKey(m.JobId(1), m.RunNumber(1), m.RunId("run-1"))
+    record = m.ExitRecord(
+        key=key, node=N1, reason=m.ExitReason.EXITED, code=3, stop=m.StopReason.REQUEUE
+    )
+    state, _ = settled(state, leader.SyncArrived(2.5, ended(state, record, 5)))
+    row = state.committed.jobs[m.JobId(1)]
+    assert (row.status, row.failures, row.preemptions) == (JobStatus.PENDING, 0, 0)
+
+
+def test_a_forgotten_run_that_a_node_still_holds_is_told_over_and_not_adopted() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    [run] = state.committed.runs.values()
+    record = m.ExitRecord(key=run.key, node=N1, reason=m.ExitReason.EXITED)
+    state, _ = settled(state, leader.SyncArrived(2.5, ended(state, record, 5)))
+    rows = (state.committed.jobs[m.JobId(1)], state.committed.runs[run.key.run_id])
+    state, _ = leader.step(state, leader.ForgetAsked(3.0, (m.JobId(1),)))
+    assert not state.committed.jobs
+    assert not state.reserved.runs
+    held = m.HeldRun(key=run.key, phase=m.Phase.RUNNING, gpus=(GPU,), nodes=(N1,))
+    late = replace(ended(state, record, 6), held=(held,), ended=(), held_digest=m.Digest("x"))
+    state, commands = settled(state, leader.SyncArrived(3.5, late, (rows,)))
+    [reply] = [c.reply for c in commands if isinstance(c, leader.SendReply)]
+    assert reply.over == (run.key.run_id,)
+    assert not state.committed.orphans
+
+
+def test_a_live_job_is_not_forgotten() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a", "b")))
+    state, _ = settled(state, place(1, "n1g0"))
+    after, _ = leader.step(state, leader.ForgetAsked(3.0, (m.JobId(1), m.JobId(2), m.JobId(3))))
+    assert after.committed == state.committed

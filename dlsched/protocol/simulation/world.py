@@ -262,7 +262,7 @@ class World:
         """Deliver a message."""
         if target in self.leaders:
             assert isinstance(message, Sync)
-            self.to_leader(target, lambda: leader.SyncArrived(self.clock(target), message))
+            self.to_leader(target, lambda: self.sync_event(target, message))
             return
         node = self.nodes[NodeName(target)]
         match message:
@@ -425,8 +425,30 @@ class World:
         self.after(6.0, lambda: self.submit(request))
 
     def submit_event(self, name: str, token: int, request: Request) -> leader.Event:
-        """A submission as it reaches a daemon."""
+        """A submission as it reaches a daemon; several jobs at once now and then."""
+        if token % 2:
+            return leader.BatchAsked(self.clock(name), token, (request,))
         return leader.SubmitAsked(self.clock(name), token, request)
+
+    def sync_event(self, name: str, sync: Sync) -> leader.Event:
+        """A sync with the database's rows for the runs that have left the leader's memory."""
+        box, rows = self.leaders[name], self.database.ledger
+        told = [*(held.key for held in sync.held or ()), *(end.key for end in sync.ended)]
+        known = box.state.reserved.runs if box.state is not None else {}
+        recalled = [rows.runs[k.run_id] for k in told if k.run_id in rows.runs]
+        return leader.SyncArrived(
+            self.clock(name),
+            sync,
+            tuple((rows.jobs[r.key.job], r) for r in recalled if r.key.run_id not in known),
+        )
+
+    def forget_event(self, name: str) -> leader.Event:
+        """A daemon's memory is tidied: what has ended and was answered may leave it."""
+        state = self.leaders[name].state
+        jobs = state.committed.jobs if state is not None else {}
+        answered = set(self.answers.values())
+        over = [job for job, row in jobs.items() if row.status.is_terminal and job in answered]
+        return leader.ForgetAsked(self.clock(name), tuple(over))
 
     def answer(self, answer: leader.Answer) -> None:
         """A client hears."""
@@ -465,6 +487,7 @@ class World:
                 continue
             if self.asleep.get(name, 0.0) > self.now:
                 continue
+            self.to_leader(name, partial(self.forget_event, name))
             self.decide(name, state)
         self.after(1.0, self.round)
 

@@ -56,6 +56,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_PEER: _ClassVar[StopReason]
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
     STOP_REASON_OVER: _ClassVar[StopReason]
+    STOP_REASON_REQUEUE: _ClassVar[StopReason]
 
 class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -100,6 +101,7 @@ STOP_REASON_ABORT: StopReason
 STOP_REASON_PEER: StopReason
 STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_OVER: StopReason
+STOP_REASON_REQUEUE: StopReason
 EXIT_REASON_UNSPECIFIED: ExitReason
 EXIT_REASON_EXITED: ExitReason
 EXIT_REASON_SIGNALLED: ExitReason
