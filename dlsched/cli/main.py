@@ -1,7 +1,7 @@
 """`dlsched`: the top of the command line.
 
-Nothing heavy is imported here nor by the modules of the verbs: `dlsched --help` must cost what
-typer costs. Every error ends here, as one line on stderr and an exit code.
+Verbs are imported when they are called, and no module of a verb imports anything heavy:
+`dlsched --help` must cost what typer costs. Every error ends here, as one line on stderr and an exit code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Annotated
 import typer
 
 from dlsched import __version__
-from dlsched.cli.policy import policy_app
-from dlsched.cli.replay import replay_command
-from dlsched.cli.trace import trace_app
+from dlsched.cli.lazy import lazy_group
+from dlsched.cli.verbs import VERBS
 from dlsched.core.errors import DlschedError
 
 __all__ = ["app", "run"]
@@ -27,10 +26,8 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=lazy_group(VERBS),
 )
-app.command("replay")(replay_command)
-app.add_typer(trace_app, name="trace")
-app.add_typer(policy_app, name="policy")
 
 
 def _show_version(wanted: bool) -> None:
