@@ -97,6 +97,7 @@ class Allocation:
         stable_until: as in `Ranking`.
         nodes_wanted: the cluster size the policy would like, None for no wish (autoscaling).
         columns: extra output columns, by name and row.
+        order: the rows that were ranked, best first, where the policy ranks; None where it does not.
     """
 
     suspended: dict[int, Placement] = field(default_factory=dict)
@@ -109,3 +110,4 @@ class Allocation:
     stable_until: float = -np.inf
     nodes_wanted: int | None = None
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
+    order: Rows | None = None

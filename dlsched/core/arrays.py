@@ -1,13 +1,39 @@
-"""Names for the numpy column types that both worlds speak in."""
+"""Names for the numpy column types that both worlds speak in, and what packing does to them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Floats", "Ints", "Rows"]
+__all__ = ["Bools", "Floats", "Ints", "Rows", "carried", "renumbered"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]  # row numbers of a UnitTable
+
+T = TypeVar("T", bound=np.generic)
+
+
+def carried(column: NDArray[T], old: Rows, fresh: float) -> NDArray[T]:
+    """A part's own column after the table was packed.
+
+    Args:
+        column: by old row; it may be shorter than the table was.
+        old: per new row its old number, -1 for none.
+        fresh: the value of rows that had none.
+    """
+    known = (old >= 0) & (old < len(column))
+    values = np.full(len(old), fresh, column.dtype)
+    values[known] = column[old[known]]
+    return values
+
+
+def renumbered(rows: Iterable[int], old: Rows) -> set[int]:
+    """A set of rows after the table was packed; those that are gone are left out."""
+    wanted = np.fromiter(rows, np.int64)
+    found: set[int] = set(np.flatnonzero(np.isin(old, wanted) & (old >= 0)).tolist())
+    return found

@@ -35,6 +35,7 @@ def follow(walk: Walk, units: Units, ranking: Ranking) -> None:
     walk.wake_at(ranking.wake_at)
     walk.stable_until(ranking.stable_until)
     rows = units.rows[ranking.order]
+    walk.ranked(rows)
     running = walk.table.status[rows] == RUNNING
     stop = ranking.misfit == "stop"
     if not walk.may_preempt:
@@ -253,4 +254,4 @@ class _Misfits:
     def _ask(self, row: int) -> object:
         table = self._walk.table
         ask = Ask(row, int(table.gang[row]), table)
-        return (int(table.pool[row]), self._walk.placement.sameness(ask))
+        return (int(table.pool[row]), self._walk.placement.sameness(ask), ask.shape, ask.whole)

@@ -39,6 +39,26 @@ class Ask:
         """GB of host memory for each GPU of the gang, NaN when unknown."""
         return float(self._table.memory_gb[self.row]) / max(self.gang, 1)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """GPUs on each of its nodes; empty where they may lie as they come."""
+        return self._table.shapes.get(self.row, ())
+
+    @property
+    def whole(self) -> bool:
+        """Must its nodes be nobody else's?"""
+        return self.row in self._table.whole_nodes
+
+    @property
+    def is_shaped(self) -> bool:
+        """Does it matter to the row how its GPUs lie?"""
+        table = self._table
+        return self.row in table.shapes or self.row in table.whole_nodes
+
+    def part(self, gang: int) -> Ask:
+        """The same row's ask for one node's part."""
+        return Ask(self.row, gang, self._table)
+
     def extra(self, column: str) -> Any:
         """A further column of the trace; None when the trace has none of that name."""
         values = self._table.extra.get(column)

@@ -51,6 +51,7 @@ def check_occupancy(occupancy: Occupancy) -> None:
         if held[node] & ~everything:
             raise InvariantBroken(f"node {cluster.names[node]} has only {gpus} GPUs")
         serving = occupancy.in_service >> node & 1
+        reserved[node] |= occupancy.closed.get(node, 0)
         expected = everything & ~held[node] & ~reserved[node] if serving else 0
         if occupancy.free[node] != expected:
             raise InvariantBroken(

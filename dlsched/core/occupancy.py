@@ -4,8 +4,9 @@ Sets of GPUs and of nodes are the bits of integers: bit g of `free[node]` says t
 node is free, bit n of `level[k]` that node n is in service with exactly k free GPUs. So "the first
 node with room for 4" is a look at a few integers, whatever the size of the cluster.
 
-Invariant: a GPU is free, held by one holder, reserved, or out of service; `level` always agrees
-with `free`. Every change goes through `take`, `release`, `reserve`, `unreserve` and `set_service`.
+Invariant: a GPU is free, held by one holder, reserved, closed, or out of service; `level` always
+agrees with `free`. Every change goes through `take`, `release`, `reserve`, `unreserve`,
+`set_service` and `close`.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ class Occupancy:
         level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
         held: the holder's placement, by row.
         reserved: GPUs kept for a row until it takes them, by row.
+        closed: single GPUs that nobody gets, as bits by node (broken, or used by outsiders).
         version: grows with every change.
     """
 
     __slots__ = (
-        "_blocked", "_node_bit", "cluster", "draining", "free", "free_total", "held", "in_service",
+        "_blocked", "_node_bit", "closed", "cluster", "draining", "free", "free_total", "held", "in_service",
         "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
@@ -85,7 +87,8 @@ class Occupancy:
         self.level = [0] * (cluster.largest_node + 1)
         self.held: dict[int, Placement] = {}
         self.reserved: dict[int, Placement] = {}
-        self._blocked = [0] * count  # reserved GPUs, free or still held by a victim
+        self.closed: dict[int, int] = {}
+        self._blocked = [0] * count  # reserved and closed GPUs, free or still held
         self.free_total = 0
         self.version = 0
         for node in range(count):
@@ -101,6 +104,7 @@ class Occupancy:
         twin.in_service, twin.draining = self.in_service, self.draining
         twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
         twin.held, twin.reserved = dict(self.held), dict(self.reserved)
+        twin.closed = dict(self.closed)
         twin._blocked = self._blocked[:]
         twin.free_total, twin.version = self.free_total, self.version
         return twin
@@ -124,15 +128,17 @@ class Occupancy:
             return 0
         nodes = tuple(node for node in range(len(self._blocked)) if self.in_service >> node & 1)
         holders = self._held_bits(nodes)
-        return sum((self._blocked[node] & ~holders[node]).bit_count() for node in nodes)
+        idle = sum((self._blocked[node] & ~holders[node]).bit_count() for node in nodes)
+        return idle - sum((self.closed.get(n, 0) & ~holders[n]).bit_count() for n in nodes)
 
     def capacity_in(self, nodes: int) -> int:
-        """GPUs, free or held, of the nodes in service in a set."""
+        """GPUs, free or held, of the nodes in service in a set; closed ones do not count."""
         serving = nodes & self.in_service
+        shut = sum(mask.bit_count() for n, mask in self.closed.items() if serving >> n & 1)
         if serving == (1 << len(self.cluster)) - 1:
-            return self.cluster.total_gpus
+            return self.cluster.total_gpus - shut
         gpus = self.cluster.gpus
-        return int(sum(int(gpus[n]) for n in range(len(self.cluster)) if serving >> n & 1))
+        return int(sum(int(gpus[n]) for n in range(len(self.cluster)) if serving >> n & 1)) - shut
 
     # -- changes ----------------------------------------------------------------------------------
 
@@ -248,6 +254,21 @@ class Occupancy:
             self.level[0] &= ~bit
             self.in_service &= ~bit
         self.version += 1
+
+    def close(self, node: int, mask: int) -> None:
+        """Take single GPUs of a node away for good; whoever holds one keeps it until it leaves.
+
+        Raises:
+            InvariantBroken: one of them is reserved.
+        """
+        mask &= ~self.closed.get(node, 0)
+        if mask & self._blocked[node]:
+            raise InvariantBroken(f"node {self.cluster.names[node]}: a reserved GPU is closed")
+        if mask:
+            self.closed[node] = self.closed.get(node, 0) | mask
+            self._blocked[node] |= mask
+            self._set_free(node, self.free[node] & ~mask)
+            self.version += 1
 
     def set_draining(self, node: int, *, draining: bool) -> None:
         """A draining node keeps its jobs but gets no new ones."""

@@ -49,6 +49,15 @@ class Pools:
         self.whole = False
         self.refresh(cluster.node_type)
 
+    @classmethod
+    def of_nodes(cls, cluster: Cluster, nodes: Sequence[int]) -> Pools:
+        """Pools that are given as sets of nodes; they do not follow changes of GPU types."""
+        pools = cls(cluster, ())
+        pools.keys = [("", "")] * len(nodes)
+        pools.nodes = list(nodes)
+        pools._compare()
+        return pools
+
     def refresh(self, node_type: Ints) -> None:
         """Recompute after nodes have changed their GPU type."""
         by_type = {
@@ -65,6 +74,11 @@ class Pools:
                     allowed |= by_type.get(name, 0)
                 nodes &= allowed
             self.nodes.append(nodes)
+        self._compare()
+
+    def _compare(self) -> None:
+        """See whether pools overlap, and whether there is only one."""
+        everything = (1 << len(self.cluster)) - 1
         union, total = 0, 0
         for nodes in self.nodes:
             union |= nodes

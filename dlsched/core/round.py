@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlsched.core.allocation import Allocation, Refused
-from dlsched.core.arrays import Bools, Floats
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import DlschedError, InvariantBroken, PolicyFailed
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
@@ -83,6 +83,11 @@ class Parts:
         for stage, part in self.stages().items():
             if stage in states:
                 part.load_state_dict(states[stage])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Tell every distinct part that the table was packed; see `Stage.renumber`."""
+        for part in {id(part): part for part in self.stages().values()}.values():
+            part.renumber(old, finished_gone)
 
 
 def admit(parts: Parts, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:

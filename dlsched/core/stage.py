@@ -17,7 +17,7 @@ from dlsched.core.options import NoOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dlsched.core.arrays import Bools, Floats
+    from dlsched.core.arrays import Bools, Floats, Rows
     from dlsched.core.cluster import Cluster
     from dlsched.core.context import RoundContext
     from dlsched.core.free import Ask, FreeGpus
@@ -64,6 +64,17 @@ class Stage(Generic[O]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """The table was packed: carry over what is kept by row.
+
+        A world that goes on for ever drops ended rows from its table now and then, between two
+        decisions. A part whose state speaks of rows must follow.
+
+        Args:
+            old: per row of the new table the number it had, -1 for one that had none.
+            finished_gone: how many of the oldest rows of `ctx.finished` are no longer in it.
+        """
 
 
 class AdmissionPolicy(Stage[O], ABC):

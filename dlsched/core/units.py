@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.occupancy import Placement
 
 __all__ = ["COMPLETED", "FUTURE", "HELD_BACK", "RUNNING", "WAITING", "Status", "UnitTable", "Units"]
 
@@ -102,6 +103,9 @@ class UnitTable:
     `gpus_now`, `first_start`, `finish`, `starts`, `preemptions`, `migrations`, `resizes`,
     `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `restart_s` (those
     of them that starts cost), `largest_scale` (most GPUs it ever ran on).
+    By row, where it matters: `parents`; `shapes` (GPUs on each of several nodes, where the gang may
+    not lie as it comes); `whole_nodes` (rows that share their nodes with nobody); `homes` (where a
+    suspended row is resident, and so resumes cheaply).
     """
 
     submit_time: Floats
@@ -148,6 +152,9 @@ class UnitTable:
         self.extra: dict[str, NDArray[Any]] = {}
         self.names: dict[str, tuple[str, ...]] = {"user": (), "account": (), "vc": (), "group": ()}
         self.parents: dict[int, tuple[int, ...]] = {}
+        self.shapes: dict[int, tuple[int, ...]] = {}
+        self.whole_nodes: set[int] = set()
+        self.homes: dict[int, Placement] = {}
         self._forget_marks()
 
     def _forget_marks(self) -> None:
@@ -176,6 +183,9 @@ class UnitTable:
             for row, parents in self.parents.items()
             if row in renumbered
         }
+        table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
+        table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}
+        table.homes = {renumbered[r]: p for r, p in self.homes.items() if r in renumbered}
         return table
 
     def marks(self, rows: Collection[int]) -> Bools:

@@ -20,6 +20,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed
 from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.occupancy import Placement
+from dlsched.core.shape import fits_shape, place_shaped
 from dlsched.core.stage import Entitlements, PlacementPolicy
 from dlsched.core.tenancy import Tenancy
 from dlsched.core.units import WAITING, Units
@@ -84,7 +85,15 @@ class Walk:
         open_gpus = self.free_gpus(self.table.pool.item(row))
         if want > open_gpus:
             return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
-        chosen = self.placement.place(Ask(row, want, self.table), self.free_for(row, want))
+        home = self.table.homes.get(row)
+        if home is not None and row not in self.suspended and self._is_open(row, home):
+            self._take(row, home)
+            return home
+        ask = Ask(row, want, self.table)
+        if ask.is_shaped:
+            chosen = place_shaped(self.placement, ask, self.free_for(row, want))
+        else:
+            chosen = self.placement.place(ask, self.free_for(row, want))
         if isinstance(chosen, Refused):
             return chosen
         if returns and chosen == self.suspended[row]:
@@ -128,7 +137,7 @@ class Walk:
         if table.status.item(row) != WAITING and row not in self.suspended:
             raise PolicyFailed(f"it starts unit {row}, which is not waiting")
         gang = table.gang.item(row)
-        if gpus != gang:
+        if gpus != gang and not (row in table.whole_nodes and gpus > gang):
             low, high = int(table.min_gpus[row]), int(table.max_gpus[row])
             if not (low if low >= 0 else gang) <= gpus <= (high if high >= 0 else gang):
                 raise PolicyFailed(f"it gave unit {row} {gpus} GPUs of a gang of {gang}")
@@ -141,6 +150,18 @@ class Walk:
                 self._may_not_use(row, node)
         if len(set(placement.nodes)) < len(placement.nodes):
             raise PolicyFailed(f"it named a node twice in the placement of unit {row}")
+
+        ask = Ask(row, placement.gpus, self.table)
+        if ask.is_shaped and not fits_shape(ask, placement, self.occupancy.cluster):
+            raise PolicyFailed(f"it gave unit {row} GPUs that lie otherwise than it asked for")
+
+    def _is_open(self, row: int, placement: Placement) -> bool:
+        """Are these very GPUs free, on nodes that the row may use?"""
+        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        return all(
+            nodes >> node & 1 and not mask & ~self.occupancy.free[node]
+            for node, mask in zip(placement.nodes, placement.masks, strict=True)
+        )
 
     def _may_not_use(self, row: int, node: int) -> NoReturn:
         name = self.occupancy.cluster.names[node]
@@ -230,6 +251,10 @@ class Walk:
         """Ask to be called again at that time."""
         self._answer.wake_at = min(self._answer.wake_at, _a_time(time))
 
+    def ranked(self, rows: Rows) -> None:
+        """Say in which order the rows were considered, best first."""
+        self._answer.order = rows
+
     def stable_until(self, time: float) -> None:
         """Declare that without changes nothing would be decided otherwise before that time."""
         self._answer.stable_until = _a_time(time)
@@ -283,6 +308,8 @@ class Walk:
         """Is who fits a matter of counting GPUs per pool, and nothing else?"""
         return (
             self.placement.spans
+            and not self.table.shapes
+            and not self.table.whole_nodes
             and self.ctx.pools.disjoint
             and self.asks_are_alike
             and not self.occupancy.draining
@@ -318,12 +345,10 @@ class Walk:
     def _rejoin(self, row: int, gang: int) -> Placement | None:
         """Undo a suspension made in this walk, if the row's own GPUs are still free."""
         old = self.suspended[row]
-        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
-        if old.gpus != gang:
+        if old.gpus != gang and row not in self.table.whole_nodes:
             return None
-        for node, mask in zip(old.nodes, old.masks, strict=True):
-            if not nodes >> node & 1 or mask & ~self.occupancy.free[node]:
-                return None
+        if not self._is_open(row, old):
+            return None
         del self.suspended[row]
         self._occupy(row, old)
         self._journal.append(("rejoin", row, old))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import Estimator
@@ -132,3 +132,7 @@ class History(Estimator[HistoryOptions]):
         """Go on learning."""
         self._seen = state["seen"]
         self._runs = {(int(user), int(gang)): list(took) for user, gang, took in state["runs"]}
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Users keep their codes; of the finished rows, the oldest are forgotten."""
+        self._seen = max(self._seen - finished_gone, 0)

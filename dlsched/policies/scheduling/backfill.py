@@ -12,13 +12,13 @@ the next end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.calendar import Booking, Calendar
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
@@ -237,6 +237,17 @@ class Conservative(SchedulingPolicy[NoOptions]):
                 start = clock_text(booking.start)
                 walk.refuse(row, Refused("Resources", f"planned to start at {start}"))
         return all_started
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """The plan follows; a booking whose row is gone counts as one that ended early."""
+        new = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
+        gone = len(old)  # numbers that no row has, so that the next look finds them ended
+        planned: dict[int, Booking] = {}
+        for before, booking in self._planned.items():
+            row = new.get(before, gone)
+            gone += before not in new
+            planned[row] = replace(booking, row=row)
+        self._planned = planned
 
     def state_dict(self) -> dict[str, Any]:
         """The plan: bookings as [row, GPUs, start, end], free GPUs as steps, by pool."""

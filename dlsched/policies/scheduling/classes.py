@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows, renumbered
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 
@@ -54,6 +54,10 @@ class PriorityClasses:
         waited = units.waited_s - np.where(units.starts > 0, ctx.round_length, 0.0)
         starved = ~units.running & (waited >= self.guard_s)
         self.lifted.update(units.rows[starved].tolist())
+
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed."""
+        self.lifted = renumbered(self.lifted, old)
 
     def state_dict(self) -> dict[str, Any]:
         """The rows lifted."""

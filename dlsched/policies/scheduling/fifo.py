@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dlsched.core.allocation import Misfit, Ranking
+from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
@@ -64,6 +65,10 @@ class Fifo(SchedulingPolicy[FifoOptions]):
         """Remember rows lifted."""
         self._classes.load_state_dict(state)
 
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Rows lifted, under their new numbers."""
+        self._classes.renumber(old)
+
 
 class FirstFit(SchedulingPolicy[FirstFitOptions]):
     """Walk the whole queue in order and start whatever fits; large jobs may starve."""
@@ -89,3 +94,7 @@ class FirstFit(SchedulingPolicy[FirstFitOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Remember rows lifted."""
         self._classes.load_state_dict(state)
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Rows lifted, under their new numbers."""
+        self._classes.renumber(old)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dlsched.core.allocation import Misfit, Ranking, Rebuild
+from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.following import follow
 from dlsched.core.options import option
@@ -72,3 +73,7 @@ class Las(SchedulingPolicy[LasOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Remember rows lifted."""
         self._classes.load_state_dict(state)
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Rows lifted, under their new numbers."""
+        self._classes.renumber(old)

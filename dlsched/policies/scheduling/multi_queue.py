@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.allocation import Ranking, Rebuild
-from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
 from dlsched.core.context import RoundContext
 from dlsched.core.following import follow
 from dlsched.core.options import option
@@ -93,6 +93,11 @@ class FeedbackQueues:
         self.place[rows] = self._tail + np.arange(len(rows))
         self._tail += len(rows)
 
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed."""
+        self.queue = carried(self.queue, old, -1)
+        self.place = carried(self.place, old, 0)
+
     def state_dict(self) -> dict[str, Any]:
         """Queues and places."""
         return {"queue": self.queue.copy(), "place": self.place.copy(), "tail": self._tail}
@@ -163,3 +168,7 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Go on with the queues."""
         self._queues.load_state_dict(state)
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """The queues follow."""
+        self._queues.renumber(old)

@@ -77,6 +77,12 @@ class PersistentOrder:
             self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
         return order
 
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed; rows that are gone leave no gap."""
+        places = ((row, self._rank.get(before)) for row, before in enumerate(old.tolist()))
+        known = [(place, row) for row, place in places if place is not None]
+        self._rank = {row: place for place, (_, row) in enumerate(sorted(known))}
+
     def state_dict(self) -> dict[str, Any]:
         """The order as rows."""
         return {"order": sorted(self._rank, key=self._rank.__getitem__)}

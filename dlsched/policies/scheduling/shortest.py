@@ -119,6 +119,11 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
         self._classes.load_state_dict(state)
         self._previous.load_state_dict(state)
 
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """The order and the rows lifted, under their new numbers."""
+        self._classes.renumber(old)
+        self._previous.renumber(old)
+
 
 class Srtf(Shortest):
     """Least remaining time first."""

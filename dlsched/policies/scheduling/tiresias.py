@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from dlsched.core.allocation import Ranking, Rebuild
-from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
 from dlsched.core.context import RoundContext
 from dlsched.core.following import follow
 from dlsched.core.options import option
@@ -284,3 +284,11 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._last, self._learnt_from = float(state["last"]), int(state["learnt_from"])
         if state["learnt"] is not None and not self.options.sample:
             self._gittins = GittinsIndex(state["learnt"], self.options.delta, self.options.index)
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Queues, waits and promotions follow."""
+        self._queues.renumber(old)
+        self._at_promotion = carried(self._at_promotion, old, 0.0)
+        self._wait = carried(self._wait, old, 0.0)
+        self._promotions = carried(self._promotions, old, 0)
+        self._learnt_from = max(self._learnt_from - finished_gone, 0)

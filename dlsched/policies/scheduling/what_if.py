@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
@@ -136,6 +137,11 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
         if self._inside is not None and state["inside"] is not None:
             self._inside.load_state_dict(state["inside"])
             self._seated = dict(state["seated"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Whoever is seated follows."""
+        if self._inside is not None:
+            self._inside.renumber(old, finished_gone)
 
 
 def _undone(forecast: Forecast, ctx: RoundContext, horizon: float) -> float:
