@@ -1,7 +1,8 @@
 """`dlsched`: the top of the command line.
 
 Verbs are imported when they are called, and no module of a verb imports anything heavy:
-`dlsched --help` must cost what typer costs. Every error ends here, as one line on stderr and an exit code.
+`dlsched --help` must cost what typer costs. Every error ends here, as one line on stderr and an
+exit code.
 """
 
 from __future__ import annotations

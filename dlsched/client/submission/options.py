@@ -1,0 +1,88 @@
+"""Layers of options: what the command line, the caller's variables and a script's directives say.
+
+A layer maps keys of the option table to texts; flags are the text `yes` or `no`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlsched.client.submission.option_table import OPTIONS, Option
+from dlsched.core.errors import BadInput
+
+__all__ = ["BY_NAME", "BY_WORD", "PREFIX", "Layer", "as_flag", "from_variables", "merged", "put"]
+
+Layer = Mapping[str, str]
+PREFIX = "DLSCHED_SUBMIT_"
+
+BY_WORD: dict[str, Option] = {word: option for option in OPTIONS for word in option.words}
+# As columns of a file and arguments of a function: every long word, and the keys.
+BY_NAME: dict[str, Option] = {option.key: option for option in reversed(OPTIONS)} | {
+    word[2:].replace("-", "_"): option for word, option in BY_WORD.items() if word[:2] == "--"
+}
+# Given by the nearer layer, all of these are: `--gpus 4` is not to meet a script's `--gres=gpu:8`.
+_TOGETHER = (
+    {"gpus", "gpus_per_node", "gpus_per_task", "share"},
+    {"mem", "mem_per_cpu", "mem_per_gpu"},
+    {"cpus", "cpus_per_gpu", "cpus_per_task"},
+    {"priority", "nice"},
+)
+_NOT_OPTIONS = {"DIR", "HOST"}  # what a job is told of its submission
+
+
+def merged(*layers: Layer) -> dict[str, str]:
+    """One layer of several, the nearest first; options that say one thing go together."""
+    result: dict[str, str] = {}
+    for layer in layers:
+        taken = {key for group in _TOGETHER if group & set(result) for key in group}
+        result |= {key: text for key, text in layer.items() if key not in taken | set(result)}
+    return result
+
+
+def from_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """The layer of `DLSCHED_SUBMIT_…` variables, such as DLSCHED_SUBMIT_PARTITION.
+
+    Raises:
+        BadInput: a variable that names no option, or a flag that is neither yes nor no.
+    """
+    found: dict[str, str] = {}
+    for variable, text in variables.items():
+        if not variable.startswith(PREFIX) or variable[len(PREFIX) :] in _NOT_OPTIONS:
+            continue
+        option = BY_NAME.get(variable[len(PREFIX) :].lower())
+        if option is None:
+            raise BadInput(f"environment variable {variable}: there is no such option of submit")
+        put(found, option, f"environment variable {variable}", text)
+    return found
+
+
+def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
+    """Enter an option's text into a layer, as the option wants it.
+
+    Raises:
+        BadInput: a flag that is neither yes nor no, or a text that cannot be converted.
+    """
+    if option.kind == "flag":
+        if as_flag(what, text) == "yes":
+            layer[option.key] = option.says
+        else:
+            layer[option.key] = "no" if option.says == "yes" else "yes"
+        return
+    text = option.convert(what, text) if option.convert else text
+    if option.kind == "many" and option.key in layer:
+        text = f"{layer[option.key]}\n{text}"
+    layer[option.key] = text
+
+
+def as_flag(what: str, text: str) -> str:
+    """`yes` or `no`, of the usual words.
+
+    Raises:
+        BadInput: another word.
+    """
+    word = text.strip().lower()
+    if word in {"1", "yes", "true", "on"}:
+        return "yes"
+    if word in {"0", "no", "false", "off", ""}:
+        return "no"
+    raise BadInput(f"{what}: {text!r} is neither yes nor no")

@@ -1,0 +1,256 @@
+"""From options and a command to the request that the daemon gets."""
+
+from __future__ import annotations
+
+import math
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dlsched.client.submission.dependencies import parse_dependencies
+from dlsched.client.submission.durations import duration, time_limit
+from dlsched.client.submission.exports import exported
+from dlsched.client.submission.hosts import expand
+from dlsched.client.submission.moments import moment
+from dlsched.client.submission.output_patterns import output_pattern
+from dlsched.client.submission.resources import Resources, resources
+from dlsched.client.submission.task_sets import parse_tasks
+from dlsched.client.submission.texts import check_text, check_words, shorten, whole_number
+from dlsched.client.submission.warning_signals import parse_warning
+from dlsched.core.errors import BadInput
+from dlsched.rpc.v1 import control_pb2, run_pb2
+
+__all__ = ["Caller", "Command", "Submission", "compose"]
+
+_NOTIFY = {"begin", "end", "fail", "preempt", "requeue", "all", "none"}
+_NAMES = ("partition", "vc", "priority_class", "model")
+_LARGEST = 1e15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Where and when the submission is made."""
+
+    directory: str
+    host: str
+    variables: Mapping[str, str] = field(repr=False)
+    now: datetime  # with its zone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is to run: a script with arguments, or a command alone."""
+
+    argv: tuple[str, ...] = ()
+    script: bytes = b""
+    name: str = ""  # where the user gives none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A request, and what the client itself is to do."""
+
+    request: control_pb2.JobRequest
+    environment: Mapping[str, str] = field(repr=False)  # not yet in the request
+    notes: tuple[str, ...] = ()
+    wait: bool = False
+    parsable: bool = False
+
+
+def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Submission:
+    """Build one job, or one array.
+
+    Args:
+        options: texts by key, already merged.
+        command: what is to run.
+        caller: where and when.
+
+    Raises:
+        BadInput: any option is malformed, or some contradict each other.
+    """
+    notes: list[str] = []
+    request = control_pb2.JobRequest(
+        name=check_text("--name", options.get("name") or command.name, longest=255),
+        argv=check_words("arguments", command.argv),
+        script=command.script,
+        working_directory=_directory(options, caller),
+        submit_host=caller.host,
+        comment=check_text("--comment", options.get("comment", ""), empty=True),
+        notify=_notify(options.get("notify", "")),
+    )
+    for key in _NAMES:
+        if key in options:
+            setattr(request, key, check_text(_word(key), options[key], longest=255))
+    _set_files(request, options)
+    wanted = resources(options)
+    _set_resources(request, wanted)
+    _set_times(request, options, caller, notes)
+    _set_handling(request, options)
+    _set_numbers(request, options)
+    if "mail_user" in options:
+        notes.append("--mail-user: not used; where notifications go is the site's setting")
+    variables = exported("--export", options.get("export", "ALL"), caller.variables)
+    return Submission(
+        request=request,
+        environment=variables | _of_tasks(wanted, slurm=not request.no_slurm_environment),
+        notes=tuple(notes),
+        wait=_on(options, "wait"),
+        parsable=_on(options, "parsable"),
+    )
+
+
+def _word(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _on(options: Mapping[str, str], key: str) -> bool:
+    return options.get(key) == "yes"
+
+
+def _directory(options: Mapping[str, str], caller: Caller) -> str:
+    chosen = os.path.join(caller.directory, os.path.expanduser(options.get("chdir", "")))
+    return check_text("--chdir", os.path.normpath(chosen), longest=4096)
+
+
+def _set_files(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
+    for key in ("output", "error"):
+        if key in options:
+            setattr(request, key, output_pattern(_word(key), options[key]))
+    if options.get("input", "/dev/null") not in {"/dev/null", "none"}:
+        raise BadInput(
+            f"--input: {shorten(options['input'])!r}: only /dev/null; redirect in the script"
+        )
+    request.truncate = _choice(options, "open_mode", ("append", "truncate"), "append") == "truncate"
+
+
+def _set_resources(request: control_pb2.JobRequest, wanted: Resources) -> None:
+    for key in (
+        *("gpus", "nodes", "gpus_per_node", "min_gpus", "max_gpus", "share"),
+        *("cpus", "memory_bytes"),
+    ):
+        value = getattr(wanted, key)
+        if value is not None:
+            if isinstance(value, int) and key != "memory_bytes" and value >= 2**31:
+                raise BadInput(f"{_word(key)}: {value} is out of bounds")
+            setattr(request, key, value)
+    request.gpu_types.extend(wanted.gpu_types)
+
+
+def _set_times(
+    request: control_pb2.JobRequest, options: Mapping[str, str], caller: Caller, notes: list[str]
+) -> None:
+    if "time" in options:
+        limit = time_limit("--time", options["time"])
+        if limit is not None:
+            request.time_limit_s = limit
+    for key, name in (("begin", "begin_at"), ("deadline", "deadline_at")):
+        if key in options:
+            setattr(request, name, moment(_word(key), options[key], now=caller.now))
+    if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
+        raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
+    if "expected" in options:
+        request.expected_s = duration("--expected", options["expected"])
+    if "grace" in options:
+        request.grace_s = duration("--grace", options["grace"], bare="seconds")
+    if "signal" in options:
+        warning = parse_warning("--signal", options["signal"])
+        request.warn_signal, request.warn_before_s = warning.number, warning.before_s
+        if warning.batch_only:
+            notes.append("--signal: B: is not kept apart; the whole job gets the signal")
+
+
+def _set_handling(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
+    request.exclusive = _on(options, "exclusive")
+    request.held = _on(options, "hold")
+    request.no_requeue = options.get("requeue") == "no"
+    request.adaptive = _on(options, "adaptive")
+    request.fixed_batch = _on(options, "fixed_batch")
+    request.no_slurm_environment = _on(options, "no_slurm_env")
+    request.open_ended = _on(options, "open_ended")
+    for key, field_name in (("nodelist", "only_nodes"), ("exclude", "not_nodes")):
+        if key in options:
+            getattr(request, field_name).extend(expand(_word(key), options[key]))
+    both = set(request.only_nodes) & set(request.not_nodes)
+    if both:
+        raise BadInput(f"--exclude: {min(both)} is also in --nodelist")
+    if "array" in options:
+        request.array = str(parse_tasks("--array", options["array"]))
+    for each in (
+        parse_dependencies("--dependency", options["dependency"]) if "dependency" in options else ()
+    ):
+        request.dependencies.add(
+            kind=each.kind, job=each.job, task=each.task, delay_s=each.delay_s, or_next=each.or_next
+        )
+    if _choice(options, "kill_on_invalid_dep", ("yes", "no"), "yes") == "no":
+        request.broken_dependency = control_pb2.BROKEN_KEEP
+    for key, enum, field_name in (
+        ("launch", run_pb2.LaunchMode, "mode"),
+        ("fence", run_pb2.Fence, "fence"),
+        ("suspend", run_pb2.SuspendLevel, "suspend_level"),
+    ):
+        prefix = {"launch": "LAUNCH_MODE_", "fence": "FENCE_", "suspend": "SUSPEND_LEVEL_"}[key]
+        words = {
+            name.removeprefix(prefix).lower(): number for name, number in enum.items() if number
+        }
+        if key in options:
+            setattr(request, field_name, words[_choice(options, key, tuple(words), "")])
+
+
+def _set_numbers(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
+    if "retries" in options:
+        request.retries = whole_number("--retries", options["retries"], most=1_000_000)
+    for key in ("batch_size", "total_iterations", "weight"):
+        if key in options:
+            setattr(request, key, _number(_word(key), options[key], least=0.0))
+    if "priority" in options:
+        request.priority = _number("--priority", options["priority"])
+    elif "nice" in options:
+        request.priority = -_number("--nice", options["nice"])
+    for pair in options.get("set", "").split("\n") if options.get("set") else ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise BadInput(f"--set: {shorten(pair)!r} is not KEY=VALUE")
+        request.extra[check_text("--set", key, longest=64)] = check_text("--set", value, empty=True)
+
+
+def _number(what: str, text: str, *, least: float = -_LARGEST) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= _LARGEST:
+        raise BadInput(f"{what}: {shorten(text)!r} is not a number")
+    return number
+
+
+def _choice(options: Mapping[str, str], key: str, known: tuple[str, ...], default: str) -> str:
+    word = options.get(key, default).strip().lower()
+    if word not in known:
+        raise BadInput(f"{_word(key)}: {shorten(word)!r} is not known; known: {', '.join(known)}")
+    return word
+
+
+def _notify(text: str) -> str:
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in _NOTIFY:
+            known = ", ".join(sorted(_NOTIFY))
+            raise BadInput(f"--notify: {shorten(word)!r} is not known; known: {known}")
+    return "" if "none" in words else ",".join(dict.fromkeys(words))
+
+
+def _of_tasks(wanted: Resources, *, slurm: bool) -> dict[str, str]:
+    """What `dlsched run` and scripts want to know of the tasks asked for."""
+    told = {
+        "NTASKS": wanted.ntasks,
+        "NTASKS_PER_NODE": wanted.ntasks_per_node,
+        "CPUS_PER_TASK": wanted.cpus_per_task,
+    }
+    prefixes = ("DLSCHED_", "SLURM_") if slurm else ("DLSCHED_",)
+    return {
+        f"{prefix}{name}": str(count)
+        for prefix in prefixes
+        for name, count in told.items()
+        if count is not None
+    }

@@ -1,0 +1,184 @@
+"""From what may be asked for in many ways to one gang: GPUs, nodes, tasks, processors, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_share
+from dlsched.client.submission.memory import memory_bytes
+from dlsched.client.submission.texts import whole_number
+from dlsched.core.errors import BadInput
+
+__all__ = ["Resources", "resources"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """None is "not said"; GPUs and processors are the whole gang's, memory is a node's."""
+
+    gpus: int | None = None
+    nodes: int | None = None
+    gpus_per_node: int | None = None
+    gpu_types: tuple[str, ...] = ()
+    min_gpus: int | None = None
+    max_gpus: int | None = None
+    share: float | None = None
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+
+
+def resources(options: Mapping[str, str]) -> Resources:
+    """Put the options of a gang together.
+
+    Raises:
+        BadInput: one is malformed, or they contradict each other.
+    """
+
+    def number(key: str, least: int = 1) -> int | None:
+        return whole_number(_word(key), options[key], least=least) if key in options else None
+
+    total, per_node, per_task = (
+        parse_gpus(_word(key), options[key]) if key in options else None
+        for key in ("gpus", "gpus_per_node", "gpus_per_task")
+    )
+    nodes = _nodes(options["nodes"]) if "nodes" in options else None
+    ntasks, tasks_per_node = number("ntasks"), number("ntasks_per_node")
+    if ntasks and tasks_per_node and nodes is None:
+        nodes = -(-ntasks // tasks_per_node)
+    if tasks_per_node and ntasks is None:
+        ntasks = tasks_per_node * (nodes or 1)
+    if per_task is not None:
+        if ntasks is None:
+            raise BadInput("--gpus-per-task: needs --ntasks or --ntasks-per-node")
+        total = _agreed(total, per_task, per_task.count * ntasks, "--gpus-per-task")
+    gpus, nodes, on_node = _gang(total, per_node, nodes)
+    share = parse_share("--share", options["share"]) if "share" in options else None
+    if share is not None:
+        if gpus not in (None, 1):
+            raise BadInput(f"--share: is part of one GPU, not of {gpus}")
+        gpus = 1
+    cpus = _cpus(
+        number("cpus"), number("cpus_per_task"), number("cpus_per_gpu"), ntasks, gpus, nodes
+    )
+    low, high = number("min_gpus"), number("max_gpus")
+    _check_elastic(gpus, low, high)
+    return Resources(
+        gpus=gpus,
+        nodes=nodes,
+        gpus_per_node=on_node,
+        gpu_types=_types(options, total, per_node, per_task),
+        min_gpus=low,
+        max_gpus=high,
+        share=share,
+        cpus=cpus,
+        memory_bytes=_memory(options, gpus=gpus, cpus=cpus, nodes=nodes),
+        ntasks=ntasks,
+        ntasks_per_node=tasks_per_node,
+        cpus_per_task=number("cpus_per_task"),
+    )
+
+
+def _word(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _nodes(text: str) -> int:
+    low, dash, high = text.partition("-")
+    if dash and low and low != high:
+        raise BadInput(f"--nodes: {text!r}: a range of nodes is not supported; say how many")
+    return whole_number("--nodes", low if dash and low else text, least=1, most=65_536)
+
+
+def _agreed(total: GpuWish | None, part: GpuWish, count: int, word: str) -> GpuWish:
+    if total is not None and total.count != count:
+        raise BadInput(f"--gpus {total.count} and {word} contradict each other ({count} GPUs)")
+    return GpuWish(count=count, types=total.types if total and total.types else part.types)
+
+
+def _gang(
+    total: GpuWish | None, per_node: GpuWish | None, nodes: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """GPUs, nodes and GPUs on each node, as far as they are known."""
+    if per_node is not None:
+        each = per_node.count
+        if total is None:
+            count = nodes or 1
+            return each * count, count, each
+        if each == 0 or total.count % each or (nodes and each * nodes != total.count):
+            raise BadInput(
+                f"--gpus {total.count} and --gpus-per-node {each}"
+                + (f" on --nodes {nodes}" if nodes else "")
+                + " contradict each other"
+            )
+        return total.count, total.count // each, each
+    if total is None:
+        return None, nodes, None
+    if nodes is None:
+        return total.count, None, None
+    if total.count % nodes:
+        raise BadInput(f"--gpus {total.count}: not the same number on each of {nodes} nodes")
+    return total.count, nodes, total.count // nodes
+
+
+def _types(options: Mapping[str, str], *wishes: GpuWish | None) -> tuple[str, ...]:
+    """Types that every option allows that names any."""
+    named = [wish.types for wish in wishes if wish is not None and wish.types]
+    if "constraint" in options:
+        named.append(parse_constraint("--constraint", options["constraint"]))
+    if not named:
+        return ()
+    both = tuple(kind for kind in named[0] if all(kind in others for others in named[1:]))
+    if not both:
+        raise BadInput(f"GPU types: nothing is both {' and '.join('|'.join(n) for n in named)}")
+    return both
+
+
+def _cpus(
+    cpus: int | None,
+    per_task: int | None,
+    per_gpu: int | None,
+    ntasks: int | None,
+    gpus: int | None,
+    nodes: int | None,
+) -> int | None:
+    if cpus is not None:
+        return cpus
+    if per_gpu is not None:
+        if gpus is None:
+            raise BadInput("--cpus-per-gpu: needs --gpus")
+        return per_gpu * gpus or None
+    if per_task is not None:
+        return per_task * (ntasks or nodes or 1)
+    return ntasks
+
+
+def _memory(
+    options: Mapping[str, str], *, gpus: int | None, cpus: int | None, nodes: int | None
+) -> int | None:
+    given = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if key in options]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise BadInput(f"{_word(given[0])} and {_word(given[1])}: only one of them")
+    (key,) = given
+    amount = memory_bytes(_word(key), options[key])
+    if key == "mem":
+        return amount
+    count = cpus if key == "mem_per_cpu" else gpus
+    if key == "mem_per_gpu" and not count:
+        raise BadInput("--mem-per-gpu: needs --gpus")
+    total = amount * -(-(count or 1) // (nodes or 1))
+    if total > 2**60:
+        raise BadInput(f"{_word(key)}: {options[key]} is more than any node has")
+    return total
+
+
+def _check_elastic(gpus: int | None, low: int | None, high: int | None) -> None:
+    if low is not None and high is not None and low > high:
+        raise BadInput(f"--min-gpus {low} is more than --max-gpus {high}")
+    if gpus is not None and not (low or 0) <= gpus <= (high or gpus):
+        raise BadInput(f"--gpus {gpus} is not between --min-gpus and --max-gpus")

@@ -1,0 +1,79 @@
+"""What a text may hold before it leaves the client.
+
+The daemon refuses the same; refusing here gives the user the option's name and exit code 2.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+from dlsched.core.errors import BadInput
+
+__all__ = ["MAX_ARGUMENT", "MAX_SCRIPT", "MAX_WORDS", "check_text", "check_words", "whole_number"]
+
+MAX_ARGUMENT = 128 * 1024  # bytes of one argument or variable, the kernel's own bound
+MAX_WORDS = 1024 * 1024  # bytes of all arguments, or of the whole environment
+MAX_SCRIPT = 1024 * 1024  # bytes
+_LARGEST = 2**31 - 1
+
+
+def check_text(what: str, text: str, *, longest: int = 1024, empty: bool = False) -> str:
+    """Return a text of one line; `what` names it in the error.
+
+    Raises:
+        BadInput: it is empty, too long, not valid UTF-8, or holds control characters.
+    """
+    if not text and not empty:
+        raise BadInput(f"{what}: is empty")
+    _check_encoding(what, text, longest)
+    for letter in text:
+        if unicodedata.category(letter) in {"Cc", "Zl", "Zp"}:
+            raise BadInput(f"{what}: holds a control character ({ascii(letter)[1:-1]})")
+    return text
+
+
+def check_words(what: str, words: Iterable[str], *, most: int = MAX_WORDS) -> tuple[str, ...]:
+    """Return arguments, in which line breaks and the like are allowed, but nothing unreadable.
+
+    Raises:
+        BadInput: a NUL, invalid UTF-8, one word or all together too long.
+    """
+    kept = tuple(words)
+    total = 0
+    for word in kept:
+        if "\0" in word:
+            raise BadInput(f"{what}: holds a NUL character")
+        total += _check_encoding(what, word, MAX_ARGUMENT)
+    if total > most:
+        raise BadInput(f"{what}: {total} bytes; at most {most}")
+    return kept
+
+
+def whole_number(what: str, text: str, *, least: int = 0, most: int = _LARGEST) -> int:
+    """Return a decimal number within bounds.
+
+    Raises:
+        BadInput: it is none, or out of bounds.
+    """
+    if not (text.isascii() and text.removeprefix("-").isdigit()) or len(text) > 20:
+        raise BadInput(f"{what}: {shorten(text)!r} is not a whole number")
+    number = int(text)
+    if not least <= number <= most:
+        raise BadInput(f"{what}: {shorten(text)} is out of bounds ({least} to {most})")
+    return number
+
+
+def shorten(text: str) -> str:
+    """A text as an error may quote it."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _check_encoding(what: str, text: str, longest: int) -> int:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadInput(f"{what}: not valid UTF-8") from None
+    if size > longest:
+        raise BadInput(f"{what}: {size} bytes; at most {longest}")
+    return size
