@@ -168,11 +168,12 @@ class BatchAsked:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """A client cancels."""
+    """A client cancels; `why` when it is the daemon, for a reason that the job shows."""
 
     now: float
     token: int
     job: JobId
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,8 +495,8 @@ class _Turn:
                 self.submit(token, request)
             case BatchAsked():
                 self.submit_all(event)
-            case CancelAsked(token=token, job=job):
-                self.cancel(token, job)
+            case CancelAsked(token=token, job=job, why=why):
+                self.cancel(token, job, why)
             case RequeueAsked(token=token, job=job):
                 self.requeue(token, job)
             case PlaceAsked():
@@ -982,13 +983,13 @@ class _Turn:
         """Whatever an answer rests on may still be in flight, so it waits for a later commit."""
         self.change(queue_answers=(*self.state.queue_answers, answer))
 
-    def cancel(self, token: int, job: JobId) -> None:
+    def cancel(self, token: int, job: JobId, why: str) -> None:
         row = self.state.reserved.jobs.get(job)
         if row is None:
             self.say(Answer(token, refused="NotFound"))
             return
         if row.status is JobStatus.PENDING:
-            self.write(CancelJob(job))
+            self.write(CancelJob(job, why))
         elif (run := self.state.reserved.live_run(job)) and run.stop is not StopReason.CANCEL:
             self.write(StopRun(run.key.run_id, StopReason.CANCEL))
         self.answer_after_commit(Answer(token, job=job))

@@ -377,9 +377,10 @@ class MemberOver:
 
 @dataclass(frozen=True, slots=True)
 class CancelJob:
-    """A pending job is cancelled."""
+    """A pending job is cancelled; `why` when it was not a user's wish."""
 
     job: JobId
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -495,8 +496,8 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             return _move(ledger, run.key.job, cause)
         case MemberOver():
             return _member_over(ledger, write)
-        case CancelJob(job=job):
-            return _move(ledger, job, Cause.CANCELLED)
+        case CancelJob(job=job, why=why):
+            return _move(ledger, job, Cause.CANCELLED, why, reason=why)
         case RegisterNode():
             node = ledger.nodes.get(write.node, Node(name=write.node))
             node = replace(

@@ -34,11 +34,12 @@ class Table(Mapping[K, V], Generic[K, V]):
             return self._base[key]
         if found is _GONE:
             raise KeyError(key)
-        return found
+        value: V = found
+        return value
 
     def get(self, key: K, default: Any = None) -> Any:
         """As of a dict; the base class would raise and catch."""
-        found = self._over.get(key, self)
+        found: Any = self._over.get(key, self)
         if found is self:
             return self._base.get(key, default)
         return default if found is _GONE else found
