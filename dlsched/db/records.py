@@ -23,6 +23,7 @@ __all__ = [
     "JobBody",
     "JobSpec",
     "NodeDescribed",
+    "NodesHeard",
     "PolicySet",
     "PolicyState",
     "Prediction",
@@ -227,6 +228,13 @@ class NodeDescribed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesHeard:
+    """When nodes were last heard, gathered and written now and then; for display only."""
+
+    heard_at: Mapping[NodeName, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
     """A node is to take no more runs, or may again."""
 
@@ -248,5 +256,6 @@ Record = (
     | Progress
     | CheckpointCommitted
     | NodeDescribed
+    | NodesHeard
     | Drained
 )

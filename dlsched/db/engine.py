@@ -1,0 +1,254 @@
+"""From a URL to an engine whose commits are durable.
+
+SQLite: WAL with `synchronous=FULL`, so that a commit outlives power loss; writers begin with the
+write lock, readers never wait for them. Postgres: psycopg 3, sessions that cannot block the
+cluster for ever. Whatever a driver raises becomes one of the store's own errors here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from dlsched.core.errors import BadInput, InvariantBroken
+from dlsched.db.errors import StoreCorrupt, StoreUnavailable
+
+__all__ = ["database_path", "is_sqlite", "open_engine", "parse_url", "reading", "shown", "writing"]
+
+log = logging.getLogger(__name__)
+
+BUSY_S = 5.0
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs"}
+    | {"beegfs", "glusterfs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph-fuse", "fuse.s3fs"}
+)
+PASSING = frozenset({"40001", "40P01", "55P03"})  # serialization, deadlock, lock timeout
+FULL = frozenset({"53100", "25006"})  # disk full, read-only
+
+
+def parse_url(url: str) -> URL:
+    """The URL of a database that the store can use.
+
+    Raises:
+        BadInput: when it is another kind of thing.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise BadInput(
+            "database: not a URL; sqlite:////path/to.db and postgresql+psycopg://… are"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        raise BadInput(f"database: {shown(parsed)}: neither a SQLite file nor Postgres")
+    return parsed
+
+
+def shown(url: URL) -> str:
+    """A URL without its password."""
+    return url.render_as_string(hide_password=True)
+
+
+def is_sqlite(engine: Engine) -> bool:
+    """Whether an engine's database is a SQLite file."""
+    return engine.dialect.name == "sqlite"
+
+
+def database_path(url: URL) -> Path:
+    """The file of a SQLite database."""
+    return Path(url.database or "").absolute()
+
+
+def open_engine(url: str, *, readers: int = 2) -> Engine:
+    """An engine for one writer and some readers; nothing is connected yet.
+
+    Raises:
+        BadInput: a URL of something else, or a file where SQLite's locks do not hold.
+    """
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed, readers)
+    options = f"-c idle_in_transaction_session_timeout=20000 -c lock_timeout={int(BUSY_S * 1000)}"
+    engine = create_engine(
+        parsed,
+        pool_size=readers + 2,
+        max_overflow=4,
+        pool_timeout=BUSY_S,
+        pool_pre_ping=False,  # a lost connection is met and retried where it is used
+        pool_use_lifo=True,
+        connect_args={
+            "application_name": "dlsched",
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "options": options,
+        },
+    )
+    return engine
+
+
+def _sqlite(url: URL, readers: int) -> Engine:
+    path = database_path(url)
+    if not path.parent.is_dir():
+        raise BadInput(f"database: {path.parent} is no folder")
+    _check_file_system(path)
+    engine = create_engine(
+        url.set(database=str(path)),
+        pool_size=readers + 2,
+        max_overflow=4,
+        pool_timeout=BUSY_S,
+        connect_args={"check_same_thread": False, "timeout": BUSY_S},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # `begin` below says when a transaction starts
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("dlsched_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+def _check_file_system(path: Path) -> None:
+    kind = file_system(path.parent)
+    if kind in NETWORK:
+        raise BadInput(
+            f"database: {path} is on a network file system ({kind}), where SQLite's locks do not "
+            "hold; use a local folder, or Postgres"
+        )
+    if kind.startswith("fuse"):
+        log.warning("database: %s is on %s: make sure that its locks and fsync work", path, kind)
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """The kind of file system that a folder is on; empty when it cannot be told."""
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    wanted, found, longest = os.path.realpath(folder), "", -1
+    for line in lines:
+        where, kind = line.split(" ")[1:3]
+        where = where.replace("\\040", " ")
+        inside = wanted == where or wanted.startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= longest:
+            found, longest = kind, len(where)
+    return found
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction that may write; SQLite's has the write lock from its beginning on."""
+    with translated(engine), engine.connect() as connection:
+        write = connection.execution_options(dlsched_write=True)
+        with write.begin():
+            yield write
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """One short transaction that sees one state."""
+    with translated(engine), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+class Passing(StoreUnavailable):
+    """The transaction lost against another and may be repeated at once."""
+
+
+@contextmanager
+def translated(engine: Engine) -> Iterator[None]:
+    """Whatever the driver raises, as an error of the store."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeout) as error:
+        raise from_driver(error, shown(engine.url)) from error
+    except SQLAlchemyError as error:
+        raise InvariantBroken(f"database: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of a driver's message, without the statement."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def from_driver(error: DBAPIError | PoolTimeout, where: str) -> Exception:
+    """What an error of the driver means for the caller."""
+    if isinstance(error, PoolTimeout):
+        return StoreUnavailable(f"cannot store: {where}: all connections are busy")
+    cause = error.orig
+    said = one_line(cause) if cause is not None else one_line(error)
+    if isinstance(error, IntegrityError):
+        return InvariantBroken(f"database: {said}")
+    if isinstance(cause, sqlite3.Error):
+        return _from_sqlite(cause, said, where)
+    state = str(getattr(cause, "sqlstate", None) or "")
+    if state in PASSING:
+        return Passing(f"cannot store: {where}: {said}")
+    if error.connection_invalidated or not state or state[:2] in ("08", "57", "53"):
+        return StoreUnavailable(f"cannot store: {where}: {said}")
+    if state in FULL or state[:2] in ("28", "3D"):
+        return StoreUnavailable(f"cannot store: {where}: {said}")
+    if state[:2] == "XX":
+        return StoreCorrupt("Postgres", "?", said)
+    return InvariantBroken(f"database: {said}")
+
+
+def _from_sqlite(cause: sqlite3.Error, said: str, where: str) -> Exception:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Passing(f"cannot store: {where}: {said}")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(where, "?", said)
+    if code in (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOMEM,
+    ):
+        return StoreUnavailable(f"cannot store: {where}: {said}")
+    return InvariantBroken(f"database: {said}")
+
+
+def check_integrity(engine: Engine) -> None:
+    """Read a SQLite file through and warn of settings that make a Postgres forget.
+
+    Raises:
+        StoreCorrupt: when the file is damaged.
+        StoreUnavailable: when the database cannot be reached.
+    """
+    with reading(engine) as connection:
+        if is_sqlite(engine):
+            said: Any = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
+            if said != "ok":
+                raise StoreCorrupt(shown(engine.url), "?", one_line(ValueError(said)))
+            return
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            value = connection.execute(text(f"SHOW {setting}")).scalar_one()
+            if value == "off":
+                log.warning(
+                    "database: Postgres runs with %s=off: accepted jobs can be lost", setting
+                )
+
+

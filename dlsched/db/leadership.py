@@ -1,0 +1,241 @@
+"""Who leads: a lock that dies with its holder, and a row whose epoch fences every write.
+
+SQLite: a lock on a file beside the database. Postgres: an advisory lock of a dedicated session,
+and a row with a heartbeat on the database's own clock, so that a session whose process is paused
+or cut off can be told from a living one and be ended. The lock only spares contenders a fight:
+what a deposed leader writes is refused by the epoch in the row.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection, Engine, create_engine, select, text, update
+from sqlalchemy.pool import NullPool
+
+from dlsched.db import schema
+from dlsched.db.engine import database_path, is_sqlite, reading, translated, writing
+from dlsched.db.errors import StoreUnavailable
+from dlsched.protocol.messages import Epoch, Term
+
+__all__ = ["Leadership", "leadership_of"]
+
+log = logging.getLogger(__name__)
+
+STALE_S = 15.0  # on the database's clock: a session that has not beaten for so long may be ended
+LOCK = 0x646C7363  # "dlsc", of the database's advisory locks
+
+
+class Leadership(Protocol):
+    """Contending for the lead and keeping it."""
+
+    def contend(self, name: str) -> Term | None:
+        """A new term, or None while another leads."""
+
+    def confirm(self, epoch: Epoch) -> bool:
+        """Whether the term still stands; raises `StoreUnavailable` when that cannot be told."""
+
+    def close(self) -> None:
+        """Let the lead go."""
+
+
+def leadership_of(engine: Engine) -> Leadership:
+    """The kind of leadership that a database needs."""
+    return FileLeadership(engine) if is_sqlite(engine) else SessionLeadership(engine)
+
+
+def _begin_term(connection: Connection, name: str, session: int) -> Term:
+    """Epoch + 1 in the leader's row."""
+    table = schema.leader
+    beat = time.time() if connection.dialect.name == "sqlite" else _CLOCK
+    row = connection.execute(
+        update(table)
+        .where(table.c.id == 1)
+        .values(epoch=table.c.epoch + 1, name=name, session=session, beat_at=beat)
+        .returning(table.c.epoch)
+    ).one()
+    done = schema.transactions
+    connection.execute(done.delete().where(done.c.epoch < row.epoch - 1))
+    return Term(Epoch(row.epoch))
+
+
+_CLOCK = text("extract(epoch from clock_timestamp())")
+
+
+class FileLeadership:
+    """The lead of a SQLite database: an exclusive lock on `FILE.leader`."""
+
+    def __init__(self, engine: Engine) -> None:
+        path = database_path(engine.url)
+        self.engine = engine
+        self.path = path.with_name(path.name + ".leader")
+        self.file: int | None = None
+
+    def contend(self, name: str) -> Term | None:
+        """A new term, or None while another process has the lock."""
+        if self.file is None and not self._lock():
+            return None
+        try:
+            with writing(self.engine) as connection:
+                return _begin_term(connection, name, 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> bool:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot store: {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        if not _is_at(file, self.path):  # it was replaced between opening and locking
+            os.close(file)
+            return False
+        self.file = file
+        return True
+
+    def confirm(self, epoch: Epoch) -> bool:
+        """Whether the lock is held on the file that others lock, and the epoch stands."""
+        if self.file is None or not _is_at(self.file, self.path):
+            return False
+        with reading(self.engine) as connection:
+            found = connection.execute(select(schema.leader.c.epoch)).scalar_one()
+        return bool(found == epoch)
+
+    def close(self) -> None:
+        """Let the lock go."""
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    mine = os.fstat(file)
+    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
+
+
+class SessionLeadership:
+    """The lead of a Postgres database: an advisory lock of one session."""
+
+    def __init__(self, engine: Engine) -> None:
+        _, given = engine.dialect.create_connect_args(engine.url)
+        self.engine = create_engine(
+            engine.url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={
+                **given,
+                "application_name": "dlsched leader",
+                "connect_timeout": 5,
+                "keepalives_idle": 5,
+                "keepalives_interval": 2,
+                "keepalives_count": 3,
+                "options": "-c lock_timeout=5000 -c statement_timeout=5000",
+            },
+        )
+        self.session: Connection | None = None
+        self.name = ""
+
+    def contend(self, name: str) -> Term | None:
+        """A new term, or None while another session holds the lock and beats."""
+        try:
+            return self._contend(name)
+        except BaseException:
+            self.close()
+            raise
+
+    def _contend(self, name: str) -> Term | None:
+        with translated(self.engine):
+            session = self._connected()
+            if not self._locked(session) and not (
+                self._ended_stale(session) and self._locked(session)
+            ):
+                self.close()
+                return None
+            self.name = name
+            pid = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            session.execute(text("BEGIN"))
+            term = _begin_term(session, name, pid)
+            session.execute(text("COMMIT"))
+            return term
+
+    def _connected(self) -> Connection:
+        if self.session is None or self.session.closed or self.session.invalidated:
+            self.close()
+            self.session = self.engine.connect()
+        return self.session
+
+    @staticmethod
+    def _locked(session: Connection) -> bool:
+        return bool(
+            session.execute(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": LOCK}).scalar_one()
+        )
+
+    def _ended_stale(self, session: Connection) -> bool:
+        """End the sessions that hold the lock when the leader's row has not beaten lately."""
+        quiet = session.execute(
+            text("SELECT extract(epoch from clock_timestamp()) - beat_at FROM leader WHERE id = 1")
+        ).scalar_one()
+        if quiet < STALE_S:
+            return False
+        holders = session.execute(
+            text(
+                "SELECT pid, pg_terminate_backend(pid, 2000) AS ended FROM pg_locks "
+                "WHERE locktype = 'advisory' AND granted AND classid = 0 AND objid = :lock "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                " AND pid <> pg_backend_pid()"
+            ),
+            {"lock": LOCK},
+        ).all()
+        for pid, ended in holders:
+            log.warning(
+                "database: the leader has not beaten for %.0f s: its session %d %s",
+                *(quiet, pid, "is ended" if ended else "could not be ended"),
+            )
+        return all(ended for _, ended in holders)
+
+    def confirm(self, epoch: Epoch) -> bool:
+        """Whether this session has the lock and the epoch stands; beats in the leader's row."""
+        with translated(self.engine):
+            try:
+                session = self._connected()
+                if not self._holds(session) and not self._locked(session):
+                    return False
+                table = schema.leader
+                beat = session.execute(
+                    update(table)
+                    .where(table.c.id == 1, table.c.epoch == epoch, table.c.name == self.name)
+                    .values(beat_at=_CLOCK, session=text("pg_backend_pid()"))
+                )
+                return bool(beat.rowcount == 1)
+            except BaseException:
+                self.close()
+                raise
+
+    @staticmethod
+    def _holds(session: Connection) -> bool:
+        query = text(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+            "AND classid = 0 AND objid = :lock AND pid = pg_backend_pid()"
+        )
+        return bool(session.execute(query, {"lock": LOCK}).scalar_one())
+
+    def close(self) -> None:
+        """End the session, and with it the lock."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.invalidate()
+            session.close()

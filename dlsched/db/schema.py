@@ -1,0 +1,387 @@
+"""The tables, the same in SQLite and Postgres.
+
+Columns that end in `_at` are seconds since the epoch, UTC. Text columns whose name is said to be
+JSON hold what `codec` wrote. `live` marks what a leader keeps in memory: indices on it are
+partial, so that looking for live rows costs the same whatever the history.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+__all__ = ["METADATA", "VERSION"]
+
+VERSION = "0001"  # of the tables below: the newest migration
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_by_%(column_0_N_name)s",
+        "uq": "%(table_name)s_one_%(column_0_N_name)s",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fk",
+        "pk": "%(table_name)s_pk",
+    }
+)
+
+Number = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts rows by this name only
+
+
+class Words(TypeDecorator[str]):
+    """Text that people write; what a database cannot hold is replaced, not refused.
+
+    One job with a stray byte in its name must not keep a whole transaction from being stored.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """NUL and half surrogates become replacement characters."""
+        if value is None or (value.isascii() and "\0" not in value):
+            return value
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _table(name: str, *columns: Any) -> Table:
+    return Table(name, METADATA, *columns)
+
+
+def _seconds(name: str, **given: Any) -> Column[float]:
+    return Column(name, Double, **given)
+
+
+def _flag(name: str) -> Column[bool]:
+    return Column(name, Boolean, nullable=False)
+
+
+def _words(name: str) -> Column[str]:
+    return Column(name, Words, nullable=False)
+
+
+def _live(table: Table, *columns: str) -> Index:
+    return Index(
+        f"{table.name}_live_by_{'_'.join(columns)}",
+        *(table.c[name] for name in columns),
+        sqlite_where=text("live = 1"),  # word for word what a query says
+        postgresql_where=text("live"),
+    )
+
+
+# -- the leader ------------------------------------------------------------------------------------
+
+leader = _table(
+    "leader",
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1
+    Column("epoch", Number, nullable=False),
+    _words("name"),
+    Column("session", Integer, nullable=False),  # of the database that holds the lock; 0: none
+    _seconds("beat_at", nullable=False),  # on the database's clock
+)
+
+transactions = _table(
+    "transactions",
+    Column("epoch", Number, primary_key=True, autoincrement=False),
+    Column("number", Number, primary_key=True, autoincrement=False),
+    _seconds("at", nullable=False),
+)
+
+counters = _table(
+    "counters",
+    Column("name", Text, primary_key=True),
+    Column("value", Number, nullable=False),
+)
+
+# -- jobs ------------------------------------------------------------------------------------------
+
+job_bodies = _table(
+    "job_bodies",
+    Column("body", Number, primary_key=True, autoincrement=False),  # the first job that has it
+    Column("content", Text, nullable=False),  # JSON of JobBody, without what has its own table
+    Column("seal", Text, nullable=False),  # salted digest of the environment, for comparing
+)
+
+job_environments = _table(  # secret: never exported, deleted with the last live job that has it
+    "job_environments",
+    Column("body", Number, ForeignKey("job_bodies.body"), primary_key=True, autoincrement=False),
+    Column("variables", Text, nullable=False),  # JSON
+)
+
+dependencies = _table(
+    "dependencies",
+    Column("body", Number, ForeignKey("job_bodies.body"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    _words("kind"),
+    Column("on_job", Number, nullable=False, index=True),
+    _seconds("delay_s", nullable=False),
+    _flag("or_next"),
+)
+
+arrays = _table(
+    "arrays",
+    Column("array", Number, primary_key=True, autoincrement=False),  # the first job that has it
+    Column("shape", Text, nullable=False),  # JSON of ArrayShape
+)
+
+jobs = _table(
+    "jobs",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    # as the protocol's ledger has it
+    _words("status"),
+    _words("reason"),
+    Column("runs", Number, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("preemptions", Integer, nullable=False),
+    Column("exit", Text),  # JSON of ExitRecord
+    _words("user_name"),
+    _words("request_id"),
+    Column("request", Text, nullable=False),  # JSON of Request, without what is beside it
+    # what the job is
+    Column("body", Number, ForeignKey("job_bodies.body")),
+    Column("array", Number, ForeignKey("arrays.array")),
+    Column("array_index", Integer, nullable=False),
+    Column("array_job", Number),
+    Column("array_task", Integer),
+    Column("uid", Number),
+    Column("spec_user", Words),
+    _words("name"),
+    _words("vc"),
+    _words("partition_name"),
+    Column("gpus", Integer, nullable=False),
+    # what has become of it
+    _flag("live"),
+    _words("state"),  # the word that users see
+    _words("held"),
+    Column("updated", Text),  # JSON of the fields that were changed
+    _seconds("submitted_at", nullable=False),
+    _seconds("first_started_at"),
+    _seconds("started_at"),
+    _seconds("ended_at"),
+    _seconds("executed_s", nullable=False),
+    _seconds("gpu_s", nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("migrations", Integer, nullable=False),
+    Column("resizes", Integer, nullable=False),
+    _words("cancelled_by"),
+    UniqueConstraint("user_name", "request_id"),
+)
+_live(jobs, "job")
+_live(jobs, "body")
+Index("jobs_by_end", jobs.c.ended_at, jobs.c.job)
+Index("jobs_by_user_end", jobs.c.user_name, jobs.c.ended_at, jobs.c.job)
+Index("jobs_by_array", jobs.c.array_job, jobs.c.array_task)
+
+job_story = _table(
+    "job_story",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("job", Number, ForeignKey("jobs.job"), nullable=False, index=True),
+    _words("line"),
+)
+
+# -- runs ------------------------------------------------------------------------------------------
+
+runs = _table(
+    "runs",
+    Column("run_id", Words, primary_key=True),
+    Column("job", Number, ForeignKey("jobs.job"), nullable=False),
+    Column("run", Number, nullable=False),
+    _words("status"),
+    Column("epoch", Number, nullable=False),
+    Column("stop", Text),
+    Column("stop_step", Number),
+    _flag("suspended"),
+    _flag("released"),
+    _flag("live"),
+    _seconds("assigned_at", nullable=False),
+    _seconds("released_at"),
+    _seconds("ended_at"),
+    _words("end"),
+    _seconds("executed_s", nullable=False),
+    _seconds("gpu_s", nullable=False),
+)
+_live(runs, "job")
+Index("runs_by_job", runs.c.job, runs.c.run)
+Index("runs_by_end", runs.c.ended_at)
+
+run_members = _table(
+    "run_members",
+    Column("run_id", Words, ForeignKey("runs.run_id"), primary_key=True),
+    Column("node", Words, primary_key=True),
+    Column("position", Integer, nullable=False),  # in the layout
+    Column("gpus", Text, nullable=False),  # JSON
+    _words("boot_id"),
+    Column("since_epoch", Number, nullable=False),
+    Column("since_revision", Number, nullable=False),
+    Column("exit", Text),  # JSON of ExitRecord
+    _words("presumed"),
+)
+Index("run_members_by_node", run_members.c.node, run_members.c.run_id)
+
+orphans = _table(
+    "orphans",
+    Column("node", Words, primary_key=True),
+    Column("run_id", Words, primary_key=True),
+    Column("held", Text, nullable=False),  # JSON of HeldRun
+    Column("since_epoch", Number, nullable=False),
+    Column("since_revision", Number, nullable=False),
+    _seconds("adopted_at", nullable=False),
+)
+
+exit_history = _table(  # ends of orphans
+    "exit_history",
+    Column("node", Words, primary_key=True),
+    Column("run_id", Words, primary_key=True),
+    Column("record", Text, nullable=False),  # JSON of ExitRecord
+    _seconds("at", nullable=False),
+)
+
+progress = _table(
+    "progress",
+    Column("run_id", Words, primary_key=True),
+    Column("step", Number, nullable=False),
+    _seconds("executed_s", nullable=False),
+    _seconds("restart_s"),
+    Column("loss", Double),
+    _seconds("at", nullable=False),
+)
+
+checkpoints = _table(
+    "checkpoints",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("job", Number, nullable=False),
+    _words("run_id"),
+    _seconds("at", nullable=False),
+    _words("path"),
+    Column("step", Number, nullable=False),
+    Column("size_bytes", Number, nullable=False),
+    _words("sha256"),
+)
+Index("checkpoints_by_job", checkpoints.c.job, checkpoints.c.id)
+
+predictions = _table(
+    "predictions",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("job", Number, nullable=False),
+    _seconds("made_at", nullable=False),
+    _seconds("start_at", nullable=False),
+    _words("basis"),
+)
+Index("predictions_by_job", predictions.c.job, predictions.c.id)
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+nodes = _table(
+    "nodes",
+    Column("node", Words, primary_key=True),
+    _words("boot_id"),
+    Column("incarnation", Number, nullable=False),
+    Column("revision", Number, nullable=False),
+    _words("status"),
+    _words("why"),
+    _seconds("changed_at", nullable=False),
+)
+
+gpus = _table(
+    "gpus",
+    Column("node", Words, ForeignKey("nodes.node"), primary_key=True),
+    Column("uuid", Words, primary_key=True),
+    Column("position", Integer),  # the index on the node; none: no longer offered
+    Column("quarantine", Integer),  # place in the node's list of quarantined ones
+    _words("type"),
+)
+
+node_descriptions = _table(
+    "node_descriptions",
+    Column("node", Words, primary_key=True),
+    _words("facts"),  # JSON of NodeFacts
+)
+
+drains = _table(
+    "drains",
+    Column("node", Words, primary_key=True),
+    _words("reason"),
+    _words("actor"),
+    _seconds("at", nullable=False),
+)
+
+node_leases = _table(  # when nodes were last renewed, gathered and written now and then
+    "node_leases",
+    Column("node", Words, primary_key=True),
+    Column("epoch", Number, nullable=False),
+    _seconds("heard_at", nullable=False),
+)
+
+# -- decisions -------------------------------------------------------------------------------------
+
+events = _table(  # append-only
+    "events",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    _seconds("at", nullable=False),
+    _words("kind"),
+    _words("actor"),
+    Column("job", Number),
+    Column("run_id", Words),
+    Column("node", Words),
+    _words("text"),
+)
+Index("events_by_job", events.c.job, events.c.id)
+Index("events_by_node", events.c.node, events.c.id)
+
+rounds = _table(
+    "rounds",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("number", Number, nullable=False, index=True),
+    _seconds("at", nullable=False),
+    _words("mode"),
+    _words("policy"),
+    _seconds("wall_s", nullable=False),
+    _seconds("cpu_s", nullable=False),
+    Column("pending", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("starts", Integer, nullable=False),
+    Column("stops", Integer, nullable=False),
+)
+
+policy = _table(
+    "policy",
+    Column("id", Integer, primary_key=True, autoincrement=False),  # 1
+    Column("chosen", Text),  # JSON of PolicySet
+    Column("state", LargeBinary),
+)
+
+# -- people ----------------------------------------------------------------------------------------
+
+users = _table(
+    "users",
+    Column("name", Words, primary_key=True),
+    Column("uid", Number, nullable=False),
+    _seconds("first_seen_at", nullable=False),
+)
+
+tokens = _table(
+    "tokens",
+    Column("hash", Text, primary_key=True),  # never the token
+    _words("user_name"),
+    Column("uid", Number, nullable=False),
+    _words("label"),
+    _seconds("created_at", nullable=False),
+    _seconds("expires_at"),
+    _seconds("revoked_at"),
+)
+Index("tokens_by_user", tokens.c.user_name)

@@ -1,0 +1,205 @@
+"""The store: durable truth in one database, written by one leader and read by anybody.
+
+Invariants: a transaction is stored wholly or not at all, and once, however often it is sent; what
+is written under an epoch that stands no more is refused; what cannot be read stops the program.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, delete, select, update
+
+from dlsched.db import reading as reads
+from dlsched.db import schema
+from dlsched.db.attached import store_attached
+from dlsched.db.engine import (
+    Passing,
+    check_integrity,
+    is_sqlite,
+    open_engine,
+    reading,
+    shown,
+    writing,
+)
+from dlsched.db.errors import Deposed, StoreUnavailable
+from dlsched.db.leadership import leadership_of
+from dlsched.db.loading import Loaded, load
+from dlsched.db.statements import add_unless_there
+from dlsched.db.versions import prepare
+from dlsched.db.writing import carry_out
+from dlsched.protocol.ledger import Attach, Write
+from dlsched.protocol.messages import Epoch, Term
+
+__all__ = ["Store"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ATTEMPTS = 8  # of a transaction that lost against another
+LONGEST_WAIT_S = 0.5
+REMEMBERED = 256  # transactions of an epoch that may still be repeated
+
+
+class Store(reads.Reads):
+    """One database. `persist` is for one thread; reads are for any."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.leadership = leadership_of(engine)
+        self.transactions = 0  # that this store has committed
+        self._leading = threading.Lock()
+        self._chance = random.Random()
+
+    @staticmethod
+    def open(url: str, *, check: bool = True) -> Store:
+        """Open a database; a new, empty one gets its tables.
+
+        Args:
+            url: sqlite:////path/to.db or postgresql+psycopg://…
+            check: read a SQLite file through.
+
+        Raises:
+            BadInput: a URL of something else, or a file where SQLite's locks do not hold.
+            SchemaMismatch: the tables are of another version.
+            StoreCorrupt: the file is damaged.
+            StoreUnavailable: the database cannot be reached; try again later.
+        """
+        engine = open_engine(url)
+        try:
+            if check:
+                check_integrity(engine)
+            prepare(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return Store(engine)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the lead go and close every connection."""
+        with self._leading:
+            self.leadership.close()
+        self.engine.dispose()
+
+    @property
+    def kind(self) -> str:
+        """`SQLite` or `Postgres`, for people."""
+        return "SQLite" if is_sqlite(self.engine) else "Postgres"
+
+    @property
+    def where(self) -> str:
+        """The database's URL without its password."""
+        return shown(self.engine.url)
+
+    # -- the lead ---------------------------------------------------------------------------------
+
+    def contend(self, name: str) -> Term | None:
+        """Take the lead with a new epoch, or None: another leads.
+
+        Raises:
+            StoreUnavailable: the database cannot say now.
+        """
+        with self._leading:
+            return self._patiently(lambda: self.leadership.contend(name))
+
+    def confirm(self, epoch: Epoch) -> bool:
+        """Whether this process still leads under an epoch; to be asked a few times a minute.
+
+        Raises:
+            StoreUnavailable: the database cannot say now.
+        """
+        with self._leading:
+            return self._patiently(lambda: self.leadership.confirm(epoch))
+
+    def load(self) -> Loaded:
+        """Everything that lives, for a new leader.
+
+        Raises:
+            StoreCorrupt: a row cannot be read; it is named.
+            StoreUnavailable: try again later.
+        """
+        return self._read(load)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def persist(self, epoch: Epoch, number: int, writes: Sequence[Write], at: float) -> None:
+        """Store a leader's changes in one transaction; a repeated number is stored once.
+
+        Raises:
+            Deposed: the epoch stands no more.
+            StoreUnavailable: its fate is unknown or it could not be stored; to be sent again under
+                its number.
+            InvariantBroken: the changes are not possible there; a defect.
+        """
+        self._patiently(lambda: self._persist(epoch, number, writes, at))
+
+    def _persist(self, epoch: Epoch, number: int, writes: Sequence[Write], at: float) -> None:
+        leader, done = schema.leader, schema.transactions
+        with writing(self.engine) as connection:
+            mine = update(leader).where(leader.c.id == 1, leader.c.epoch == epoch)
+            # locks the row: no other leader can begin before this transaction has ended
+            if connection.execute(mine.values(epoch=epoch)).rowcount != 1:
+                self._was_done_or_deposed(connection, epoch, number)
+                return
+            row = {"epoch": epoch, "number": number, "at": at}
+            if not add_unless_there(connection, done, row):
+                return
+            if number % REMEMBERED == 0:
+                old = done.c.number < number - REMEMBERED
+                connection.execute(delete(done).where(done.c.epoch == epoch, old))
+            after = carry_out(connection, epoch, writes, at)
+            rows = [write.row for write in writes if isinstance(write, Attach)]
+            store_attached(connection, after.epoch, rows, at)
+        self.transactions += 1
+
+    @staticmethod
+    def _was_done_or_deposed(connection: Connection, epoch: Epoch, number: int) -> None:
+        leader, done = schema.leader, schema.transactions
+        known = select(done.c.at).where(done.c.epoch == epoch, done.c.number == number)
+        if connection.execute(known).scalar_one_or_none() is not None:
+            return
+        now = connection.execute(select(leader.c.epoch, leader.c.name)).one()
+        raise Deposed(f"epoch {epoch} is over: {now.name} leads with epoch {now.epoch}")
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Repeat what lost against another transaction, a bounded number of times."""
+        for k in range(ATTEMPTS):
+            try:
+                return attempt()
+            except Passing as error:
+                if k == ATTEMPTS - 1:
+                    raise StoreUnavailable(str(error)) from error
+                log.info("%s (attempt %d)", error, k + 1)
+                time.sleep(self._chance.uniform(0, min(LONGEST_WAIT_S, 0.01 * 2**k)))
+            except StoreUnavailable:
+                # a connection that was lost while it rested: a fresh one tells more
+                if k > 0:
+                    raise
+                self.engine.pool.dispose()
+        raise AssertionError("unreachable")
+
+    def _read(self, query: Callable[[Connection], T]) -> T:
+        def attempt() -> T:
+            with reading(self.engine) as connection:
+                return query(connection)
+
+        return self._patiently(attempt)
+
+

@@ -1,0 +1,147 @@
+"""New jobs as rows; elements of an array share one body, one environment and one shape."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.db import codec, schema
+from dlsched.db.records import ArrayShape, JobBody, JobSpec
+from dlsched.db.rows import Values, job_values, request_text
+from dlsched.db.statements import add, add_unless_there
+from dlsched.protocol.ledger import Job, Request, Submit
+from dlsched.protocol.messages import JobId
+
+__all__ = ["Submission", "seal_fits"]
+
+
+def seal(environment: str, salt: bytes) -> str:
+    """A digest by which an environment is known again after it has been deleted."""
+    digest = hashlib.blake2b(environment.encode(), key=salt, digest_size=16)
+    return f"{salt.hex()}:{digest.hexdigest()}"
+
+
+def seal_fits(kept: str, body: JobBody) -> bool:
+    """Whether a body has the environment that was sealed."""
+    return kept == seal(_environment_text(body), bytes.fromhex(kept.partition(":")[0]))
+
+
+def _environment_text(body: JobBody) -> str:
+    return json.dumps(dict(body.environment), sort_keys=True, separators=(",", ":"))
+
+
+class Submission:
+    """The rows of one transaction's new jobs."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.jobs: set[JobId] = set()
+        self.bodies: dict[JobId, int] = {}
+        self._same_body: dict[int, int] = {}  # id() of a body -> its key
+        self._same_shape: dict[int, int] = {}
+        self._kept: list[object] = []  # so that no id() is given twice
+        self._rows: dict[str, list[Values]] = {
+            name: []
+            for name in ("job_bodies", "job_environments", "dependencies", "arrays", "jobs")
+        }
+        self._users: dict[str, int] = {}
+
+    def take(self, write: Submit, job: Job) -> None:
+        """Add one job; what became of it in this transaction is stored as for any other."""
+        if write.job in self.jobs:
+            raise InvariantBroken(f"job {write.job} is submitted twice")
+        self.jobs.add(write.job)
+        self._rows["jobs"].append(self._job_row(write.job, write.request))
+
+    def _job_row(self, number: JobId, request: Request) -> Values:
+        spec = request.spec
+        if spec is not None and not isinstance(spec, JobSpec):
+            raise InvariantBroken(f"job {number}: {type(spec).__name__} is no JobSpec")
+        row: Values = {
+            "job": number,
+            **job_values(Job(job=number, request=request)),
+            "user_name": request.user,
+            "request_id": request.request_id,
+            "request": request_text(request),
+            "gpus": sum(request.gang),
+            "live": True,
+            "held": "",
+            "submitted_at": self.at,
+            "executed_s": 0.0,
+            "gpu_s": 0.0,
+            "starts": 0,
+            "migrations": 0,
+            "resizes": 0,
+            "cancelled_by": "",
+            **{"body": None, "array": None, "array_index": 0, "array_job": None},
+            **{"array_task": None, "uid": None, "spec_user": None},
+            **{"name": "", "vc": "", "partition_name": ""},
+        }
+        if spec is not None:
+            row |= self._spec(number, spec)
+        return row
+
+    def _spec(self, number: JobId, spec: JobSpec) -> Values:
+        body, array = spec.body, spec.array
+        key = self.bodies[number] = self._body(number, body)
+        self._users[spec.user] = spec.uid
+        return {
+            "body": key,
+            "array": self._shape(number, array) if array is not None else None,
+            "array_index": spec.index,
+            "array_job": number - spec.index if array is not None else None,
+            "array_task": spec.task,
+            "uid": spec.uid,
+            "spec_user": spec.user,
+            "submitted_at": spec.submitted_at,
+            "name": body.name,
+            "vc": body.vc,
+            "partition_name": body.partition,
+        }
+
+    def _body(self, number: JobId, body: JobBody) -> int:
+        known = self._same_body.get(id(body))
+        if known is not None:
+            return known
+        self._same_body[id(body)] = number
+        self._kept.append(body)
+        public = codec.dumps(replace(body, environment={}, dependencies=()))
+        text = _environment_text(body)
+        row = {"body": number, "content": public, "seal": seal(text, os.urandom(16))}
+        self._rows["job_bodies"].append(row)
+        if body.environment:
+            self._rows["job_environments"].append({"body": number, "variables": text})
+        self._rows["dependencies"] += [
+            {
+                "body": number,
+                "position": position,
+                "kind": dependency.kind,
+                "on_job": dependency.job,
+                "delay_s": dependency.delay_s,
+                "or_next": dependency.or_next,
+            }
+            for position, dependency in enumerate(body.dependencies)
+        ]
+        return number
+
+    def _shape(self, number: JobId, array: ArrayShape) -> int:
+        known = self._same_shape.get(id(array))
+        if known is not None:
+            return known
+        self._same_shape[id(array)] = number
+        self._kept.append(array)
+        self._rows["arrays"].append({"array": number, "shape": codec.dumps(array)})
+        return number
+
+    def store(self, connection: Connection) -> None:
+        """Insert everything."""
+        for name, rows in self._rows.items():
+            add(connection, schema.METADATA.tables[name], rows)
+        for name, uid in self._users.items():
+            row = {"name": name, "uid": uid, "first_seen_at": self.at}
+            add_unless_there(connection, schema.users, row)

@@ -1,0 +1,130 @@
+"""Which version the tables have, and bringing them to this program's.
+
+A new, empty database gets its tables at once. Everything else happens on an explicit order only,
+each migration in one transaction.
+"""
+
+from __future__ import annotations
+
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from dlsched.db import schema
+from dlsched.db.engine import is_sqlite, open_engine, reading, translated, writing
+from dlsched.db.errors import SchemaMismatch, StoreCorrupt
+from dlsched.db.statements import add_unless_there
+
+__all__ = ["migrate", "prepare", "restored", "version"]
+
+
+def version(url: str) -> str | None:
+    """The version of a database's tables; None for an empty database."""
+    engine = open_engine(url)
+    try:
+        with reading(engine) as connection:
+            return _found(connection, engine)
+    finally:
+        engine.dispose()
+
+
+def _found(connection: Connection, engine: Engine) -> str | None:
+    names = set(inspect(connection).get_table_names())
+    if "alembic_version" not in names:
+        if names:
+            raise StoreCorrupt(
+                "alembic_version", "?", f"the database has other tables ({min(names)}), not ours"
+            )
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    if len(found) != 1:
+        raise StoreCorrupt("alembic_version", "?", f"{len(found)} versions")
+    return str(found[0])
+
+
+def prepare(engine: Engine) -> None:
+    """Make the tables of an empty database; refuse any other version than this program's.
+
+    Raises:
+        SchemaMismatch: the tables are older or newer.
+    """
+    with reading(engine) as connection:
+        found = _found(connection, engine)
+    if found is None:
+        with writing(engine) as connection:
+            found = _create(connection, engine)
+    if found != schema.VERSION:
+        raise SchemaMismatch(found, schema.VERSION)
+
+
+def _create(connection: Connection, engine: Engine) -> str:
+    """Make all tables, unless another process was quicker."""
+    if not is_sqlite(engine):
+        connection.execute(text("SELECT pg_advisory_xact_lock(1684828004)"))
+    found = _found(connection, engine)
+    if found is not None:
+        return found
+    schema.METADATA.create_all(connection)
+    connection.execute(
+        text(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(
+        text("INSERT INTO alembic_version (version_num) VALUES (:now)"), {"now": schema.VERSION}
+    )
+    begin(connection)
+    return schema.VERSION
+
+
+def begin(connection: Connection) -> None:
+    """The rows without which no table makes sense."""
+    nobody = {"id": 1, "epoch": 0, "name": "", "session": 0, "beat_at": 0.0}
+    add_unless_there(connection, schema.leader, nobody)
+    add_unless_there(connection, schema.counters, {"name": "next_job", "value": 1})
+
+
+def migrate(url: str) -> tuple[str | None, str]:
+    """Bring a database to this program's version; what it was, and what it is.
+
+    Raises:
+        SchemaMismatch: the database is newer than this program.
+    """
+    from dlsched.db.migrations import upgrade
+
+    engine = open_engine(url)
+    try:
+        with reading(engine) as connection:
+            before = _found(connection, engine)
+        if before is None:
+            prepare(engine)
+        elif before != schema.VERSION:
+            with translated(engine):
+                upgrade(engine, before)
+        return before, schema.VERSION
+    finally:
+        engine.dispose()
+
+
+def restored(url: str, *, jump: int = 1000) -> int:
+    """Say that a database was put back from a backup: job ids jump over those that were lost.
+
+    Returns:
+        The next job id.
+    """
+    engine = open_engine(url)
+    try:
+        prepare(engine)
+        with writing(engine) as connection:
+            counters, leader = schema.counters, schema.leader
+            connection.execute(schema.transactions.delete())
+            connection.execute(leader.update().values(name="", session=0, beat_at=0.0))
+            next_job = connection.execute(
+                counters.update()
+                .where(counters.c.name == "next_job")
+                .values(value=counters.c.value + jump)
+                .returning(counters.c.value)
+            ).scalar_one()
+            return int(next_job)
+    finally:
+        engine.dispose()
