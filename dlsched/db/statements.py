@@ -45,7 +45,8 @@ def add_unless_there(connection: Connection, table: Table, row: dict[str, Any]) 
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     keys = [column.name for column in table.primary_key]
     statement = dialect.insert(table).on_conflict_do_nothing(index_elements=keys)
-    return bool(connection.execute(statement, [row]).rowcount == 1)
+    made = connection.execute(statement.returning(table.c[keys[0]]), row)
+    return made.first() is not None
 
 
 def rows_in(
