@@ -1,0 +1,72 @@
+"""What the environment says about this process: which job, which run, which rank of how many.
+
+The runtime sets these variables for every process of a job; without them the values are those of a
+program that runs alone. torchrun's variables have the same names and win, as it sets them last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlsched.job.errors import JobError
+
+__all__ = ["Runtime"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One process of a run, as its environment describes it."""
+
+    job: str = ""  # empty: not under a scheduler
+    name: str = ""
+    run: int = 0  # 1, 2, ... each start of the job; 0: not under a scheduler
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    local_world_size: int = 1
+    node_rank: int = 0
+    nodes: str = ""  # host list
+    master_addr: str = "127.0.0.1"
+    master_port: int = 0  # 0: none given
+    control_socket: str = ""  # of the keeper
+    checkpoint_folder: Path | None = None
+    resume_from: Path | None = None  # the checkpoint that the daemon has recorded
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Runtime:
+        """Read it from variables; a number that is none is an error that names its variable."""
+
+        def number(name: str, default: int, least: int = 0) -> int:
+            text = environment.get(name, "")
+            if not text:
+                return default
+            if not text.isascii() or not text.isdigit() or int(text) < least:
+                raise JobError(f"{name}={text}: a whole number of at least {least} is needed")
+            return int(text)
+
+        def path(name: str) -> Path | None:
+            text = environment.get(name, "")
+            return Path(text) if text else None
+
+        rank = number("RANK", 0)
+        world_size = number("WORLD_SIZE", 1, least=1)
+        if rank >= world_size:
+            raise JobError(f"RANK={rank} is not below WORLD_SIZE={world_size}")
+        return cls(
+            job=environment.get("DLSCHED_JOB_ID", ""),
+            name=environment.get("DLSCHED_JOB_NAME", ""),
+            run=number("DLSCHED_RUN", 0),
+            rank=rank,
+            world_size=world_size,
+            local_rank=number("LOCAL_RANK", 0),
+            local_world_size=number("LOCAL_WORLD_SIZE", 1),
+            node_rank=number("NODE_RANK", number("GROUP_RANK", 0)),
+            nodes=environment.get("DLSCHED_NODELIST", ""),
+            master_addr=environment.get("MASTER_ADDR", "") or "127.0.0.1",
+            master_port=number("MASTER_PORT", 0),
+            control_socket=environment.get("DLSCHED_CTL_SOCK", ""),
+            checkpoint_folder=path("DLSCHED_CKPT_DIR"),
+            resume_from=path("DLSCHED_RESUME_FROM"),
+        )

@@ -1,0 +1,187 @@
+"""A tiny exchange over TCP for gangs without a process group of their own: rank 0 in the middle.
+
+Rank 0 listens where MASTER_ADDR and MASTER_PORT say; each other rank sends it three numbers and
+gets those of all ranks back. A rank that has hung up counts as wishing nothing. Rank 0 accepts the
+first connection that names this job and run for each rank, and no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Sequence
+
+from dlsched.job.agreement import NOTHING
+from dlsched.job.errors import JobError
+from dlsched.job.runtime import Runtime
+
+__all__ = ["Star"]
+
+WORDS = struct.Struct("!3q")
+GREETING = 192  # bytes, padded
+Words = tuple[int, int, int]
+
+
+class Star:
+    """One rank's part in the star; made on all ranks at the same point of the program."""
+
+    def __init__(self, runtime: Runtime, *, timeout_s: float = 300.0) -> None:
+        if not runtime.master_port:
+            raise JobError(
+                f"WORLD_SIZE={runtime.world_size} but no MASTER_PORT; set it, or attach(gang=False)"
+            )
+        self._runtime = runtime
+        self._until = time.monotonic() + timeout_s
+        self._mine: list[Words] = []  # rank 0's own words, posted and not yet collected
+        self._peers: dict[int, socket.socket] = {}  # of rank 0
+        self._middle: socket.socket | None = None  # of the others
+        if runtime.rank == 0:
+            self._accept_all()
+        else:
+            self._middle = self._connect()
+
+    # -- Exchange ----------------------------------------------------------------------------------
+
+    def post(self, words: Words) -> None:
+        """Say mine."""
+        if self._runtime.rank == 0:
+            self._mine.append(words)
+        elif self._middle is not None:
+            with contextlib.suppress(OSError):  # the middle has gone: collect() finds out
+                self._middle.sendall(WORDS.pack(*words))
+
+    def collect(self) -> Sequence[Words]:
+        """What each rank has said."""
+        return self._gather() if self._runtime.rank == 0 else self._await_all()
+
+    def close(self) -> None:
+        """Hang up."""
+        for peer in [*self._peers.values(), *([self._middle] if self._middle else [])]:
+            peer.close()
+        self._peers.clear()
+        self._middle = None
+
+    # -- the middle --------------------------------------------------------------------------------
+
+    def _gather(self) -> Sequence[Words]:
+        told = {0: self._mine.pop(0)}
+        for rank, peer in list(self._peers.items()):
+            packet = _exactly(peer, WORDS.size)
+            if packet is None:
+                peer.close()
+                del self._peers[rank]
+                continue
+            told[rank] = WORDS.unpack(packet)
+        words = [told.get(rank, NOTHING) for rank in range(self._runtime.world_size)]
+        answer = b"".join(WORDS.pack(*each) for each in words)
+        for peer in self._peers.values():
+            with contextlib.suppress(OSError):
+                peer.sendall(answer)
+        return words
+
+    def _accept_all(self) -> None:
+        runtime = self._runtime
+        family, address = _address(runtime)
+        is_local = address[0] in {"127.0.0.1", "::1"}
+        where = (address[0] if is_local else "", address[1])
+        try:
+            listener = socket.create_server(
+                where, family=family, backlog=runtime.world_size, reuse_port=False
+            )
+        except OSError as error:
+            raise JobError(
+                f"cannot listen on MASTER_PORT={runtime.master_port}: {error.strerror}; "
+                "make the process group before the first step, or give another port"
+            ) from None
+        with listener:
+            while len(self._peers) < runtime.world_size - 1:
+                listener.settimeout(self._left("waited in vain for the other ranks"))
+                try:
+                    peer, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                self._admit(peer)
+
+    def _admit(self, peer: socket.socket) -> None:
+        peer.settimeout(5.0)
+        try:
+            greeting = _exactly(peer, GREETING)
+        except OSError:
+            greeting = None
+        for rank in range(1, self._runtime.world_size):
+            if greeting == _greeting(self._runtime, rank) and rank not in self._peers:
+                peer.settimeout(None)
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._peers[rank] = peer
+                return
+        peer.close()  # a stranger, or a rank of another run
+
+    # -- the others --------------------------------------------------------------------------------
+
+    def _await_all(self) -> Sequence[Words]:
+        if self._middle is None:
+            return ()
+        packet = _exactly(self._middle, WORDS.size * self._runtime.world_size)
+        if packet is None:  # rank 0 has finished or died
+            self._middle.close()
+            self._middle = None
+            return ()
+        return list(WORDS.iter_unpack(packet))
+
+    def _connect(self) -> socket.socket:
+        while True:
+            left = self._left(f"rank 0 does not answer at {self._runtime.master_addr}")
+            try:
+                family, address = _address(self._runtime)
+                link = socket.socket(family, socket.SOCK_STREAM)
+                link.settimeout(min(left, 10.0))
+                link.connect(address)
+                link.sendall(_greeting(self._runtime, self._runtime.rank))
+            except OSError:
+                link.close()
+                time.sleep(0.02)  # not there yet
+                continue
+            link.settimeout(None)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return link
+
+    def _left(self, complaint: str) -> float:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            runtime = self._runtime
+            raise JobError(f"rank {runtime.rank} of {runtime.world_size}: {complaint}")
+        return left
+
+
+def _greeting(runtime: Runtime, rank: int) -> bytes:
+    text = f"dlsched 1 {runtime.job} {runtime.run} {rank} {runtime.world_size}"
+    return text.encode()[:GREETING].ljust(GREETING, b"\0")
+
+
+def _address(runtime: Runtime) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    try:
+        found = socket.getaddrinfo(
+            runtime.master_addr, runtime.master_port, type=socket.SOCK_STREAM
+        )
+    except OSError as error:
+        raise JobError(f"MASTER_ADDR={runtime.master_addr}: {error.strerror}") from None
+    family, _, _, _, address = found[0]
+    return family, (str(address[0]), int(address[1]))
+
+
+def _exactly(link: socket.socket, count: int) -> bytes | None:
+    """So many bytes, or None when the other side has hung up."""
+    found = b""
+    while len(found) < count:
+        try:
+            more = link.recv(count - len(found))
+        except TimeoutError:
+            raise
+        except OSError:
+            return None
+        if not more:
+            return None
+        found += more
+    return found

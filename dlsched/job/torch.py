@@ -1,0 +1,155 @@
+"""For PyTorch: the process group, what a training consists of, loaders, the agreed stop.
+
+Imported only by scripts that use it, or by a step of a job that has made a process group.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, BinaryIO
+
+import torch
+import torch.distributed as dist
+
+from dlsched.job.errors import JobError
+from dlsched.job.job import Job
+from dlsched.job.sampler import ElasticSampler
+
+__all__ = [
+    "GroupExchange",
+    "data_loader",
+    "init_process_group",
+    "keep_through_stop",
+    "register_training",
+]
+
+Words = tuple[int, int, int]
+
+
+def init_process_group(job: Job, backend: str = "", *, timeout_s: float = 600.0) -> None:
+    """Make the process group of all ranks of this run, as the environment says.
+
+    Args:
+        job: this process.
+        backend: empty: nccl where this rank has a GPU, else gloo.
+        timeout_s: of a collective.
+    """
+    runtime = job.runtime
+    if job.world_size > 1 and not runtime.master_port:
+        raise JobError(f"WORLD_SIZE={job.world_size} but no MASTER_PORT")
+    use_gpu = torch.cuda.is_available()
+    if use_gpu:
+        torch.cuda.set_device(job.local_rank % torch.cuda.device_count())
+    how: dict[str, Any] = {"store": dist.HashStore()}  # a rank that is alone
+    if job.world_size > 1:
+        how = {"init_method": f"tcp://{runtime.master_addr}:{runtime.master_port}"}
+    dist.init_process_group(
+        backend or ("nccl" if use_gpu else "gloo"),
+        rank=job.rank,
+        world_size=job.world_size,
+        timeout=timedelta(seconds=timeout_s),
+        **how,
+    )
+
+
+def register_training(
+    job: Job,
+    *,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    randomness: bool = True,
+    **more: Any,
+) -> None:
+    """Make model, optimizer and the like part of each checkpoint.
+
+    Args:
+        job: this process.
+        model: its weights are saved without the wrapper of data-parallel training, so that any
+            number of ranks can load them.
+        optimizer: as it is on rank 0.
+        randomness: also the generators of each rank, which dropout and the like draw from.
+        more: anything else with `state_dict` and `load_state_dict`: a schedule, a scaler.
+    """
+    inner = getattr(model, "module", model)
+    parts = {"model": inner, **({"optimizer": optimizer} if optimizer is not None else {}), **more}
+
+    def save(file: BinaryIO) -> None:
+        torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+
+    def load(file: BinaryIO) -> None:
+        states = torch.load(file, map_location="cpu", weights_only=True)
+        for name, part in parts.items():
+            part.load_state_dict(states[name])
+
+    job.checkpoint.register("training", save=save, load=load)
+    if randomness:
+        job.checkpoint.register(
+            "randomness", save=_save_randomness, load=_load_randomness, each_rank=True
+        )
+
+
+def data_loader(dataset: Any, sampler: ElasticSampler, batch_size: int, **options: Any) -> Any:
+    """A DataLoader of the rest of the epoch, whose workers live through a stop.
+
+    After each batch the training calls `sampler.advance(batch_size)`; a new epoch, a new loader.
+    """
+    options.setdefault("worker_init_fn", keep_through_stop)
+    return torch.utils.data.DataLoader(dataset, batch_size, sampler=sampler, **options)
+
+
+def keep_through_stop(worker: int) -> None:
+    """For `worker_init_fn`: a data-loading worker ignores SIGTERM, its parent ends it itself."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class GroupExchange:
+    """Three numbers of each rank, gathered on the CPU beside the training's collectives."""
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo")
+        self._size = dist.get_world_size()
+        self._waiting: list[tuple[Any, list[torch.Tensor]]] = []
+
+    def post(self, words: Words) -> None:
+        """Say mine; the gathering goes on beside the next step."""
+        mine = torch.tensor(words, dtype=torch.int64)
+        gathered = [torch.zeros(3, dtype=torch.int64) for _ in range(self._size)]
+        work = dist.all_gather(gathered, mine, group=self._group, async_op=True)
+        self._waiting.append((work, gathered))
+
+    def collect(self) -> Sequence[Words]:
+        """What each rank has said."""
+        work, gathered = self._waiting.pop(0)
+        work.wait()
+        return [(int(each[0]), int(each[1]), int(each[2])) for each in gathered]
+
+    def close(self) -> None:
+        """Wait for what is still on its way: every rank has posted it."""
+        while self._waiting:
+            self.collect()
+
+
+def _save_randomness(file: BinaryIO) -> None:
+    state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        kind, keys, *rest = sys.modules["numpy"].random.get_state()
+        state["numpy"] = [kind, keys.tolist(), *rest]
+    torch.save(state, file)
+
+
+def _load_randomness(file: BinaryIO) -> None:
+    state = torch.load(file, map_location="cpu", weights_only=True)
+    torch.set_rng_state(state["torch"])
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    if "numpy" in state and "numpy" in sys.modules:
+        kind, keys, *rest = state["numpy"]
+        sys.modules["numpy"].random.set_state((kind, keys, *rest))
