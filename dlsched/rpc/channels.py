@@ -1,0 +1,247 @@
+"""Channels: whom they dial, how they make sure of it, and by what they say who they are.
+
+Over TLS a channel insists on the role of its server: an agent talks to a daemon's certificate only,
+a daemon to node n1's only. A local channel asks the login socket for a token when it needs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc import aio
+
+from dlsched.core.errors import NotTrusted, Unavailable
+from dlsched.rpc.authentication import BEARER, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY
+from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, check_socket, parse_endpoint
+from dlsched.rpc.identity import DAEMON, Role
+from dlsched.rpc.login import Login, log_in
+from dlsched.rpc.tls import KeyFiles, read_secret
+
+__all__ = ["ClientTrust", "open_blocking_channel", "open_channel"]
+
+BOUNDS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.enable_http_proxy", 0),  # nothing of a cluster goes through a proxy of the environment
+    ("grpc.use_local_subchannel_pool", 1),  # a channel's connection is its own
+)
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTrust:
+    """How a client makes sure of its server, and says who it is."""
+
+    files: KeyFiles | None = None  # mutual TLS
+    ca: Path | None = None  # TLS with a token
+    token_file: Path | None = None
+    login_socket: str = ""  # local, by the kernel's word
+    insecure_loopback: bool = False
+    claims: Metadata = ()
+    server: Role = DAEMON  # whom it insists on, over TLS
+
+    @classmethod
+    def certificate(cls, files: KeyFiles, *, server: Role = DAEMON) -> ClientTrust:
+        """By one's own certificate."""
+        return cls(files=files, server=server)
+
+    @classmethod
+    def token(cls, ca: Path, token_file: Path) -> ClientTrust:
+        """By a token from `dlsched admin token create`, in a file that only its owner reads."""
+        return cls(ca=ca, token_file=token_file)
+
+    @classmethod
+    def local(cls, login_socket: str) -> ClientTrust:
+        """By the login socket of this machine's daemon."""
+        return cls(login_socket=login_socket)
+
+    @classmethod
+    def vouch(cls, files: KeyFiles, *, user: str, uid: int) -> ClientTrust:
+        """A login node's certificate, and for whom it speaks."""
+        return cls(files=files, claims=((USER_KEY, user), (UID_KEY, str(uid))))
+
+    @classmethod
+    def claimed_user(cls, user: str, uid: int) -> ClientTrust:
+        """Development: whoever one says one is, on loopback."""
+        return cls(insecure_loopback=True, claims=((USER_KEY, user), (UID_KEY, str(uid))))
+
+    @classmethod
+    def claimed_role(cls, role: Role) -> ClientTrust:
+        """Development: whatever one says one is, on loopback."""
+        return cls(insecure_loopback=True, claims=((ROLE_KEY, role.uri),))
+
+    @property
+    def ca_file(self) -> Path | None:
+        """The authority whose servers it believes."""
+        return self.files.ca if self.files else self.ca
+
+    def towards(self, server: Role) -> ClientTrust:
+        """The same, towards another server."""
+        return replace(self, server=server)
+
+
+def open_channel(target: str, trust: ClientTrust) -> aio.Channel:
+    """A channel for asyncio; `target` is HOST:PORT or unix:/path.
+
+    Raises:
+        NotTrusted: when the target may not be dialled like that, or one's own files are no good.
+    """
+    end, credentials, options = _prepared(target, trust)
+    speaker = _Speaker(trust)
+    interceptors = [_AioUnary(speaker), _AioStream(speaker)] if speaker.speaks else None
+    if credentials is None:
+        return aio.insecure_channel(str(end), options=options, interceptors=interceptors)
+    return aio.secure_channel(str(end), credentials, options=options, interceptors=interceptors)
+
+
+def open_blocking_channel(target: str, trust: ClientTrust) -> grpc.Channel:
+    """The same for a client that waits for each call."""
+    end, credentials, options = _prepared(target, trust)
+    speaker = _Speaker(trust)
+    if credentials is None:
+        channel = grpc.insecure_channel(str(end), options=options)
+    else:
+        channel = grpc.secure_channel(str(end), credentials, options=options)
+    return grpc.intercept_channel(channel, _Blocking(speaker)) if speaker.speaks else channel
+
+
+def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tuple[str, Any]]]:
+    end = parse_endpoint(target)
+    options = list(BOUNDS)
+    if trust.insecure_loopback:
+        return end.loopback(), None, options
+    if end.path:
+        try:
+            check_socket(end.path)
+        except OSError:
+            raise Unavailable(f"no daemon on this machine: {end.path} does not exist") from None
+        return end, grpc.local_channel_credentials(grpc.LocalConnectionType.UDS), options
+    # the certificate's name, which follows from the role, counts; the address does not
+    options.append(("grpc.ssl_target_name_override", trust.server.host))
+    if trust.files is not None:
+        material = trust.files.read()
+        trust.files.check(time.time())
+        return (
+            end,
+            grpc.ssl_channel_credentials(material.ca, material.key, material.certificate),
+            options,
+        )
+    if trust.ca is not None and trust.token_file is not None:
+        try:
+            ca = trust.ca.read_bytes()
+        except OSError as error:
+            raise NotTrusted(f"{trust.ca}: {error.strerror}") from None
+        return end, grpc.ssl_channel_credentials(ca), options
+    raise NotTrusted(
+        f"{target} needs a certificate or a token: dlsched admin token create, or the local socket"
+    )
+
+
+class _Speaker:
+    """What goes along with each call to say who calls."""
+
+    def __init__(self, trust: ClientTrust) -> None:
+        self._trust = trust
+        self._login: Login | None = None
+        self.speaks = bool(trust.claims or trust.login_socket or trust.token_file)
+
+    def ready(self) -> Metadata | None:
+        """What goes along, when it need not be fetched."""
+        trust = self._trust
+        if trust.claims:
+            return trust.claims
+        if self._login is not None and time.monotonic() < self._login.renew_at:
+            return ((TOKEN_KEY, BEARER + self._login.token),)
+        return None
+
+    def fetch(self) -> Metadata:
+        """What goes along; may ask the login socket or read a file."""
+        found = self.ready()
+        if found is not None:
+            return found
+        trust = self._trust
+        if trust.token_file is not None:
+            return ((TOKEN_KEY, BEARER + read_secret(trust.token_file).decode().strip()),)
+        self._login = log_in(trust.login_socket)
+        return ((TOKEN_KEY, BEARER + self._login.token),)
+
+    def forget(self) -> None:
+        """The token was refused: a daemon that was started anew knows none of before."""
+        self._login = None
+
+
+_Details = namedtuple(  # grpc wants these attributes
+    "_Details", ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
+)
+
+
+class _Blocking(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    def __init__(self, speaker: _Speaker) -> None:
+        self._speaker = speaker
+
+    def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        metadata = (*(details.metadata or ()), *self._speaker.fetch())
+        call = continuation(
+            _Details(
+                details.method,
+                details.timeout,
+                metadata,
+                details.credentials,
+                details.wait_for_ready,
+                details.compression,
+            ),
+            request,
+        )
+        call.add_done_callback(self._done)
+        return call
+
+    intercept_unary_unary = _call
+    intercept_unary_stream = _call
+
+    def _done(self, call: Any) -> None:
+        if call.code() is grpc.StatusCode.UNAUTHENTICATED:
+            self._speaker.forget()
+
+
+class _AioBase:
+    def __init__(self, speaker: _Speaker) -> None:
+        self._speaker = speaker
+
+    async def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        said = self._speaker.ready() or await asyncio.to_thread(self._speaker.fetch)
+        metadata = aio.Metadata(*[*(details.metadata or ()), *said])
+        return await continuation(details._replace(metadata=metadata), request)
+
+    async def _look(self, call: Any) -> None:
+        if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
+            self._speaker.forget()
+
+
+class _AioUnary(_AioBase, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], details: Any, request: Any
+    ) -> Any:
+        call = await self._call(continuation, details, request)
+        await self._look(call)
+        return call
+
+
+class _AioStream(_AioBase, aio.UnaryStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Any], details: Any, request: Any
+    ) -> Any:
+        call = await self._call(continuation, details, request)
+        looking = asyncio.ensure_future(self._look(call))
+        call.add_done_callback(lambda _: looking)  # held as long as the call
+        return call

@@ -1,0 +1,68 @@
+"""What gRPC says of a connection that did not come about, in one line for the user.
+
+TLS failures all arrive as UNAVAILABLE; what went wrong stands in the details, in the words of the
+TLS library, if it arrives at all: a server that refuses a certificate may just hang up.
+"""
+
+from __future__ import annotations
+
+from dlsched.rpc.channels import ClientTrust
+
+__all__ = ["why_unreachable"]
+
+NOT_THE_ONE = ("is not in peer certificate", "Hostname Verification Check failed")
+NOT_SIGNED = "CERTIFICATE_VERIFY_FAILED"
+NOBODY_THERE = ("Connection refused", "No such file")
+ALERTS = (
+    "CERTIFICATE_REQUIRED",
+    "UNKNOWN_CA",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED",
+    "HANDSHAKE_FAILURE",
+)
+HUNG_UP = ("Connection reset", "Socket closed", "Broken pipe", "GOAWAY", "handshake")
+
+
+def why_unreachable(details: str, target: str, trust: ClientTrust) -> str:
+    """One line for a call that ended with UNAVAILABLE.
+
+    Args:
+        details: of the error.
+        target: what was dialled.
+        trust: with what.
+    """
+    if any(word in details for word in NOBODY_THERE):
+        return f"nobody listens on {target}: is the daemon running?"
+    if not (trust.insecure_loopback or target.startswith("unix:")):
+        known = _over_tls(details, target, trust)
+        if known is not None:
+            return known
+    elif any(word.lower() in details.lower() for word in HUNG_UP):
+        return f"{target} hung up: does it ask for TLS?"
+    return f"cannot reach {target}: {' '.join(details.split())}"
+
+
+def _over_tls(details: str, target: str, trust: ClientTrust) -> str | None:
+    if any(word in details for word in NOT_THE_ONE):
+        who = "the daemon" if trust.server.kind == "daemon" else str(trust.server)
+        return f"{target} is not {who} by its certificate"
+    if NOT_SIGNED in details:
+        return (
+            f"{target} shows a certificate that this client's authority ({trust.ca_file}) "
+            "has not signed, or that has expired"
+        )
+    if "WRONG_VERSION_NUMBER" in details:
+        return f"{target} does not speak TLS"
+    lower = details.lower()
+    if not any(word.lower() in lower for word in (*ALERTS, *HUNG_UP)):
+        return None
+    if trust.files is None:
+        return (
+            f"{target} did not take this connection: it asks for a certificate, and this "
+            "client has a token only (a daemon's port for tokens is another one)"
+        )
+    return (
+        f"{target} did not take this client's certificate ({trust.files.certificate}): of "
+        "another authority, or expired (dlsched admin ca show)"
+    )
