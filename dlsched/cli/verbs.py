@@ -8,6 +8,9 @@ __all__ = ["ADMIN_VERBS", "VERBS"]
 
 VERBS: dict[str, LazyVerb] = {
     "submit": LazyVerb("dlsched.cli.submit:submit_command", "Submit a script or a command."),
+    "run": LazyVerb(
+        "dlsched.cli.run:run_command", "Start ranks inside an allocation.", passes=True
+    ),
     "queue": LazyVerb("dlsched.cli.queue:queue_command", "List jobs that wait or run."),
     "show": LazyVerb("dlsched.cli.show:show_command", "All about a job, and why it waits."),
     "cancel": LazyVerb("dlsched.cli.actions:cancel_command", "End jobs, or signal them."),

@@ -16,6 +16,8 @@ What the library (a *rank*: a process that said `hello`) expects of the keeper:
   the daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`;
   while the daemon is away it keeps the newest one, asks again later, and answers then. Training
   does not wait, but a rank that stops does, within its deadline.
+- `DLSCHED_CKPT_DIR` is the job's folder, one for all its runs; `DLSCHED_RESUME_FROM` the `path`
+  that was committed last, or empty.
 - `step` comes at most once a second and rank; `restored` once, at the first step after the start.
 
 What `dlsched run` (a *caller*: a process that says `run` instead of `hello`) expects:

@@ -1,0 +1,270 @@
+"""`dlsched run`: start ranks inside an allocation, over all its nodes, and wait for them.
+
+The keeper of the first node starts them; this program shows what they write, passes signals on and
+ends with the highest of their exit codes. Standard library only: it also serves as `srun` in the
+PATH of a job. What it expects of the keeper is written in `dlsched.job.messages`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import NoReturn
+
+from dlsched.job.errors import JobError
+from dlsched.job.messages import (
+    MAX_MESSAGE,
+    BadMessage,
+    Done,
+    Exited,
+    FromKeeper,
+    Output,
+    Refused,
+    RunRanks,
+    SignalRanks,
+    Started,
+    decode_from_keeper,
+    encode,
+)
+
+__all__ = ["launch", "main", "parse"]
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+NOT_A_RANKS = {  # what the runtime sets for each rank anew
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
+    *("CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
+}
+
+
+def launch(wanted: RunRanks, control_socket: str) -> int:
+    """Start the ranks and wait; the exit code of the one that has the highest.
+
+    Args:
+        wanted: what to start.
+        control_socket: of the keeper; empty: we are not inside an allocation.
+    """
+    if not control_socket:
+        raise JobError(
+            "run: not inside an allocation (no DLSCHED_CTL_SOCK); "
+            "use it in a job's script, which `dlsched submit` starts"
+        )
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    with link:
+        try:
+            link.connect(control_socket)
+        except OSError as error:
+            raise JobError(
+                f"run: no keeper answers at {control_socket}: {error.strerror}"
+            ) from None
+        _ask(link, wanted)
+        return _Watch(link, label=wanted.label).until_done()
+
+
+def _ask(link: socket.socket, wanted: RunRanks) -> None:
+    packet = encode(wanted)
+    if len(packet) > MAX_MESSAGE:
+        raise JobError(
+            f"run: command and environment take {len(packet)} bytes, at most {MAX_MESSAGE} fit"
+        )
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_MESSAGE)
+    sys.stdout.flush()
+    streams = [_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2)]
+    try:
+        socket.send_fds(link, [packet], streams, socket.MSG_NOSIGNAL)
+    except OSError as error:
+        raise JobError(f"run: the keeper does not listen: {error.strerror}") from None
+
+
+def _descriptor(stream: object, default: int) -> int:
+    try:
+        return int(stream.fileno())  # type: ignore[attr-defined]  # not all streams have one
+    except (AttributeError, OSError, ValueError):
+        return default
+
+
+class _Watch:
+    """The ranks as their caller sees them."""
+
+    def __init__(self, link: socket.socket, *, label: bool) -> None:
+        self._link = link
+        self._label = label
+        self._started = False
+        self._codes: list[int] = []
+        self._broken: dict[tuple[int, int], bytes] = {}  # lines not ended, by rank and stream
+        self._done = False
+
+    def until_done(self) -> int:
+        waking, woken = socket.socketpair()
+        with waking, woken, selectors.DefaultSelector() as ready:
+            waking.setblocking(False)
+            before = {number: signal.signal(number, self._pass_on) for number in PASSED_ON}
+            woke_before = signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+            ready.register(self._link, selectors.EVENT_READ)
+            ready.register(woken, selectors.EVENT_READ)
+            try:
+                while not self._done:
+                    for key, _ in ready.select():
+                        if key.fileobj is woken:
+                            woken.recv(64)
+                        else:
+                            self._take(self._link.recv(MAX_MESSAGE))
+            finally:
+                signal.set_wakeup_fd(woke_before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+        return max(self._codes, default=0)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError):
+            self._link.send(encode(SignalRanks(number=number)), socket.MSG_NOSIGNAL)
+
+    def _take(self, packet: bytes) -> None:
+        if not packet:
+            raise JobError("run: the keeper has hung up; its ranks are being ended")
+        try:
+            message = decode_from_keeper(packet)
+        except BadMessage as error:
+            raise JobError(f"run: the keeper said what I cannot read: {error}") from None
+        self._heed(message)
+
+    def _heed(self, message: FromKeeper | None) -> None:
+        match message:
+            case Refused(why=why):
+                raise JobError(f"run: {why}")
+            case Started():
+                self._started = True
+            case Output(rank=rank, stream=stream, data=data):
+                self._show(rank, stream, data)
+            case Exited(rank=rank, code=code, signal=number, node=node):
+                self._codes.append(128 + number if number else code)
+                if number or code:
+                    where = f" on {node}" if node else ""
+                    how = f"ended by signal {number}" if number else f"exit code {code}"
+                    print(f"dlsched: run: rank {rank}{where}: {how}", file=sys.stderr)
+            case Done():
+                for (rank, stream), rest in self._broken.items():
+                    self._write(stream, f"{rank}: ".encode() + rest + b"\n")
+                self._done = True
+            case _:
+                pass
+
+    def _show(self, rank: int, stream: int, data: bytes) -> None:
+        if not self._label:
+            self._write(stream, data)
+            return
+        *lines, rest = (self._broken.pop((rank, stream), b"") + data).split(b"\n")
+        label = f"{rank}: ".encode()
+        self._write(stream, b"".join(label + line + b"\n" for line in lines))
+        if rest:
+            self._broken[rank, stream] = rest
+
+    @staticmethod
+    def _write(stream: int, data: bytes) -> None:
+        target = sys.stderr if stream == 2 else sys.stdout
+        target.buffer.write(data)
+        target.buffer.flush()
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _WrongUse(message)
+
+
+class _WrongUse(JobError):
+    """The command line is wrong."""
+
+
+def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
+    """The command line; the environment and the folder are this process's own."""
+    parser = _Parser(
+        prog=program,
+        usage=f"{program} [OPTIONS] COMMAND [ARGUMENT]...",
+        description="Start ranks inside an allocation, over all its nodes, and wait for them. "
+        "The exit code is the highest of the ranks'.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "-n", "--ntasks", type=_count, default=0, help="Ranks in all (default: one a GPU)."
+    )
+    parser.add_argument(
+        "--ntasks-per-node", type=_count, default=0, metavar="N", help="Ranks on each node."
+    )
+    parser.add_argument(
+        "--gpus-per-task", type=_count, default=0, metavar="N", help="GPUs that each rank sees."
+    )
+    parser.add_argument("-l", "--label", action="store_true", help="Begin each line with its rank.")
+    parser.add_argument(
+        "--kill-on-bad-exit",
+        default="1",
+        choices=("0", "1"),
+        help="End all ranks when one fails (default: 1).",
+    )
+    parser.add_argument(
+        "-K", dest="kill_on_bad_exit", action="store_const", const="1", help=argparse.SUPPRESS
+    )
+    parser.add_argument("-D", "--chdir", default="", metavar="FOLDER", help="Where ranks start.")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    given = parser.parse_args(list(words))
+    argv = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not argv:
+        raise _WrongUse("no command to run")
+    return RunRanks(
+        argv=tuple(argv),
+        ntasks=given.ntasks,
+        per_node=given.ntasks_per_node,
+        gpus_per_task=given.gpus_per_task,
+        environment=inherited(os.environ),
+        working_directory=os.path.abspath(given.chdir or os.getcwd()),
+        label=given.label,
+        kill_on_bad_exit=given.kill_on_bad_exit == "1",
+    )
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What ranks inherit: all but what is set for each of them, and what is no text."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in NOT_A_RANKS and _is_text(name + value)
+    }
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes that are not UTF-8
+        return False
+    return True
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def main(words: Sequence[str] | None = None, *, program: str = "dlsched run") -> int:
+    """The program; errors are one line and 1, or 2 when the command line is wrong."""
+    try:
+        wanted = parse(sys.argv[1:] if words is None else words, program=program)
+        return launch(wanted, os.environ.get("DLSCHED_CTL_SOCK", ""))
+    except _WrongUse as error:
+        print(f"dlsched: run: {error}", file=sys.stderr)
+        return 2
+    except JobError as error:
+        print(f"dlsched: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
