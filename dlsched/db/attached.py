@@ -32,7 +32,7 @@ from dlsched.db.records import (
 )
 from dlsched.db.rows import of_row
 from dlsched.db.statements import add, put
-from dlsched.protocol.messages import Epoch
+from dlsched.protocol.messages import Epoch, NodeName
 
 __all__ = ["store_attached"]
 
@@ -48,9 +48,7 @@ class _Place:
     at: float
 
 
-def store_attached(
-    connection: Connection, epoch: Epoch, rows: Iterable[object], at: float
-) -> None:
+def store_attached(connection: Connection, epoch: Epoch, rows: Iterable[object], at: float) -> None:
     """Store attached rows; neighbours of one kind in one statement."""
     place = _Place(connection, epoch, at)
     kinds: dict[type, list[Any]] = defaultdict(list)
@@ -83,7 +81,9 @@ def _events(place: _Place, rows: Sequence[Event]) -> None:
     if cancels:
         jobs = schema.jobs
         place.connection.execute(
-            update(jobs).where(jobs.c.job == bindparam("b_job")).values(cancelled_by=bindparam("by")),
+            update(jobs)
+            .where(jobs.c.job == bindparam("b_job"))
+            .values(cancelled_by=bindparam("by")),
             [{"b_job": row.job, "by": row.actor} for row in cancels],
         )
 
@@ -141,12 +141,10 @@ def _described(place: _Place, rows: Sequence[NodeDescribed]) -> None:
 
 
 def _heard(place: _Place, rows: Sequence[NodesHeard]) -> None:
-    latest: dict[str, float] = {}
+    latest: dict[NodeName, float] = {}
     for row in rows:
         latest |= row.heard_at
-    values = [
-        {"node": node, "epoch": place.epoch, "heard_at": at} for node, at in latest.items()
-    ]
+    values = [{"node": node, "epoch": place.epoch, "heard_at": at} for node, at in latest.items()]
     put(place.connection, schema.node_leases, values)
 
 

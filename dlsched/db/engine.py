@@ -33,7 +33,8 @@ NETWORK = frozenset(
     | {"beegfs", "glusterfs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph-fuse", "fuse.s3fs"}
 )
 PASSING = frozenset({"40001", "40P01", "55P03"})  # serialization, deadlock, lock timeout
-FULL = frozenset({"53100", "25006"})  # disk full, read-only
+# connection, operator, resources (a full disk among them), access, no such database; read-only
+AWAY = frozenset({"08", "57", "53", "58", "28", "3D", "25006", "25P03"})
 
 
 def parse_url(url: str) -> URL:
@@ -81,7 +82,7 @@ def open_engine(url: str, *, readers: int = 2) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed, readers)
     options = f"-c idle_in_transaction_session_timeout=20000 -c lock_timeout={int(BUSY_S * 1000)}"
-    engine = create_engine(
+    return create_engine(
         parsed,
         pool_size=readers + 2,
         max_overflow=4,
@@ -97,7 +98,6 @@ def open_engine(url: str, *, readers: int = 2) -> Engine:
             "options": options,
         },
     )
-    return engine
 
 
 def _sqlite(url: URL, readers: int) -> Engine:
@@ -181,7 +181,10 @@ def translated(engine: Engine) -> Iterator[None]:
     """Whatever the driver raises, as an error of the store."""
     try:
         yield
-    except (DBAPIError, PoolTimeout) as error:
+    except PoolTimeout as error:
+        where = shown(engine.url)
+        raise StoreUnavailable(f"cannot store: {where}: all connections are busy") from error
+    except DBAPIError as error:
         raise from_driver(error, shown(engine.url)) from error
     except SQLAlchemyError as error:
         raise InvariantBroken(f"database: {one_line(error)}") from error
@@ -192,10 +195,8 @@ def one_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def from_driver(error: DBAPIError | PoolTimeout, where: str) -> Exception:
+def from_driver(error: DBAPIError, where: str) -> Exception:
     """What an error of the driver means for the caller."""
-    if isinstance(error, PoolTimeout):
-        return StoreUnavailable(f"cannot store: {where}: all connections are busy")
     cause = error.orig
     said = one_line(cause) if cause is not None else one_line(error)
     if isinstance(error, IntegrityError):
@@ -205,13 +206,10 @@ def from_driver(error: DBAPIError | PoolTimeout, where: str) -> Exception:
     state = str(getattr(cause, "sqlstate", None) or "")
     if state in PASSING:
         return Passing(f"cannot store: {where}: {said}")
-    if error.connection_invalidated or not state or state[:2] in ("08", "57", "53"):
+    if error.connection_invalidated or not state or state in AWAY or state[:2] in AWAY:
         return StoreUnavailable(f"cannot store: {where}: {said}")
-    if state in FULL or state[:2] in ("28", "3D"):
-        return StoreUnavailable(f"cannot store: {where}: {said}")
-    if state[:2] == "XX":
-        return StoreCorrupt("Postgres", "?", said)
-    return InvariantBroken(f"database: {said}")
+    damaged = state[:2] == "XX"
+    return StoreCorrupt("Postgres", "?", said) if damaged else InvariantBroken(f"database: {said}")
 
 
 def _from_sqlite(cause: sqlite3.Error, said: str, where: str) -> Exception:
@@ -250,5 +248,3 @@ def check_integrity(engine: Engine) -> None:
                 log.warning(
                     "database: Postgres runs with %s=off: accepted jobs can be lost", setting
                 )
-
-

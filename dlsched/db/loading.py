@@ -98,8 +98,8 @@ def nodes_of(
     table, devices = schema.nodes, schema.gpus
     on: dict[str, list[Row]] = defaultdict(list)
     if names is None:
-        rows: Sequence[Any] = connection.execute(select(table)).mappings().all()
-        found: Sequence[Any] = connection.execute(select(devices)).mappings().all()
+        rows: Sequence[Row] = connection.execute(select(table)).mappings().all()
+        found: Sequence[Row] = connection.execute(select(devices)).mappings().all()
     else:
         names = list(names)
         rows = rows_in(connection, select(table), table.c.node, names)
@@ -221,9 +221,7 @@ def facts_of(
         )
 
 
-def last_checkpoints(
-    connection: Connection, jobs: Iterable[int]
-) -> dict[int, CheckpointCommitted]:
+def last_checkpoints(connection: Connection, jobs: Iterable[int]) -> dict[int, CheckpointCommitted]:
     """The last checkpoint of each of some jobs."""
     table = schema.checkpoints
     newest = select(func.max(table.c.id).label("id")).group_by(table.c.job)
@@ -248,16 +246,18 @@ def last_progress(connection: Connection, jobs: Iterable[int]) -> dict[int, Prog
     query = select(told, runs.c.job, runs.c.run).join(runs, runs.c.run_id == told.c.run_id)
     rows = rows_in(connection, query, runs.c.job, jobs)
     rows.sort(key=lambda row: row["run"])
-    return {
-        row["job"]: Progress(
-            run_id=RunId(row["run_id"]),
-            step=row["step"],
-            executed_s=row["executed_s"],
-            restart_s=row["restart_s"],
-            loss=row["loss"],
-        )
-        for row in rows
-    }
+    return {row["job"]: progress_of(row) for row in rows}
+
+
+def progress_of(row: Row) -> Progress:
+    """What a run told, from its row."""
+    return Progress(
+        run_id=RunId(row["run_id"]),
+        step=row["step"],
+        executed_s=row["executed_s"],
+        restart_s=row["restart_s"],
+        loss=row["loss"],
+    )
 
 
 # -- the whole -------------------------------------------------------------------------------------

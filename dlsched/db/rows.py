@@ -7,11 +7,13 @@ Invariant: reading what was written gives an equal value. A row that cannot be r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from sqlalchemy import RowMapping
 
 from dlsched.db import codec
 from dlsched.db.errors import StoreCorrupt
@@ -45,7 +47,7 @@ from dlsched.protocol.messages import (
     Term,
 )
 
-Row = Mapping[str, Any]
+Row = RowMapping
 Values = dict[str, Any]
 
 BESIDE = ("request_id", "user", "spec")  # of a request: in columns of their own

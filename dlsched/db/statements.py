@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, insert
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, insert
 from sqlalchemy.dialects import postgresql, sqlite
 
 T = TypeVar("T")
@@ -54,9 +54,9 @@ def rows_in(
     query: Select[Any],
     column: ColumnElement[Any],
     values: Iterable[Any],
-) -> list[Any]:
+) -> list[RowMapping]:
     """The rows of a query whose column is one of many values, as mappings."""
-    found: list[Any] = []
+    found: list[RowMapping] = []
     for some in chunks(values):
         found += connection.execute(query.where(column.in_(some))).mappings()
     return found

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -201,5 +201,3 @@ class Store(reads.Reads):
                 return query(connection)
 
         return self._patiently(attempt)
-
-

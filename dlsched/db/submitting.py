@@ -20,6 +20,13 @@ from dlsched.protocol.messages import JobId
 __all__ = ["Submission", "seal_fits"]
 
 
+NO_SPEC = {
+    **dict.fromkeys(("body", "array", "array_job", "array_task", "uid", "spec_user")),
+    **dict.fromkeys(("name", "vc", "partition_name"), ""),
+    "array_index": 0,
+}
+
+
 def seal(environment: str, salt: bytes) -> str:
     """A digest by which an environment is known again after it has been deleted."""
     digest = hashlib.blake2b(environment.encode(), key=salt, digest_size=16)
@@ -78,9 +85,7 @@ class Submission:
             "migrations": 0,
             "resizes": 0,
             "cancelled_by": "",
-            **{"body": None, "array": None, "array_index": 0, "array_job": None},
-            **{"array_task": None, "uid": None, "spec_user": None},
-            **{"name": "", "vc": "", "partition_name": ""},
+            **NO_SPEC,
         }
         if spec is not None:
             row |= self._spec(number, spec)

@@ -51,7 +51,7 @@ class _Named:
     orphans: set[tuple[NodeName, RunId]] = field(default_factory=set)
 
 
-def _named(writes: Iterable[Write]) -> _Named:
+def _named(writes: Iterable[Write]) -> _Named:  # noqa: PLR0912  # one case a field
     """What some writes name, by the names of their fields: a new kind of write needs no code."""
     found = _Named()
     for write in writes:
@@ -144,8 +144,7 @@ def _runs(connection: Connection, named: _Named) -> dict[RunId, Run]:
     live = select(table).where(table.c.live)
     for row in rows_in(connection, live, table.c.job, jobs):
         rows[row["run_id"]] = row
-    for job in named.of_orphans - named.submitted:
-        first[job] = 0
+    first.update(dict.fromkeys(named.of_orphans - named.submitted, 0))
     for job, number in first.items():
         late = select(table).where(table.c.job == job, table.c.run >= number)
         for row in connection.execute(late).mappings():

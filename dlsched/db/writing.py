@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
@@ -92,9 +93,7 @@ _UPDATE_MEMBER = (
     .values(
         {
             name: bindparam(name)
-            for name in (
-                *("gpus", "boot_id", "since_epoch", "since_revision", "exit", "presumed"),
-            )
+            for name in (*("gpus", "boot_id", "since_epoch", "since_revision", "exit", "presumed"),)
         }
     )
 )
@@ -256,9 +255,8 @@ def _store_nodes(
             continue
         moved = old is None or (old.status, old.boot_id) != (node.status, node.boot_id)
         rows.append(node_values(node) | {"node": name, "changed_at": at if moved else None})
-        if old is None or node.gpus != old.gpus or node.quarantined != old.quarantined:
-            whole.append(node)
-        elif name in kinds:
+        fresh = old is None or (node.gpus, node.quarantined) != (old.gpus, old.quarantined)
+        if fresh or name in kinds:
             whole.append(node)
     _put_nodes(connection, rows, before, at)
     if not whole:
@@ -287,7 +285,7 @@ def _put_nodes(connection: Connection, rows: list[Values], before: Ledger, at: f
         del row["node"]
     if old:
         names = ("boot_id", "incarnation", "revision", "status", "why")
-        changed_at = func.coalesce(bindparam("changed_at"), table.c.changed_at)
+        changed_at: Any = func.coalesce(bindparam("changed_at"), table.c.changed_at)
         connection.execute(
             update(table)
             .where(table.c.node == bindparam("b_node"))
