@@ -11,13 +11,13 @@ import base64
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
-__all__ = ["as_is", "decode", "decoder_of_field", "dumps", "encode", "loads"]
+__all__ = ["as_is", "decode", "decoder_of_field", "dumps", "encode", "encode_fields", "loads"]
 
 T = TypeVar("T")
 
@@ -35,8 +35,36 @@ def encode(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if is_dataclass(value):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return encode_fields(value)
     raise TypeError(f"{type(value).__name__} has no form in the database")
+
+
+def encode_fields(value: Any, without: Collection[str] = ()) -> dict[str, Any]:
+    """A dataclass as a JSON object; fields whose default is to be empty are left out when they are.
+
+    Every other default is written, so that a later one does not change what was stored.
+    """
+    found = {}
+    for name, empty in _fields(typing.cast("Any", type(value))):
+        item = getattr(value, name)
+        if (item is empty) or (name in without) or (empty is not _NEEDED and item == empty):
+            continue
+        found[name] = encode(item)
+    return found
+
+
+_NEEDED: Any = object()
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+    """The fields of a dataclass, each with its default where that is empty."""
+    found = []
+    for f in fields(kind):
+        default = f.default_factory() if f.default_factory is not MISSING else f.default
+        is_empty = default is not MISSING and not default
+        found.append((f.name, default if is_empty else _NEEDED))
+    return tuple(found)
 
 
 def dumps(value: Any) -> str:

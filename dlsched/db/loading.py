@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -18,7 +18,6 @@ from dlsched.db import codec, schema
 from dlsched.db.records import (
     ArrayShape,
     CheckpointCommitted,
-    Dependency,
     Drained,
     JobBody,
     JobSpec,
@@ -124,24 +123,25 @@ def read_bodies(connection: Connection, ids: Iterable[int]) -> dict[int, JobBody
     for row in rows_in(connection, select(bodies), bodies.c.body, wanted):
         key = row["body"]
         with of_row("job_bodies", key):
-            body = codec.loads(JobBody, row["content"])
-        with of_row("job_environments", key):
-            environment = codec.loads(Mapping[str, str], variables.get(key, "{}"))  # type: ignore[type-abstract]  # the codec knows it
-        lines = sorted(waits[key], key=lambda line: line["position"])
-        found[key] = replace(
-            body,
-            environment=environment,
-            dependencies=tuple(
-                Dependency(
-                    kind=line["kind"],
-                    job=JobId(line["on_job"]),
-                    delay_s=line["delay_s"],
-                    or_next=bool(line["or_next"]),
-                )
-                for line in lines
-            ),
-        )
+            content = json.loads(row["content"])
+            content["dependencies"] = [
+                {
+                    "kind": line["kind"],
+                    "job": line["on_job"],
+                    "delay_s": line["delay_s"],
+                    "or_next": bool(line["or_next"]),
+                }
+                for line in sorted(waits.get(key, ()), key=lambda line: int(line["position"]))
+            ]
+        if key in variables:
+            with of_row("job_environments", key):
+                content["environment"] = codec.loads(_VARIABLES, variables[key])
+        with of_row("job_bodies", key):
+            found[key] = codec.decode(JobBody, content)
     return found
+
+
+_VARIABLES: Any = Mapping[str, str]
 
 
 def read_arrays(connection: Connection, ids: Iterable[int]) -> dict[int, ArrayShape]:

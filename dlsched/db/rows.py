@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import RowMapping
@@ -89,29 +90,31 @@ def exit_record(text: str | None) -> ExitRecord | None:
 # -- jobs ------------------------------------------------------------------------------------------
 
 
+_INSIDE = tuple(f.name for f in fields(Request) if f.name not in BESIDE)
+_inside = attrgetter(*_INSIDE)
+
+
 @lru_cache(maxsize=512)
-def _request_text(request: Request) -> str:
-    content = codec.encode(request)
-    for name in BESIDE:
-        del content[name]
-    return json.dumps(content, separators=(",", ":"))
+def _request_text(values: tuple[object, ...]) -> str:
+    return codec.dumps(dict(zip(_INSIDE, values, strict=True)))
 
 
 def request_text(request: Request) -> str:
-    """A request without what has columns of its own; those of an array's elements are equal."""
-    return _request_text(replace(request, request_id=RequestId(""), user="", spec=None))
+    """A request without what has columns of its own; few differ."""
+    return _request_text(_inside(request))
 
 
 @lru_cache(maxsize=512)
-def _request(text: str) -> Request:
-    return codec.decode(Request, {**json.loads(text), "request_id": ""})
+def _request(text: str) -> dict[str, Any]:
+    known = codec.decode(Request, {**json.loads(text), "request_id": ""})
+    return dict(zip(_INSIDE, _inside(known), strict=True))
 
 
 def job_of(row: Row, *, spec: object = None, story: Sequence[str] = ()) -> Job:
     """A job from its row."""
     with of_row("jobs", row["job"]):
-        request = replace(
-            _request(row["request"]),
+        request = Request(
+            **_request(row["request"]),
             request_id=RequestId(row["request_id"]),
             user=row["user_name"],
             spec=spec,

@@ -376,12 +376,12 @@ users = _table(
 
 tokens = _table(
     "tokens",
-    Column("hash", Text, primary_key=True),  # never the token
+    Column("token_id", Words, primary_key=True),  # public
+    Column("digest", Text, nullable=False),  # of the token, which is kept nowhere
     _words("user_name"),
-    Column("uid", Number, nullable=False),
-    _words("label"),
     _seconds("created_at", nullable=False),
-    _seconds("expires_at"),
+    _seconds("expires_at", nullable=False),
     _seconds("revoked_at"),
+    _words("comment"),
 )
 Index("tokens_by_user", tokens.c.user_name)

@@ -32,6 +32,7 @@ from dlsched.db.errors import Deposed, StoreUnavailable
 from dlsched.db.leadership import leadership_of
 from dlsched.db.loading import Loaded, load
 from dlsched.db.statements import add_unless_there
+from dlsched.db.tokens import StoredTokens
 from dlsched.db.versions import prepare
 from dlsched.db.writing import carry_out
 from dlsched.protocol.ledger import Attach, Write
@@ -107,6 +108,11 @@ class Store(reads.Reads):
     def where(self) -> str:
         """The database's URL without its password."""
         return shown(self.engine.url)
+
+    @property
+    def tokens(self) -> StoredTokens:
+        """Records of remote tokens."""
+        return StoredTokens(self.engine)
 
     # -- the lead ---------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -115,9 +114,13 @@ class Submission:
             return known
         self._same_body[id(body)] = number
         self._kept.append(body)
-        public = codec.dumps(replace(body, environment={}, dependencies=()))
+        public = codec.encode_fields(body, without=("environment", "dependencies"))
         text = _environment_text(body)
-        row = {"body": number, "content": public, "seal": seal(text, os.urandom(16))}
+        row = {
+            "body": number,
+            "content": json.dumps(public, separators=(",", ":")),
+            "seal": seal(text, os.urandom(16)),
+        }
         self._rows["job_bodies"].append(row)
         if body.environment:
             self._rows["job_environments"].append({"body": number, "variables": text})
