@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Rows
 from dlsched.core.free import Ask, FreeGpus
 from dlsched.core.occupancy import Placement, lowest_node
 from dlsched.core.options import NoOptions, option
@@ -256,6 +257,9 @@ class RandomNodes(PlacementPolicy[RandomOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Go on drawing where the other left off."""
         self._rng.bit_generator.state = state["rng"]
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Nothing here is by row."""
 
 
 def _members(nodes: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.occupancy import Placement, lowest_bits
 from dlsched.core.options import NoOptions, option
@@ -191,6 +192,9 @@ class Raising(SchedulingPolicy[RaisingOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Go on counting."""
         self._decisions = int(state["decisions"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Nothing here is by row."""
 
 
 Offence = Literal[

@@ -1,0 +1,102 @@
+"""What a round decided, as plain values that name jobs and places.
+
+Places are of the snapshot's cluster: (node, bits of its GPUs), which stay valid as long as the
+daemon lives. Invariant: a job that is in `launched` and in `suspended` is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Ints
+from dlsched.core.context import Mode
+from dlsched.core.occupancy import Placement
+from dlsched.daemon.round.codec import decode, encode
+
+__all__ = ["Decided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decided:
+    """The outcome of a round.
+
+    Attributes:
+        number: the round's number.
+        mode: full, or fill.
+        policy: the scheduling policy's name.
+        launched: jobs that get GPUs, in order.
+        suspended: jobs that lose theirs, in the order in which they were taken back.
+        completed: jobs that the policy ends, because they reached their target.
+        reasons: distinct reasons why a job got nothing.
+        reason_of: (job, index into `reasons`) of each of them.
+        order: the waiting jobs in the policy's order, best first.
+        refused: jobs that admission refuses for good.
+        wake_at: the policy wants to be asked again then, in seconds of its clock.
+        stable_until: without changes nothing would be decided otherwise before then.
+        nodes_wanted: the cluster size that it would like; None for no wish.
+        state: what the next decision begins with.
+        cpu_s: what it cost.
+    """
+
+    number: int
+    mode: Mode
+    policy: str
+    launched: Mapping[int, Placement]
+    suspended: tuple[int, ...]
+    completed: tuple[int, ...]
+    reasons: tuple[str, ...]
+    reason_of: Ints
+    order: Ints
+    refused: tuple[int, ...]
+    wake_at: float
+    stable_until: float
+    nodes_wanted: int | None
+    state: bytes
+    cpu_s: float = 0.0
+
+    def reason_texts(self) -> dict[int, str]:
+        """Why each job got nothing."""
+        return {int(job): self.reasons[int(index)] for job, index in self.reason_of.tolist()}
+
+    def positions(self) -> dict[int, int]:
+        """Each waiting job's place in the policy's order, from 1."""
+        return {job: place for place, job in enumerate(self.order.tolist(), 1)}
+
+    def to_bytes(self, *, cost: bool = False) -> bytes:
+        """As bytes; what it cost is left out unless asked for, so that equal plans are equal."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        plain["launched"] = [
+            [job, list(where.nodes), [format(mask, "x") for mask in where.masks]]
+            for job, where in self.launched.items()
+        ]
+        if not cost:
+            plain["cpu_s"] = 0.0
+        return encode(plain)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Decided:
+        """The decision of `to_bytes`.
+
+        Raises:
+            BadInput: they are not of this form.
+        """
+        plain = decode(data)
+        plain["launched"] = {
+            job: Placement(tuple(nodes), tuple(int(mask, 16) for mask in masks))
+            for job, nodes, masks in plain["launched"]
+        }
+        return cls(**plain)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Does everything stay as it is?"""
+        return not (self.launched or self.suspended or self.completed or self.refused)
+
+
+def no_reasons() -> Ints:
+    """No job got a reason."""
+    return np.zeros((0, 2), np.int64)

@@ -1,0 +1,130 @@
+"""Which parts decide the live cluster's rounds, by the words that a replay uses.
+
+Invariant: whatever can be refused is refused when a policy is switched on, not in a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dlsched.core.errors import BadInput
+from dlsched.core.round import Parts
+from dlsched.core.semantics import Semantics
+from dlsched.core.units import UnitTable
+from simulate.settings import RunSettings, build_parts, resolve_semantics
+
+__all__ = ["PreemptMode", "RoundSettings", "live_parts", "live_semantics", "refuse_unfit"]
+
+PreemptMode = Literal["requeue", "suspend"]
+_STAGES = {
+    "scheduling": "policy", "placement": "placement", "admission": "admission",
+    "fairness": "fairness", "estimator": "estimate",
+}  # fmt: skip
+_NEED_THE_TRUTH = ("oracle", "noise")
+# further columns that a live job may carry, beside those that every unit has
+LIVE_COLUMNS = ("model", "batch_size", "total_iterations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """How rounds are decided.
+
+    Attributes:
+        parts: names by stage ("scheduling", "placement", "admission", "fairness", "estimator"); a
+            name may carry its first option after a colon, as on the command line.
+        options: KEY=VALUE texts, as a replay takes them with `-o`.
+        round_s: seconds between full rounds.
+        seed: of the generator handed to parts.
+        restart_overhead_s: what a start is taken to cost, in seconds.
+        min_run_s: a job is not preempted before it has run so long.
+        unknown_s: how long a job is taken to run that says nothing and of which nothing is known.
+        preempt_mode: what happens to a job that loses its GPUs, unless it says otherwise.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=lambda: {"scheduling": "fifo"})
+    options: tuple[str, ...] = ()
+    round_s: float = 60.0
+    seed: int = 0
+    restart_overhead_s: float = 0.0
+    min_run_s: float = 0.0
+    unknown_s: float = 86400.0
+    preempt_mode: PreemptMode = "requeue"
+
+    def with_policy(self, parts: Mapping[str, str], options: tuple[str, ...]) -> RoundSettings:
+        """The same with other parts."""
+        return replace(self, parts=dict(parts), options=tuple(options))
+
+    @property
+    def policy(self) -> str:
+        """The scheduling policy's name."""
+        return self.parts.get("scheduling", "fifo")
+
+    def run_settings(self) -> RunSettings:
+        """As a replay would say it.
+
+        Raises:
+            BadInput: an unknown stage.
+        """
+        for stage in self.parts:
+            if stage not in _STAGES:
+                known = ", ".join(_STAGES)
+                raise BadInput(f"{stage!r} is no stage of a live round; known: {known}")
+        given = {_STAGES[stage]: name for stage, name in self.parts.items() if name}
+        given.setdefault("policy", "fifo")
+        given.setdefault("estimate", "user")
+        return RunSettings(
+            options=self.options,
+            seed=self.seed,
+            **given,  # type: ignore[arg-type]  # all of them are texts
+        )
+
+
+def live_semantics(settings: RoundSettings) -> Semantics:
+    """The profile whose option defaults apply, with the cluster's own round length.
+
+    Raises:
+        BadInput: an unknown profile.
+    """
+    semantics = resolve_semantics(settings.run_settings())
+    return semantics.with_grid(settings.round_s) if semantics.grid is not None else semantics
+
+
+def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
+    """Make the parts of a round.
+
+    Raises:
+        BadInput: an unknown part or option, or one that only a replay can serve.
+    """
+    run = settings.run_settings()
+    parts = build_parts(run, resolve_semantics(run), has_quotas=has_quotas)
+    if parts.estimator.name in _NEED_THE_TRUTH:
+        raise BadInput(
+            f"--estimate {parts.estimator.name} needs durations that only a replay knows; "
+            "a live cluster has user and history"
+        )
+    return parts
+
+
+def refuse_unfit(parts: Parts, table: UnitTable) -> None:
+    """Refuse parts that need a column which live jobs do not have.
+
+    Raises:
+        BadInput: names the part and the column.
+    """
+    for stage, part in parts.stages().items():
+        if stage == "estimator":
+            continue  # where it has no idea, the cluster's `unknown_s` stands in
+        for column in sorted(part.needs - {"predicted_work"}):
+            known = hasattr(table, column) or column in table.extra or column in LIVE_COLUMNS
+            if not known:
+                raise BadInput(
+                    f"{stage} {part.name} needs the column {column}, which live jobs do not have"
+                )
+            lacking = int((~table.has(column)).sum())
+            if lacking:
+                raise BadInput(
+                    f"{stage} {part.name} needs the column {column}, which {lacking} of "
+                    f"{len(table)} live jobs do not give"
+                )

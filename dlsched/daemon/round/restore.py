@@ -1,0 +1,239 @@
+"""From a snapshot back to what a round works on: units, occupancy, pools, parts with their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Ints, Rows
+from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.errors import InvariantBroken
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.pools import Pools
+from dlsched.core.round import Parts
+from dlsched.core.stage import Stage
+from dlsched.core.units import UnitTable
+from dlsched.daemon.round.codec import decode
+from dlsched.daemon.round.parts import live_parts, live_semantics
+from dlsched.daemon.round.policy_state import PolicyState, placed
+from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
+from simulate.forecast import replace_parts
+
+__all__ = [
+    "Numbering",
+    "cluster_of",
+    "numbering_of",
+    "occupancy_of",
+    "parts_of",
+    "pools_of",
+    "table_of",
+]
+
+MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
+_CLUSTERS: dict[tuple[bytes, tuple[Quota, ...]], Cluster] = {}  # the last one made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbering:
+    """How the numbers of a stored state and those of a snapshot belong together.
+
+    Attributes:
+        old: per row its number in the state, -1 for none.
+        same: every row of the state has its number still.
+        names: what codes stand for from now on: those of the state, and then new ones.
+        pools: texts of the pools from now on, likewise.
+        pool_of: number of each of the snapshot's pools.
+        finished_gone: how many of the state's oldest finished jobs are no longer there.
+    """
+
+    old: Rows
+    same: bool
+    names: dict[str, tuple[str, ...]]
+    code_of: dict[str, Ints]
+    pools: tuple[str, ...]
+    pool_of: Ints
+    finished_gone: int
+
+
+def numbering_of(snapshot: LiveSnapshot, state: PolicyState) -> Numbering:
+    """Compare a snapshot with the state that the last round left behind."""
+    jobs: Ints = snapshot.columns["job"]
+    before = state.jobs
+    same = len(before) <= len(jobs) and bool((jobs[: len(before)] == before).all())
+    if same:
+        old = np.concatenate(
+            [np.arange(len(before)), np.full(len(jobs) - len(before), -1, np.int64)]
+        )
+    else:
+        at = np.searchsorted(before, jobs)
+        at[at == len(before)] = 0
+        old = np.where(before[at] == jobs, at, -1) if len(before) else np.full(len(jobs), -1)
+    names: dict[str, tuple[str, ...]] = {}
+    code_of: dict[str, Ints] = {}
+    for kind, present in snapshot.names.items():
+        names[kind], code_of[kind] = _merged(state.names.get(kind, ()), present)
+    pools, pool_of = _merged(state.pools, [key for key, _ in snapshot.pools])
+    there = set(jobs[snapshot.finished].tolist())
+    gone = next((k for k, job in enumerate(state.finished.tolist()) if job in there), None)
+    return Numbering(
+        old=old,
+        same=same,
+        names=names,
+        code_of=code_of,
+        pools=pools,
+        pool_of=pool_of,
+        finished_gone=len(state.finished) if gone is None else gone,
+    )
+
+
+def _merged(before: Sequence[str], present: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+    numbers = {name: number for number, name in enumerate(before)}
+    of = np.array([numbers.setdefault(name, len(numbers)) for name in present], np.int64)
+    return tuple(numbers), of
+
+
+def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
+    """The nodes; None when there are none yet. The last one made is kept."""
+    key = (snapshot.cluster, snapshot.quotas)
+    if key not in _CLUSTERS:
+        facts = decode(snapshot.cluster)
+        if not facts["names"]:
+            return None
+        rows = zip(
+            facts["names"], facts["gpus"].tolist(), facts["types"], facts["cpus"].tolist(),
+            facts["memory_gb"].tolist(), facts["switch"], facts["rack"], facts["domain"],
+            facts["nic_gbps"].tolist(), strict=True,
+        )  # fmt: skip
+        nodes = [
+            Node(
+                name=name,
+                gpus=gpus,
+                gpu_type=kind,
+                cpus=cpus,
+                memory_gb=memory,
+                switch=switch,
+                rack=rack,
+                domain=domain,
+                nic_gbps=nic,
+            )
+            for name, gpus, kind, cpus, memory, switch, rack, domain, nic in rows
+        ]
+        vcs = [
+            VirtualCluster(name=q.name, gpus=q.gpus, guaranteed=q.guaranteed, borrow=q.borrow)
+            for q in snapshot.quotas
+        ]
+        _CLUSTERS.clear()
+        _CLUSTERS[key] = Cluster(nodes, vcs)
+    return _CLUSTERS[key]
+
+
+def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
+    """The units."""
+    table = UnitTable(len(snapshot))
+    for name, column in snapshot.columns.items():
+        if name.startswith("extra:"):
+            table.extra[name.removeprefix("extra:")] = column.copy()
+        elif hasattr(table, name):
+            setattr(table, name, column.copy())
+    for kind, code_of in numbering.code_of.items():
+        codes: Ints = getattr(table, kind)
+        if len(code_of):
+            setattr(table, kind, np.where(codes >= 0, code_of[codes], -1))
+    table.names = {"group": (), "account": (), **numbering.names}
+    table.pool = numbering.pool_of[table.pool] if len(numbering.pool_of) else table.pool
+    table.shapes = dict(snapshot.shapes)
+    table.whole_nodes = set(snapshot.whole_nodes)
+    table.homes = placements(snapshot.homes)
+    return table
+
+
+def placements(held: Held) -> dict[int, Placement]:
+    """Placements by row, in the order in which the entries have them."""
+    if not len(held.row):
+        return {}
+    begins = np.flatnonzero(
+        np.concatenate([[True], (np.diff(held.row) != 0) | (np.diff(held.node) != 0)])
+    )
+    if int(held.gpu.max()) <= MOST_BITS:
+        masks = np.bitwise_or.reduceat(np.left_shift(1, held.gpu), begins).tolist()
+    else:
+        ends = [*begins[1:].tolist(), len(held.gpu)]
+        gpus = held.gpu.tolist()
+        masks = [sum(1 << g for g in gpus[a:b]) for a, b in zip(begins.tolist(), ends, strict=True)]
+    rows, nodes = held.row[begins].tolist(), held.node[begins].tolist()
+    found: dict[int, Placement] = {}
+    for row, node, mask in zip(rows, nodes, masks, strict=True):
+        before = found.get(row)
+        if before is None:
+            found[row] = Placement((node,), (mask,))
+        else:
+            found[row] = Placement((*before.nodes, node), (*before.masks, mask))
+    return found
+
+
+def occupancy_of(snapshot: LiveSnapshot, cluster: Cluster) -> Occupancy:
+    """Who holds which GPU, and what is closed to all.
+
+    Raises:
+        InvariantBroken: two rows hold one GPU.
+    """
+    serving = np.packbits(snapshot.service > 0, bitorder="little").tobytes()
+    occupancy = Occupancy(cluster, int.from_bytes(serving, "little"))
+    for row, placement in placements(snapshot.held).items():
+        occupancy.take(row, placement)
+    for node in np.flatnonzero(snapshot.service == 1).tolist():
+        occupancy.set_draining(node, draining=True)
+    shut: dict[int, int] = {}
+    for node, gpu in snapshot.closed.tolist():
+        shut[node] = shut.get(node, 0) | 1 << gpu
+    for node, mask in shut.items():
+        occupancy.close(node, mask)
+    return occupancy
+
+
+def pools_of(snapshot: LiveSnapshot, numbering: Numbering, cluster: Cluster) -> Pools:
+    """The pools; one that the state knows and the snapshot does not is empty."""
+    nodes = [0] * len(numbering.pools)
+    for number, (_, bits) in zip(numbering.pool_of.tolist(), snapshot.pools, strict=True):
+        nodes[number] = int.from_bytes(bits, "little")
+    return Pools.of_nodes(cluster, nodes)
+
+
+def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -> Parts:
+    """The parts, as the last round left them.
+
+    Raises:
+        BadInput: the settings name what is not there.
+    """
+    has_quotas = bool(snapshot.quotas)
+    parts = live_parts(snapshot.settings, has_quotas=has_quotas)
+    if state.chosen:
+        parts = replace_parts(parts, state.chosen, live_semantics(snapshot.settings))
+    if not state.parts:
+        return parts
+    parts.load_state_dict(state.parts)
+    if numbering.same and not numbering.finished_gone:
+        return parts
+    for stage, part in parts.stages().items():
+        if type(part).renumber is Stage.renumber and part.state_dict():
+            setattr(parts, stage, type(part)(part.options))  # it cannot follow: it begins anew
+    parts.renumber(numbering.old, numbering.finished_gone)
+    return parts
+
+
+def restore_reserved(
+    occupancy: Occupancy, state: PolicyState, row_of: Mapping[int, int], table: UnitTable
+) -> None:
+    """Keep what the policy holds in reserve, where it still can be."""
+    index: dict[str, Any] = {name: node for node, name in enumerate(occupancy.cluster.names)}
+    for job, pairs in state.reserved:
+        row, placement = row_of.get(job), placed(pairs, index)
+        if row is None or placement is None or table.status[row] != 2 or row in occupancy.held:
+            continue
+        try:
+            occupancy.reserve(row, placement)
+        except InvariantBroken:
+            continue  # a GPU of it is gone

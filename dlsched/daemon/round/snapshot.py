@@ -1,0 +1,130 @@
+"""A live cluster at one moment, as plain columns: what a round is decided from.
+
+A snapshot is everything that a decision depends on, the state of the policy included. So it can be
+sent to another process, kept in a file and decided again years later with the same outcome, byte
+for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlsched.core.arrays import Ints
+from dlsched.core.context import Mode
+from dlsched.core.errors import BadInput
+from dlsched.daemon.round.codec import decode, encode
+from dlsched.daemon.round.parts import RoundSettings
+
+__all__ = ["Held", "LiveSnapshot", "Quota"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """Who is where: one entry a GPU, the entries of a row together, in rank order."""
+
+    row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    node: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    gpu: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # place in its node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A virtual cluster that has a number of GPUs."""
+
+    name: str
+    gpus: int
+    guaranteed: int
+    borrow: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LiveSnapshot:
+    """What a round is decided from.
+
+    Attributes:
+        number: the round's number.
+        mode: full, or fill.
+        now: seconds of the policy's clock.
+        settings: parts, options and costs.
+        columns: one array a column, one entry a row, in the order of job ids; `status` as in core.
+        names: what the codes of users, accounts and virtual clusters stand for.
+        shapes: GPUs a node, by row, where a job says.
+        whole_nodes: rows that share their nodes with nobody.
+        held: who holds which GPUs, or has been promised them.
+        homes: where suspended rows are resident.
+        finished: rows that have completed, in order.
+        cluster: the nodes, encoded (see `Machines.encoded`).
+        service: per node 2 (takes work), 1 (keeps what it has), 0 (is away).
+        closed: GPUs that nobody gets, as (node, place).
+        pools: per pool its key and its nodes as a bit array.
+        quotas: virtual clusters with quotas.
+        state: what the last decision left behind; empty before the first.
+    """
+
+    number: int
+    mode: Mode
+    now: float
+    settings: RoundSettings
+    columns: Mapping[str, NDArray[Any]]
+    names: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[int, tuple[int, ...]]
+    whole_nodes: tuple[int, ...]
+    held: Held
+    homes: Held
+    finished: Ints
+    cluster: bytes
+    service: NDArray[np.int8]
+    closed: Ints
+    pools: tuple[tuple[str, bytes], ...]
+    quotas: tuple[Quota, ...] = ()
+    state: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.columns["job"])
+
+    def to_bytes(self) -> bytes:
+        """As bytes; equal snapshots give equal bytes."""
+        plain: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in ("settings", "held", "homes", "quotas", "columns", "names", "shapes")
+        }
+        plain["settings"] = asdict(self.settings)
+        plain["columns"] = dict(self.columns)
+        plain["names"] = dict(self.names)
+        plain["shapes"] = dict(self.shapes)
+        for name, held in (("held", self.held), ("homes", self.homes)):
+            plain[name] = [held.row, held.node, held.gpu]
+        plain["quotas"] = [asdict(quota) for quota in self.quotas]
+        return encode({"format": FORMAT, **plain})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LiveSnapshot:
+        """The snapshot of `to_bytes`.
+
+        Raises:
+            BadInput: they are not of this form.
+        """
+        plain = decode(data)
+        if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:
+            raise BadInput(f"not a live snapshot of format {FORMAT}")
+        try:
+            for name in ("held", "homes"):
+                row, node, gpu = plain[name]
+                plain[name] = Held(row=row, node=node, gpu=gpu)
+            plain["settings"] = RoundSettings(**plain["settings"])
+            plain["quotas"] = tuple(Quota(**quota) for quota in plain["quotas"])
+            return cls(**plain)
+        except (TypeError, KeyError, ValueError) as error:
+            raise BadInput(f"a damaged live snapshot: {error}") from None
+
+    def under(self, settings: RoundSettings) -> LiveSnapshot:
+        """The same moment under other parts, which know nothing yet."""
+        return replace(self, settings=settings, state=b"")
