@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from dlsched.job import Job, JobError, attach
+from dlsched.job.checkpoint_folder import CheckpointFolder
+
+
+class Counter:
+    """The smallest training there is."""
+
+    def __init__(self, folder: Path | None = None, **environment: str) -> None:
+        self.value = 0
+        self.folder = folder
+        self.environment = environment
+
+    def save(self, file: BinaryIO) -> None:
+        file.write(str(self.value).encode())
+
+    def load(self, file: BinaryIO) -> None:
+        self.value = int(file.read())
+
+    def attach(self, **options: Any) -> Job:
+        job = attach(folder=self.folder, environment=self.environment, **options)
+        job.checkpoint.register("counter", save=self.save, load=self.load)
+        return job
+
+    def train(self, steps: int, **options: Any) -> int:
+        """So many steps; the step that it began from."""
+        with self.attach(**options) as job:
+            first = job.restore()
+            for _ in range(steps):
+                self.value += 1
+                job.step()
+        return first
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_training_goes_on_where_the_newest_checkpoint_was(tmp_path: Path) -> None:
+    Counter(tmp_path).train(10, every_steps=4)
+    later = Counter(tmp_path)
+    assert later.train(1, every_steps=4) == 8
+    assert later.value == 9
+
+
+def test_checkpoints_are_numbered_and_the_newest_two_are_kept(tmp_path: Path) -> None:
+    Counter(tmp_path).train(10, every_steps=3)
+    assert names(tmp_path) == ["0001-000000006", "0001-000000009"]
+    Counter(tmp_path).train(3, every_steps=3)
+    assert names(tmp_path) == ["0001-000000009", "0002-000000012"]
+
+
+def test_without_a_folder_nothing_is_saved() -> None:
+    assert Counter().train(3, every_steps=1) == 0
+
+
+def test_the_clock_asks_for_checkpoints_too(tmp_path: Path) -> None:
+    Counter(tmp_path).train(2, every_s=0.0)
+    assert names(tmp_path) == ["0001-000000001", "0001-000000002"]
+
+
+def test_a_damaged_checkpoint_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Counter(tmp_path).train(4, every_steps=2)
+    (tmp_path / "0001-000000004" / "counter").write_text("9")
+    assert Counter(tmp_path).train(0) == 2
+    assert "0001-000000004: counter is damaged; trying the one before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": 9, "parts": []}', '{"parts": [1]}'])
+def test_a_damaged_manifest_is_left_out(tmp_path: Path, text: str) -> None:
+    Counter(tmp_path).train(4, every_steps=2)
+    (tmp_path / "0001-000000004" / "manifest.json").write_text(text)
+    assert Counter(tmp_path).train(0) == 2
+
+
+def test_under_a_daemon_only_what_it_recorded_is_resumed_from(tmp_path: Path, keeper: Any) -> None:
+    Counter(tmp_path).train(4, every_steps=2)
+    scheduled = {"DLSCHED_CTL_SOCK": keeper.path, "DLSCHED_CKPT_DIR": str(tmp_path)}
+    assert Counter(DLSCHED_RUN="2", **scheduled).train(0) == 0
+    recorded = str(tmp_path / "0001-000000002")
+    assert Counter(DLSCHED_RUN="2", DLSCHED_RESUME_FROM=recorded, **scheduled).train(0) == 2
+
+
+def test_when_the_recorded_one_is_gone_its_own_run_helps_first_and_then_the_past(
+    tmp_path: Path,
+) -> None:
+    Counter(tmp_path).train(8, every_steps=2, keep=4)
+    gone = tmp_path / "0001-000000004"
+    (gone / "manifest.json").unlink()
+    later = tmp_path / "0001-000000006"
+    (tmp_path / "0001-000000008" / "counter").write_text("damaged")
+    resume = {"DLSCHED_RESUME_FROM": str(gone)}
+    assert Counter(**resume).train(0) == 6
+    (later / "counter").unlink()
+    assert Counter(**resume).train(0) == 2
+
+
+def test_another_librarys_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"my\.ckpt is not a checkpoint of this library"):
+        Counter(DLSCHED_RESUME_FROM=str(tmp_path / "my.ckpt")).train(0)
+
+
+def test_a_state_that_the_checkpoint_lacks_is_an_error(tmp_path: Path) -> None:
+    Counter(tmp_path).train(1, every_steps=1)
+    job = Counter(tmp_path).attach()
+    job.checkpoint.register("more", save=lambda file: None, load=lambda file: None)
+    with job, pytest.raises(JobError, match="has no state 'more'; it has counter"):
+        job.restore()
+
+
+@pytest.mark.parametrize("name", ["", "../x", ".hidden", "a/b", "manifest.json", "committed"])
+def test_a_state_needs_a_name_that_can_be_a_file(name: str) -> None:
+    with attach(environment={}) as job, pytest.raises(JobError, match="make a name"):
+        job.checkpoint.register(name, save=lambda file: None, load=lambda file: None)
+
+
+def test_a_state_is_registered_once() -> None:
+    with Counter().attach() as job, pytest.raises(JobError, match="registered twice"):
+        job.checkpoint.register("counter", save=lambda file: None, load=lambda file: None)
+
+
+def test_a_full_disk_does_not_end_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = Counter(tmp_path)
+    counter.train(1, every_steps=1)
+
+    def full(file: BinaryIO) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(counter, "save", full)
+    assert counter.train(2, every_steps=1) == 1
+    assert "no checkpoint after step 2" in capsys.readouterr().err
+    assert Counter(tmp_path).train(0) == 1
+
+
+def test_a_defect_in_saving_is_not_hidden(tmp_path: Path) -> None:
+    job = attach(folder=tmp_path, every_steps=1, environment={})
+    job.checkpoint.register("x", save=lambda file: 1 / 0, load=lambda file: None)
+    with job, pytest.raises(ZeroDivisionError):
+        job.step()
+
+
+def test_what_a_killed_run_has_begun_is_tidied_away(tmp_path: Path) -> None:
+    (tmp_path / "1.tmp" / "5").mkdir(parents=True)
+    Counter(tmp_path).train(1, every_steps=1)
+    Counter(tmp_path).train(1, every_steps=1)
+    assert names(tmp_path) == ["0001-000000001", "0002-000000002"]
+
+
+def test_names_that_are_not_of_checkpoints_are_left_alone(tmp_path: Path) -> None:
+    for name in ("notes.txt", "0001-5.old", "best-model"):
+        (tmp_path / name).mkdir()
+    assert CheckpointFolder(tmp_path).newest_first() == []
+
+
+KILLED = """
+import os, signal, sys
+from dlsched.job import attach
+
+POINT = sys.argv[1]
+size = [0]
+
+def die(where):
+    if where == POINT and size[0] == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+import dlsched.job.checkpoint_folder as folder
+sync, rename = folder._sync_folder, folder.Path.rename
+def dying_sync(path):
+    die("before sync"); sync(path); die("after sync")
+def dying_rename(self, target):
+    die("before rename"); found = rename(self, target); die("after rename"); return found
+folder._sync_folder, folder.Path.rename = dying_sync, dying_rename
+
+def save(file):
+    file.write(b"x" * size[0]); file.flush()
+    die("in save")
+    file.write(b"y" * size[0])
+
+def load(file):
+    data = file.read()
+    size[0] = len(data) // 2
+    assert data == b"x" * size[0] + b"y" * size[0]
+
+with attach(folder="ckpt", every_steps=3) as job:
+    job.checkpoint.register("data", save=save, load=load)
+    print(job.restore())
+    while job.steps < int(sys.argv[2]):
+        size[0] += 1
+        job.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("in save", "3"),
+        ("before sync", "3"),
+        ("after sync", "3"),
+        ("before rename", "3"),
+        ("after rename", "6"),
+    ],
+)
+def test_a_job_killed_while_it_saves_has_a_whole_checkpoint(
+    ranks: Any, point: str, expected: str
+) -> None:
+    code, out, _ = ranks.end(ranks.start(KILLED, point, "9"))
+    assert (code, out) == (-signal.SIGKILL, ["0"])
+    code, out, err = ranks.end(ranks.start(KILLED, "nowhere", "0"))
+    assert (code, out, err) == (0, [expected], "")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dlsched.job import messages as words
+
+FROM_JOB = [
+    words.Hello(rank=3, capabilities=("stop", "checkpoint"), pid=7),
+    words.StepDone(step=5, batch_s=0.25, loss=1.5, gpu_memory=10, metrics={"accuracy": 0.5}),
+    words.CheckpointMade(path="/c/0001-000000005", step=5, bytes=9, sha256="ab", save_s=0.5),
+    words.Restored(step=5, restart_s=1.0),
+    words.RunRanks(argv=("a", "b c"), ntasks=4, environment={"A": "ü"}, label=True),
+    words.SignalRanks(number=15),
+]
+FROM_KEEPER = [
+    words.Stop(reason="migrate", deadline_s=30.0),
+    words.StopAt(step=12),
+    words.Limit(share=0.5, memory_bytes=1),
+    words.CheckpointAnswer(accepted=False, why="run 2 is over", path="/c/x"),
+    words.Started(ranks=4),
+    words.Output(rank=1, data=b"\x00\xff\n", stream=2),
+    words.Exited(rank=1, code=3, node="n1"),
+    words.Done(),
+    words.Refused(why="5 ranks on 4 GPUs"),
+]
+
+
+@pytest.mark.parametrize("message", FROM_JOB, ids=lambda m: m.type)
+def test_what_a_job_says_arrives_as_it_was(message: words.FromJob) -> None:
+    assert words.decode_from_job(words.encode(message)) == message
+
+
+@pytest.mark.parametrize("message", FROM_KEEPER, ids=lambda m: m.type)
+def test_what_a_keeper_says_arrives_as_it_was(message: words.FromKeeper) -> None:
+    assert words.decode_from_keeper(words.encode(message)) == message
+
+
+def test_a_newer_side_is_understood_as_far_as_possible() -> None:
+    assert words.decode_from_keeper(b'{"type":"teleport","to":"mars"}') is None
+    packet = b'{"type":"stop","reason":"preempt","colour":"red"}'
+    assert words.decode_from_keeper(packet) == words.Stop()
+
+
+def test_numbers_that_json_does_not_have_are_left_out() -> None:
+    packet = words.encode(words.StepDone(step=1, loss=float("nan"), metrics={"x": float("inf")}))
+    assert json.loads(packet) == {"type": "step", "step": 1, "metrics": {}}
+
+
+@pytest.mark.parametrize(
+    ("packet", "complaint"),
+    [
+        (b"\xff", "not JSON"),
+        (b"[1]", "an object with a `type`"),
+        (b'{"type":1}', "an object with a `type`"),
+        (b'{"type":"step"}', "step: missing"),
+        (b'{"type":"step","step":"5"}', "step.step: a whole number expected, found str"),
+        (b'{"type":"step","step":true}', "step.step: a whole number expected, found bool"),
+        (b'{"type":"step","step":1,"loss":NaN}', "step.loss: a finite number expected"),
+        (b'{"type":"run","argv":"ls"}', "run.argv: a list expected"),
+        (b'{"type":"run","argv":[1]}', "run.argv: text expected"),
+        (b'{"type":"run","argv":["a"],"environment":{"A":1}}', "run.environment.A: text"),
+        (b'{"type":"step","step":1,"metrics":{"a":"b"}}', "step.metrics.a: a number"),
+    ],
+)
+def test_what_cannot_be_read_is_told_in_one_line(packet: bytes, complaint: str) -> None:
+    with pytest.raises(words.BadMessage) as caught:
+        words.decode_from_job(packet)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)

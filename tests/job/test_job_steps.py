@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dlsched.job
+from dlsched.job import PREEMPTED, Job, JobError, attach
+from dlsched.job import messages as words
+
+
+def scheduled(keeper: Any, **more: str) -> dict[str, str]:
+    return {
+        "DLSCHED_CTL_SOCK": keeper.path,
+        "DLSCHED_JOB_ID": "7",
+        "DLSCHED_RUN": "1",
+        **more,
+    }
+
+
+@contextmanager
+def leaving() -> Iterator[None]:
+    """The block ends the program as a preempted job does."""
+    with pytest.raises(SystemExit) as left:
+        yield
+    assert left.value.code == PREEMPTED == 143
+
+
+def with_state(job: Job) -> Job:
+    job.checkpoint.register("x", save=lambda file: file.write(b"x"), load=lambda file: file.read())
+    return job
+
+
+# -- alone -----------------------------------------------------------------------------------------
+
+
+def test_without_a_scheduler_training_goes_on_to_its_end() -> None:
+    with attach(environment={}) as job:
+        assert job.restore() == 0
+        assert all(job.step(loss=1.0) for _ in range(5))
+        assert job.lease
+        assert job.deadline() is None
+        assert not job.is_scheduled
+        assert job.resume_from is None
+    assert job.steps == 5
+
+
+def test_sigterm_ends_it_after_the_step_with_a_checkpoint_and_143(tmp_path: Path) -> None:
+    done = []
+    with leaving(), attach(folder=tmp_path, environment={}) as job:
+        with_state(job)
+        for step in range(10):
+            done.append(step)
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert not job.stopped
+            if not job.step():
+                break
+    assert done == [0, 1, 2, 3]
+    assert job.lease.reason == "signal"
+    assert [path.name for path in tmp_path.iterdir()] == ["0001-000000004"]
+
+
+def test_who_goes_on_after_a_no_leaves_at_the_next_step(tmp_path: Path) -> None:
+    job = attach(environment={})
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert not job.step()
+    with pytest.raises(SystemExit, match="143"):
+        job.step()
+    job.close()
+
+
+def test_closing_gives_the_signal_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with attach(environment={}):
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_error_of_the_training_is_not_covered_by_the_stop() -> None:
+    def train() -> None:
+        with attach(environment={}) as job:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not job.step()
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        train()
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        ({"RANK": "one"}, "RANK=one: a whole number"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 is not below WORLD_SIZE=2"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
+        ({"MASTER_PORT": "-1"}, "MASTER_PORT=-1"),
+    ],
+)
+def test_a_nonsensical_environment_is_told(environment: dict[str, str], complaint: str) -> None:
+    with pytest.raises(JobError, match=complaint):
+        attach(environment=environment)
+
+
+def test_a_gang_without_a_port_says_what_to_do() -> None:
+    with (
+        attach(environment={"WORLD_SIZE": "2"}) as job,
+        pytest.raises(JobError, match="gang=False"),
+    ):
+        job.step()
+
+
+def test_ranks_that_are_no_gang_are_on_their_own() -> None:
+    with attach(environment={"WORLD_SIZE": "2", "RANK": "1"}, gang=False) as job:
+        assert job.step()
+
+
+# -- with a keeper ---------------------------------------------------------------------------------
+
+
+def test_it_says_hello_and_how_long_the_start_took_and_how_it_goes(keeper: Any) -> None:
+    with attach(environment=scheduled(keeper)) as job:
+        for _ in range(3):
+            assert job.step(loss=0.5, accuracy=0.25)
+        hello = keeper.wait_for(words.Hello)
+        assert (hello.rank, hello.version, hello.pid) == (0, 1, os.getpid())
+        assert "stop" in hello.capabilities
+        restored = keeper.wait_for(words.Restored)
+        assert restored.step == 0
+        assert 0 < restored.restart_s < 10_000
+        told = keeper.wait_for(words.StepDone)
+        assert (told.step, told.loss, told.metrics) == (1, 0.5, {"accuracy": 0.25})
+
+
+def test_it_reports_at_most_once_a_second(keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(dlsched.job.job.time, "monotonic", lambda: clock[0])
+    with attach(environment=scheduled(keeper), every_s=None) as job:
+        for _ in range(25):
+            clock[0] += 0.125
+            job.step(batch_s=0.125)
+        job._link.send(words.StepDone(step=999))
+        keeper.wait_for(words.StepDone, lambda message: message.step == 999)
+    told = [message.step for message in keeper.all(words.StepDone)]
+    assert told == [1, 9, 17, 25, 999]
+    assert keeper.all(words.StepDone)[1].batch_s == 0.125
+
+
+def test_a_stop_saves_waits_for_the_commit_and_leaves(keeper: Any, tmp_path: Path) -> None:
+    def answer(message: words.FromJob) -> words.FromKeeper | None:
+        if isinstance(message, words.CheckpointMade):
+            assert not (Path(message.path) / "committed").exists()
+            return words.CheckpointAnswer(accepted=True, path=message.path)
+        return None
+
+    keeper.answer = answer
+    environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
+    with leaving(), attach(environment=environment) as job:
+        with_state(job)
+        assert job.step()
+        keeper.wait_for(words.Hello)
+        keeper.say(words.Stop(reason="migrate", deadline_s=60.0))
+        while job.step():
+            pass
+        assert job.lease.reason == "migrate"
+        left = job.deadline()
+        assert left is not None
+        assert 30 < left <= 60
+    (made,) = keeper.all(words.CheckpointMade)
+    assert made.step == job.steps
+    assert made.bytes == 1
+    assert len(made.sha256) == 64
+    assert (Path(made.path) / "committed").exists()
+
+
+def test_a_refused_checkpoint_is_told_and_never_resumed_from(
+    keeper: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keeper.answer = lambda message: (
+        words.CheckpointAnswer(accepted=False, why="run 1 is over", path=message.path)
+        if isinstance(message, words.CheckpointMade)
+        else None
+    )
+    environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
+    with attach(environment=environment) as job:
+        with_state(job)
+        job.step()
+        job.save()
+        keeper.wait_for(words.CheckpointMade)
+        job._link.wait(30)
+        job.step()
+    assert "refused: run 1 is over" in capsys.readouterr().err
+    (folder,) = tmp_path.iterdir()
+    assert not (folder / "committed").exists()
+
+
+def test_while_nobody_answers_the_newest_two_wait_and_training_goes_on(
+    keeper: Any, tmp_path: Path
+) -> None:
+    environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
+    with attach(environment=environment, every_steps=1) as job:
+        with_state(job)
+        assert all(job.step() for _ in range(6))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0001-000000005", "0001-000000006"]
+
+
+def test_a_stop_with_no_time_left_does_not_wait_for_an_answer(keeper: Any, tmp_path: Path) -> None:
+    environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
+    with leaving(), attach(environment=environment) as job:
+        with_state(job)
+        job.step()
+        keeper.wait_for(words.Hello)
+        keeper.say(words.Stop(deadline_s=0.0))
+        while job.step():
+            pass
+    assert len(keeper.all(words.CheckpointMade)) <= 1
+
+
+def test_a_named_step_is_the_last_one(keeper: Any) -> None:
+    with leaving(), attach(environment=scheduled(keeper)) as job:
+        job.step()
+        keeper.wait_for(words.Hello)
+        keeper.say(words.StopAt(step=40))
+        while job.step():
+            pass
+    assert job.steps >= 40
+
+
+def test_a_limit_is_shown(keeper: Any) -> None:
+    with attach(environment=scheduled(keeper)) as job:
+        keeper.wait_for(words.Hello)
+        keeper.say(words.Limit(share=0.5))
+        job._link.wait(30)
+        job.step()
+        assert job.limit.share == 0.5
+
+
+def test_a_keeper_that_goes_away_does_not_hurt(keeper: Any) -> None:
+    with attach(environment=scheduled(keeper)) as job:
+        assert job.step()
+        keeper.wait_for(words.Hello)
+        keeper.close()
+        assert all(job.step(batch_s=0.0) for _ in range(3))
+        assert not job._link.is_open
+
+
+def test_a_keeper_that_is_not_there_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with attach(environment={"DLSCHED_CTL_SOCK": str(tmp_path / "no")}) as job:
+        assert job.step()
+    assert capsys.readouterr().err.count("no keeper at") == 1
+
+
+def test_a_keeper_that_says_garbage_is_borne(
+    keeper: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with attach(environment=scheduled(keeper)) as job:
+        keeper.wait_for(words.Hello)
+        keeper.connections[0].send(b"{")
+        keeper.connections[0].send(b'{"type":"later-word"}')
+        job._link.wait(30)
+        assert job.step()
+    assert "cannot read" in capsys.readouterr().err
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+WORKERS = """
+import os, signal, sys
+from dlsched.job import attach
+job = attach()
+def child():
+    ask, asking = os.pipe()
+    answer, answering = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        while os.read(ask, 1):
+            os.write(answering, b"!")
+    def is_alive():
+        os.write(asking, b"?")
+        return os.read(answer, 1) == b"!"
+    assert is_alive()
+    return pid, is_alive
+
+alone, _ = child()
+os.kill(alone, signal.SIGTERM)                     # a pool that ends its worker
+print("alone", os.waitstatus_to_exitcode(os.waitpid(alone, 0)[1]))
+
+worker, is_alive = child()
+os.killpg(0, signal.SIGTERM)                       # a runtime that signals everybody
+print("lives", is_alive())
+print("go on", job.step())
+os.kill(worker, signal.SIGKILL)
+print("worker", os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+job.__exit__(None, None, None)
+"""
+
+
+def test_workers_live_through_a_signal_to_all_and_end_when_their_parent_says_so(
+    ranks: Any,
+) -> None:
+    code, out, err = ranks.end(ranks.start(WORKERS))
+    assert (code, err) == (143, "")
+    assert out == ["alone -15", "lives True", "go on False", "worker -9"]
+
+
+# -- what it imports -------------------------------------------------------------------------------
+
+
+def imported(*options: str, path: Path) -> set[str]:
+    script = f"import sys; sys.path.insert(0, {str(path)!r}); import dlsched.job, sys; "
+    script += "import dlsched.job.launch, dlsched.job.slurm_words; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, *options, "-c", script], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in found.stdout.split()}
+
+
+def test_it_needs_the_standard_library_alone() -> None:
+    package = Path(dlsched.job.__file__).parents[2]
+    loaded = imported("-I", "-S", path=package)
+    others = {name for name in loaded if not name.startswith("_")} - sys.stdlib_module_names
+    assert others == {"dlsched"}
+    assert not loaded & {"asyncio", "multiprocessing", "ssl", "http"}
