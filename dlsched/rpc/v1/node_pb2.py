@@ -25,55 +25,59 @@ _sym_db = _symbol_database.Default()
 from dlsched.rpc.v1 import run_pb2 as dlsched_dot_rpc_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lsched/rpc/v1/node.proto\x12\ndlsched.v1\x1a\x18\x64lsched/rpc/v1/run.proto\"0\n\x06Health\x12\x13\n\x0bquarantined\x18\x01 \x03(\t\x12\x11\n\tunhealthy\x18\x02 \x03(\t\"i\n\tInventory\x12\x0c\n\x04gpus\x18\x01 \x03(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x12\n\ncan_freeze\x18\x04 \x01(\x08\x12\x11\n\tcan_fence\x18\x05 \x01(\x08\"g\n\x0fNodeDescription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12$\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x15.dlsched.v1.NodeFacts\x12 \n\x04uses\x18\x03 \x03(\x0b\x32\x12.dlsched.v1.GpuUse\"#\n\rDescribeReply\x12\x12\n\nwant_facts\x18\x01 \x01(\x08\"\x9c\x01\n\tNodeFacts\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x63pus\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x10\n\x08launcher\x18\x04 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x05 \x03(\t\x12\"\n\x04gpus\x18\x06 \x03(\x0b\x32\x14.dlsched.v1.GpuFacts\x12\x0e\n\x06\x64river\x18\x07 \x01(\t\"n\n\x08GpuFacts\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x11\n\tnuma_node\x18\x05 \x01(\x05\x12\x0e\n\x06linked\x18\x06 \x03(\t\"\xc6\x01\n\x06GpuUse\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x18\n\x0butilization\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11memory_used_bytes\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rtemperature_c\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0f\n\x07\x66oreign\x18\x06 \x01(\x08\x42\x0e\n\x0c_utilizationB\x14\n\x12_memory_used_bytesB\x10\n\x0e_temperature_c\",\n\x07HeldSet\x12!\n\x04runs\x18\x01 \x03(\x0b\x32\x13.dlsched.v1.HeldRun\"2\n\nDesiredSet\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.dlsched.v1.DesiredRun\"\xf5\x02\n\x0bSyncRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12\x1e\n\x04last\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.Term\x12!\n\x07\x61pplied\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x13\n\x0bheld_digest\x18\x07 \x01(\t\x12!\n\x04held\x18\x08 \x01(\x0b\x32\x13.dlsched.v1.HeldSet\x12%\n\x05\x65nded\x18\t \x03(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x16\n\x0e\x64\x65sired_digest\x18\n \x01(\t\x12\x18\n\x10renewed_sequence\x18\x0b \x01(\x03\x12\"\n\x06health\x18\x0c \x01(\x0b\x32\x12.dlsched.v1.Health\x12(\n\tinventory\x18\r \x01(\x0b\x32\x15.dlsched.v1.Inventory\"+\n\x05Lease\x12\x12\n\nduration_s\x18\x01 \x01(\x01\x12\x0e\n\x06\x63overs\x18\x02 \x03(\t\"\x9b\x02\n\x05Reply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x1e\n\x04term\x18\x04 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x16\n\x0e\x64\x65sired_digest\x18\x05 \x01(\t\x12\'\n\x07\x64\x65sired\x18\x06 \x01(\x0b\x32\x16.dlsched.v1.DesiredSet\x12\x14\n\x0c\x61\x63knowledged\x18\x07 \x03(\t\x12\x0c\n\x04over\x18\x08 \x03(\t\x12 \n\x05lease\x18\t \x01(\x0b\x32\x11.dlsched.v1.Lease\x12\x10\n\x08register\x18\n \x01(\x08\x12\x11\n\twant_held\x18\x0b \x01(\x08\x12\x11\n\twitnesses\x18\x0c \x03(\t\"<\n\x0cNudgeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x1e\n\x04term\x18\x02 \x01(\x0b\x32\x10.dlsched.v1.Term\"\x0c\n\nNudgeReply\"=\n\x0cWitnessQuery\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\"U\n\rWitnessAnswer\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\x12\x15\n\rrenewed_ago_s\x18\x04 \x01(\x01\"q\n\rOutputRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\"\x1b\n\x0bOutputChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"@\n\rSignalRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0e\n\x06number\x18\x02 \x01(\x05\"\r\n\x0bSignalReply2\x80\x01\n\x06Leader\x12\x32\n\x04Sync\x12\x17.dlsched.v1.SyncRequest\x1a\x11.dlsched.v1.Reply\x12\x42\n\x08\x44\x65scribe\x12\x1b.dlsched.v1.NodeDescription\x1a\x19.dlsched.v1.DescribeReply2\x84\x02\n\x05\x41gent\x12\x39\n\x05Nudge\x12\x18.dlsched.v1.NudgeRequest\x1a\x16.dlsched.v1.NudgeReply\x12>\n\x07Witness\x12\x18.dlsched.v1.WitnessQuery\x1a\x19.dlsched.v1.WitnessAnswer\x12>\n\x06Output\x12\x19.dlsched.v1.OutputRequest\x1a\x17.dlsched.v1.OutputChunk0\x01\x12@\n\nSendSignal\x12\x19.dlsched.v1.SignalRequest\x1a\x17.dlsched.v1.SignalReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lsched/rpc/v1/node.proto\x12\ndlsched.v1\x1a\x18\x64lsched/rpc/v1/run.proto\"0\n\x06Health\x12\x13\n\x0bquarantined\x18\x01 \x03(\t\x12\x11\n\tunhealthy\x18\x02 \x03(\t\"i\n\tInventory\x12\x0c\n\x04gpus\x18\x01 \x03(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x12\n\ncan_freeze\x18\x04 \x01(\x08\x12\x11\n\tcan_fence\x18\x05 \x01(\x08\"y\n\x0fNodeDescription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12$\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x15.dlsched.v1.NodeFacts\x12 \n\x04uses\x18\x03 \x03(\x0b\x32\x12.dlsched.v1.GpuUse\x12\x10\n\x08problems\x18\x04 \x03(\t\"\x86\x01\n\rDescribeReply\x12\x12\n\nwant_facts\x18\x01 \x01(\x08\x12\x33\n\x05peers\x18\x02 \x03(\x0b\x32$.dlsched.v1.DescribeReply.PeersEntry\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9c\x01\n\tNodeFacts\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x63pus\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x10\n\x08launcher\x18\x04 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x05 \x03(\t\x12\"\n\x04gpus\x18\x06 \x03(\x0b\x32\x14.dlsched.v1.GpuFacts\x12\x0e\n\x06\x64river\x18\x07 \x01(\t\"n\n\x08GpuFacts\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x11\n\tnuma_node\x18\x05 \x01(\x05\x12\x0e\n\x06linked\x18\x06 \x03(\t\"\xc6\x01\n\x06GpuUse\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x18\n\x0butilization\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11memory_used_bytes\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rtemperature_c\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0f\n\x07\x66oreign\x18\x06 \x01(\x08\x42\x0e\n\x0c_utilizationB\x14\n\x12_memory_used_bytesB\x10\n\x0e_temperature_c\",\n\x07HeldSet\x12!\n\x04runs\x18\x01 \x03(\x0b\x32\x13.dlsched.v1.HeldRun\"2\n\nDesiredSet\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.dlsched.v1.DesiredRun\"\xf5\x02\n\x0bSyncRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12\x1e\n\x04last\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.Term\x12!\n\x07\x61pplied\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x13\n\x0bheld_digest\x18\x07 \x01(\t\x12!\n\x04held\x18\x08 \x01(\x0b\x32\x13.dlsched.v1.HeldSet\x12%\n\x05\x65nded\x18\t \x03(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x16\n\x0e\x64\x65sired_digest\x18\n \x01(\t\x12\x18\n\x10renewed_sequence\x18\x0b \x01(\x03\x12\"\n\x06health\x18\x0c \x01(\x0b\x32\x12.dlsched.v1.Health\x12(\n\tinventory\x18\r \x01(\x0b\x32\x15.dlsched.v1.Inventory\"+\n\x05Lease\x12\x12\n\nduration_s\x18\x01 \x01(\x01\x12\x0e\n\x06\x63overs\x18\x02 \x03(\t\"\x9b\x02\n\x05Reply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x1e\n\x04term\x18\x04 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x16\n\x0e\x64\x65sired_digest\x18\x05 \x01(\t\x12\'\n\x07\x64\x65sired\x18\x06 \x01(\x0b\x32\x16.dlsched.v1.DesiredSet\x12\x14\n\x0c\x61\x63knowledged\x18\x07 \x03(\t\x12\x0c\n\x04over\x18\x08 \x03(\t\x12 \n\x05lease\x18\t \x01(\x0b\x32\x11.dlsched.v1.Lease\x12\x10\n\x08register\x18\n \x01(\x08\x12\x11\n\twant_held\x18\x0b \x01(\x08\x12\x11\n\twitnesses\x18\x0c \x03(\t\"<\n\x0cNudgeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x1e\n\x04term\x18\x02 \x01(\x0b\x32\x10.dlsched.v1.Term\"\x0c\n\nNudgeReply\"=\n\x0cWitnessQuery\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\"U\n\rWitnessAnswer\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\x12\x15\n\rrenewed_ago_s\x18\x04 \x01(\x01\"\xb5\x01\n\rOutputRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\x12\x0c\n\x04path\x18\x06 \x01(\t\x12\x0c\n\x04user\x18\x07 \x01(\t\x12\x0b\n\x03uid\x18\x08 \x01(\x03\x12\x19\n\x11working_directory\x18\t \x01(\t\"\x1b\n\x0bOutputChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"@\n\rSignalRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0e\n\x06number\x18\x02 \x01(\x05\"\r\n\x0bSignalReply2\x80\x01\n\x06Leader\x12\x32\n\x04Sync\x12\x17.dlsched.v1.SyncRequest\x1a\x11.dlsched.v1.Reply\x12\x42\n\x08\x44\x65scribe\x12\x1b.dlsched.v1.NodeDescription\x1a\x19.dlsched.v1.DescribeReply2\x84\x02\n\x05\x41gent\x12\x39\n\x05Nudge\x12\x18.dlsched.v1.NudgeRequest\x1a\x16.dlsched.v1.NudgeReply\x12>\n\x07Witness\x12\x18.dlsched.v1.WitnessQuery\x1a\x19.dlsched.v1.WitnessAnswer\x12>\n\x06Output\x12\x19.dlsched.v1.OutputRequest\x1a\x17.dlsched.v1.OutputChunk0\x01\x12@\n\nSendSignal\x12\x19.dlsched.v1.SignalRequest\x1a\x17.dlsched.v1.SignalReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dlsched.rpc.v1.node_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._loaded_options = None
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_options = b'8\001'
   _globals['_HEALTH']._serialized_start=67
   _globals['_HEALTH']._serialized_end=115
   _globals['_INVENTORY']._serialized_start=117
   _globals['_INVENTORY']._serialized_end=222
   _globals['_NODEDESCRIPTION']._serialized_start=224
-  _globals['_NODEDESCRIPTION']._serialized_end=327
-  _globals['_DESCRIBEREPLY']._serialized_start=329
-  _globals['_DESCRIBEREPLY']._serialized_end=364
-  _globals['_NODEFACTS']._serialized_start=367
-  _globals['_NODEFACTS']._serialized_end=523
-  _globals['_GPUFACTS']._serialized_start=525
-  _globals['_GPUFACTS']._serialized_end=635
-  _globals['_GPUUSE']._serialized_start=638
-  _globals['_GPUUSE']._serialized_end=836
-  _globals['_HELDSET']._serialized_start=838
-  _globals['_HELDSET']._serialized_end=882
-  _globals['_DESIREDSET']._serialized_start=884
-  _globals['_DESIREDSET']._serialized_end=934
-  _globals['_SYNCREQUEST']._serialized_start=937
-  _globals['_SYNCREQUEST']._serialized_end=1310
-  _globals['_LEASE']._serialized_start=1312
-  _globals['_LEASE']._serialized_end=1355
-  _globals['_REPLY']._serialized_start=1358
-  _globals['_REPLY']._serialized_end=1641
-  _globals['_NUDGEREQUEST']._serialized_start=1643
-  _globals['_NUDGEREQUEST']._serialized_end=1703
-  _globals['_NUDGEREPLY']._serialized_start=1705
-  _globals['_NUDGEREPLY']._serialized_end=1717
-  _globals['_WITNESSQUERY']._serialized_start=1719
-  _globals['_WITNESSQUERY']._serialized_end=1780
-  _globals['_WITNESSANSWER']._serialized_start=1782
-  _globals['_WITNESSANSWER']._serialized_end=1867
-  _globals['_OUTPUTREQUEST']._serialized_start=1869
-  _globals['_OUTPUTREQUEST']._serialized_end=1982
-  _globals['_OUTPUTCHUNK']._serialized_start=1984
-  _globals['_OUTPUTCHUNK']._serialized_end=2011
-  _globals['_SIGNALREQUEST']._serialized_start=2013
-  _globals['_SIGNALREQUEST']._serialized_end=2077
-  _globals['_SIGNALREPLY']._serialized_start=2079
-  _globals['_SIGNALREPLY']._serialized_end=2092
-  _globals['_LEADER']._serialized_start=2095
-  _globals['_LEADER']._serialized_end=2223
-  _globals['_AGENT']._serialized_start=2226
-  _globals['_AGENT']._serialized_end=2486
+  _globals['_NODEDESCRIPTION']._serialized_end=345
+  _globals['_DESCRIBEREPLY']._serialized_start=348
+  _globals['_DESCRIBEREPLY']._serialized_end=482
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_start=438
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_end=482
+  _globals['_NODEFACTS']._serialized_start=485
+  _globals['_NODEFACTS']._serialized_end=641
+  _globals['_GPUFACTS']._serialized_start=643
+  _globals['_GPUFACTS']._serialized_end=753
+  _globals['_GPUUSE']._serialized_start=756
+  _globals['_GPUUSE']._serialized_end=954
+  _globals['_HELDSET']._serialized_start=956
+  _globals['_HELDSET']._serialized_end=1000
+  _globals['_DESIREDSET']._serialized_start=1002
+  _globals['_DESIREDSET']._serialized_end=1052
+  _globals['_SYNCREQUEST']._serialized_start=1055
+  _globals['_SYNCREQUEST']._serialized_end=1428
+  _globals['_LEASE']._serialized_start=1430
+  _globals['_LEASE']._serialized_end=1473
+  _globals['_REPLY']._serialized_start=1476
+  _globals['_REPLY']._serialized_end=1759
+  _globals['_NUDGEREQUEST']._serialized_start=1761
+  _globals['_NUDGEREQUEST']._serialized_end=1821
+  _globals['_NUDGEREPLY']._serialized_start=1823
+  _globals['_NUDGEREPLY']._serialized_end=1835
+  _globals['_WITNESSQUERY']._serialized_start=1837
+  _globals['_WITNESSQUERY']._serialized_end=1898
+  _globals['_WITNESSANSWER']._serialized_start=1900
+  _globals['_WITNESSANSWER']._serialized_end=1985
+  _globals['_OUTPUTREQUEST']._serialized_start=1988
+  _globals['_OUTPUTREQUEST']._serialized_end=2169
+  _globals['_OUTPUTCHUNK']._serialized_start=2171
+  _globals['_OUTPUTCHUNK']._serialized_end=2198
+  _globals['_SIGNALREQUEST']._serialized_start=2200
+  _globals['_SIGNALREQUEST']._serialized_end=2264
+  _globals['_SIGNALREPLY']._serialized_start=2266
+  _globals['_SIGNALREPLY']._serialized_end=2279
+  _globals['_LEADER']._serialized_start=2282
+  _globals['_LEADER']._serialized_end=2410
+  _globals['_AGENT']._serialized_start=2413
+  _globals['_AGENT']._serialized_end=2673
 # @@protoc_insertion_point(module_scope)

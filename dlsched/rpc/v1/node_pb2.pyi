@@ -30,20 +30,31 @@ class Inventory(_message.Message):
     def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
-    __slots__ = ("node", "facts", "uses")
+    __slots__ = ("node", "facts", "uses", "problems")
     NODE_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     USES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     node: str
     facts: NodeFacts
     uses: _containers.RepeatedCompositeFieldContainer[GpuUse]
-    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeReply(_message.Message):
-    __slots__ = ("want_facts",)
+    __slots__ = ("want_facts", "peers")
+    class PeersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     WANT_FACTS_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
     want_facts: bool
-    def __init__(self, want_facts: _Optional[bool] = ...) -> None: ...
+    peers: _containers.ScalarMap[str, str]
+    def __init__(self, want_facts: _Optional[bool] = ..., peers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class NodeFacts(_message.Message):
     __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver")
@@ -208,18 +219,26 @@ class WitnessAnswer(_message.Message):
     def __init__(self, asker: _Optional[str] = ..., witness: _Optional[str] = ..., nonce: _Optional[int] = ..., renewed_ago_s: _Optional[float] = ...) -> None: ...
 
 class OutputRequest(_message.Message):
-    __slots__ = ("key", "rank", "error", "tail_lines", "follow")
+    __slots__ = ("key", "rank", "error", "tail_lines", "follow", "path", "user", "uid", "working_directory")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     rank: int
     error: bool
     tail_lines: int
     follow: bool
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+    path: str
+    user: str
+    uid: int
+    working_directory: str
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ..., path: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., working_directory: _Optional[str] = ...) -> None: ...
 
 class OutputChunk(_message.Message):
     __slots__ = ("data",)
