@@ -13,19 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Agreement", "Exchange", "Verdict", "Wish"]
+__all__ = ["NOTHING", "Agreement", "Exchange", "Verdict", "Wish", "Words"]
 
-NOTHING = (0, 0, 0)
+Words = tuple[int, int, int, int]  # stop at, save, stride, milliseconds left
+NOTHING: Words = (0, 0, 0, 0)
 MOST_STEPS = 10_000  # between two rendezvous, however short the steps
 
 
 class Exchange(Protocol):
-    """Ranks tell each other three numbers, in order, each rank the same number of times."""
+    """Ranks tell each other a few numbers, in order, each rank the same number of times."""
 
-    def post(self, words: tuple[int, int, int]) -> None:
+    def post(self, words: Words) -> None:
         """Say mine; does not wait for the others."""
 
-    def collect(self) -> Sequence[tuple[int, int, int]]:
+    def collect(self) -> Sequence[Words]:
         """What each rank has said, rank by rank; nothing when there is no telling any more."""
 
     def close(self) -> None:
@@ -39,6 +40,13 @@ class Wish:
     stop_at: int = 0
     save: bool = False  # rank 0's counts
     stride: int = 1  # steps to the next rendezvous; rank 0's counts
+    left_s: float | None = None  # until the rank must have left; None: not known
+
+    @property
+    def words(self) -> Words:
+        """As they are posted; the time left at least 1 ms, as 0 means not known."""
+        left = 0 if self.left_s is None else max(1, round(1000 * self.left_s))
+        return (self.stop_at, int(self.save), self.stride, left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,7 @@ class Verdict:
 
     stop: bool = False
     save: bool = False
+    left_s: float | None = None  # the least that any rank knows of
 
 
 class Agreement:
@@ -55,28 +64,29 @@ class Agreement:
     def __init__(self, exchange: Exchange | None, first_step: int) -> None:
         self._exchange = exchange
         self._posted = False
-        self._early: Sequence[tuple[int, int, int]] | None = None  # collected by a barrier
+        self._early: Sequence[Words] | None = None  # collected by a barrier
         self._next = first_step + 1
         self._stop_at = 0
+        self._left_s: float | None = None
 
     def after(self, step: int, wish: Wish) -> Verdict:
         """What to do after a step; every rank calls it after every step."""
         save = False
         if self._exchange is None:
             save = wish.save
-            self._consider([wish.stop_at], step)
+            self._consider([wish.words], step)
         elif self._posted:
             words = self._collected()
             if words:
                 save = bool(words[0][1])
-                self._consider([each[0] for each in words], step)
+                self._consider(words, step)
                 self._next = step + min(max(1, words[0][2]), MOST_STEPS)
-        return Verdict(stop=0 < self._stop_at <= step, save=save)
+        return Verdict(stop=0 < self._stop_at <= step, save=save, left_s=self._left_s)
 
     def meet(self, step: int, wish: Wish) -> None:
         """Post for the next rendezvous if it is due; the last thing that is done after a step."""
         if self._exchange is not None and step >= self._next and not self._posted:
-            self._exchange.post((wish.stop_at, int(wish.save), wish.stride))
+            self._exchange.post(wish.words)
             self._posted = True
 
     def barrier(self) -> None:
@@ -94,15 +104,16 @@ class Agreement:
             self._exchange.close()
             self._exchange = None
 
-    def _collected(self) -> Sequence[tuple[int, int, int]]:
+    def _collected(self) -> Sequence[Words]:
         self._posted = False
         words, self._early = self._early, None
         if words is None and self._exchange is not None:
             words = self._exchange.collect()
         return words or ()
 
-    def _consider(self, wishes: Sequence[int], step: int) -> None:
-        wanted = [max(step, wish) for wish in wishes if wish > 0]
+    def _consider(self, words: Sequence[Words], step: int) -> None:
+        wanted = [max(step, each[0]) for each in words if each[0] > 0]
         if wanted:
             earliest = min(wanted)
             self._stop_at = min(self._stop_at, earliest) if self._stop_at else earliest
+        self._left_s = min((each[3] / 1000 for each in words if each[3]), default=None)

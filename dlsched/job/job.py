@@ -120,7 +120,7 @@ class Job:
         if verdict.stop or verdict.save or self.checkpoint.is_due_at(self.steps):
             self.checkpoint.save(self.steps, agreement)
         if verdict.stop:
-            self._stop(agreement)
+            self._stop(agreement, verdict.left_s)
             return False
         agreement.meet(self.steps, self._wish(time.monotonic()))
         self._last_step = time.monotonic()
@@ -199,7 +199,12 @@ class Job:
     def _wish(self, now: float) -> Wish:
         stride = round(RENDEZVOUS_S / self._mean_step_s) if self._mean_step_s else 1
         stop_at = self._stop_at or int(not self.lease)
-        return Wish(stop_at=stop_at, save=self.checkpoint.is_due(now), stride=max(1, stride))
+        return Wish(
+            stop_at=stop_at,
+            save=self.checkpoint.is_due(now),
+            stride=max(1, stride),
+            left_s=None if self.lease.deadline is None else max(0.0, self.lease.deadline - now),
+        )
 
     def _listen(self) -> None:
         """Take in what the keeper and the kernel have said."""
@@ -245,9 +250,9 @@ class Job:
                 )
             )
 
-    def _stop(self, agreement: Agreement) -> None:
+    def _stop(self, agreement: Agreement, told_s: float | None) -> None:
         """The checkpoint is written: have it committed, and leave together."""
-        left = self.deadline()
+        left = told_s if self.lease.deadline is None else self.deadline()
         until = time.monotonic() + (ANSWER_S if left is None else left * ANSWER_SHARE)
         while self.checkpoint.waits_for_answer and self._link.is_open:
             if time.monotonic() >= until:

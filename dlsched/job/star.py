@@ -1,6 +1,6 @@
 """A tiny exchange over TCP for gangs without a process group of their own: rank 0 in the middle.
 
-Rank 0 listens where MASTER_ADDR and MASTER_PORT say; each other rank sends it three numbers and
+Rank 0 listens where MASTER_ADDR and MASTER_PORT say; each other rank sends it a few numbers and
 gets those of all ranks back. A rank that has hung up counts as wishing nothing. Rank 0 accepts the
 first connection that names this job and run for each rank, and no other.
 """
@@ -13,15 +13,14 @@ import struct
 import time
 from collections.abc import Sequence
 
-from dlsched.job.agreement import NOTHING
+from dlsched.job.agreement import NOTHING, Words
 from dlsched.job.errors import JobError
 from dlsched.job.runtime import Runtime
 
 __all__ = ["Star"]
 
-WORDS = struct.Struct("!3q")
+WORDS = struct.Struct("!4q")
 GREETING = 192  # bytes, padded
-Words = tuple[int, int, int]
 
 
 class Star:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import torch
 import torch.distributed as dist
 
+from dlsched.job.agreement import NOTHING, Words
 from dlsched.job.errors import JobError
 from dlsched.job.job import Job
 from dlsched.job.sampler import ElasticSampler
@@ -26,8 +27,6 @@ __all__ = [
     "keep_through_stop",
     "register_training",
 ]
-
-Words = tuple[int, int, int]
 
 
 def init_process_group(job: Job, backend: str = "", *, timeout_s: float = 600.0) -> None:
@@ -105,7 +104,7 @@ def keep_through_stop(worker: int) -> None:
 
 
 class GroupExchange:
-    """Three numbers of each rank, gathered on the CPU beside the training's collectives."""
+    """A few numbers of each rank, gathered on the CPU beside the training's collectives."""
 
     def __init__(self) -> None:
         self._group = dist.new_group(backend="gloo")
@@ -115,7 +114,7 @@ class GroupExchange:
     def post(self, words: Words) -> None:
         """Say mine; the gathering goes on beside the next step."""
         mine = torch.tensor(words, dtype=torch.int64)
-        gathered = [torch.zeros(3, dtype=torch.int64) for _ in range(self._size)]
+        gathered = [torch.zeros(len(NOTHING), dtype=torch.int64) for _ in range(self._size)]
         work = dist.all_gather(gathered, mine, group=self._group, async_op=True)
         self._waiting.append((work, gathered))
 
@@ -123,7 +122,8 @@ class GroupExchange:
         """What each rank has said."""
         work, gathered = self._waiting.pop(0)
         work.wait()
-        return [(int(each[0]), int(each[1]), int(each[2])) for each in gathered]
+        found: list[Words] = [tuple(each.tolist()) for each in gathered]
+        return found
 
     def close(self) -> None:
         """Wait for what is still on its way: every rank has posted it."""
