@@ -7,7 +7,7 @@ from dlsched.cli.lazy import LazyVerb
 __all__ = ["ADMIN_VERBS", "VERBS"]
 
 VERBS: dict[str, LazyVerb] = {
-    "submit": LazyVerb("dlsched.cli.submit:submit_command", "Submit a script or a command."),
+    "submit": LazyVerb("dlsched.cli.submit:submit_app", "Submit a script or a command."),
     "run": LazyVerb(
         "dlsched.cli.run:run_command", "Start ranks inside an allocation.", passes=True
     ),

@@ -1,0 +1,399 @@
+"""The client: every request of the daily verbs, typed, over one connection."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dlsched.client.connection import Connection
+from dlsched.client.errors import Lost, Unavailable
+from dlsched.client.ids import JobName, job_names
+from dlsched.client.reading import detail_of, job_of, node_of, queue_of, usage_of
+from dlsched.client.submission.options import BY_NAME, put
+from dlsched.client.submission.request import Caller, Command, Submission, compose
+from dlsched.client.views import Detail, Job, Node, Queue, Usage
+from dlsched.client.where import find_daemon
+from dlsched.core.errors import BadInput
+from dlsched.rpc.v1 import control_pb2
+
+__all__ = ["Acted", "Client", "filter_of", "here"]
+
+PATIENCE_S = 600.0  # for a daemon that went away while something was waited for
+ACTIONS = {
+    "cancel": control_pb2.ACTION_CANCEL,
+    "hold": control_pb2.ACTION_HOLD,
+    "release": control_pb2.ACTION_RELEASE,
+    "requeue": control_pb2.ACTION_REQUEUE,
+    "suspend": control_pb2.ACTION_SUSPEND,
+    "resume": control_pb2.ACTION_RESUME,
+    "signal": control_pb2.ACTION_SIGNAL,
+}
+# Doing these twice is more than doing them once.
+_ONCE = {"requeue", "signal"}
+_NODE_ACTIONS = {
+    "drain": control_pb2.NODE_ACTION_DRAIN,
+    "resume": control_pb2.NODE_ACTION_RESUME,
+    "down": control_pb2.NODE_ACTION_DOWN_CONFIRMED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What came of an action: ids as they were named, failures as (subject, why), and remarks."""
+
+    done: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    lines: tuple[str, ...]
+
+
+class Client:
+    """A connection to the daemon; close it, or use it as a context manager."""
+
+    def __init__(self, daemon: str | None = None, *, insecure_loopback: bool = False) -> None:
+        """Find the daemon; nothing is dialled before the first request.
+
+        Args:
+            daemon: HOST:PORT or unix:/PATH; None: as `dlsched` finds it.
+            insecure_loopback: development only, see `find_daemon`.
+        """
+        self._connection = Connection(find_daemon(daemon, insecure_loopback=insecure_loopback))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    # -- submitting -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        argv: Sequence[str] = (),
+        *,
+        script: bytes = b"",
+        name: str = "",
+        **options: object,
+    ) -> int:
+        """Submit one job or array and return its id, once it is durable.
+
+        Args:
+            argv: the command; with a script, the script's arguments.
+            script: its text, from `#!` on.
+            name: of the job.
+            **options: those of `dlsched submit`, such as `gpus="a100:8"`, `time="2h"`.
+
+        Raises:
+            DlschedError: malformed, refused, or no daemon.
+        """
+        layer: dict[str, str] = {}
+        for key, value in options.items():
+            if key not in BY_NAME:
+                raise BadInput(f"{key!r} is not an option of submit")
+            put(layer, BY_NAME[key], key, str(value))
+        first = os.path.basename(argv[0]) if argv else "script"
+        command = Command(argv=tuple(argv), script=script, name=name or first)
+        reply = self.submit_all([compose(layer, command, here())])
+        return int(reply.jobs[0].job)
+
+    def submit_all(
+        self, submissions: Sequence[Submission], *, test_only: bool = False
+    ) -> control_pb2.SubmitReply:
+        """Submit all or none, in one transaction.
+
+        The request carries an id of its own, so that asking again after a lost answer cannot
+        submit twice. Variables that all jobs share are sent once.
+        """
+        shared = _shared([submission.environment for submission in submissions])
+        request = control_pb2.SubmitRequest(request_id=str(uuid.uuid4()), test_only=test_only)
+        for variable, value in sorted(shared.items()):
+            request.environment.add(name=variable, value=value)
+        for submission in submissions:
+            job = request.jobs.add()
+            job.CopyFrom(submission.request)
+            for variable, value in sorted(submission.environment.items()):
+                if shared.get(variable) != value:
+                    job.environment.add(name=variable, value=value)
+        reply: control_pb2.SubmitReply = self._connection.ask("Submit", request, repeatable=True)
+        return reply
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def queue(
+        self,
+        chosen: control_pb2.Filter | None = None,
+        *,
+        predict: bool = False,
+        unfold: bool = False,
+    ) -> Queue:
+        """Live jobs; one's own when the filter does not say otherwise."""
+        request = control_pb2.QueueRequest(filter=chosen, predict=predict, unfold=unfold)
+        return queue_of(self._connection.gather("Queue", request))
+
+    def show(self, chosen: control_pb2.Filter, *, why_order: bool = False) -> list[Detail]:
+        """All about some jobs."""
+        request = control_pb2.ShowRequest(filter=chosen, why_order=why_order)
+        reply = self._connection.ask("Show", request, repeatable=True)
+        return [detail_of(each) for each in reply.jobs]
+
+    def history(
+        self,
+        chosen: control_pb2.Filter | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 0,
+        live_too: bool = False,
+    ) -> Iterator[Job]:
+        """Jobs that have ended, as pages come in."""
+        request = control_pb2.HistoryRequest(
+            filter=chosen, since=since, until=until, limit=limit, live_too=live_too
+        )
+        for page in self._connection.stream("History", request):
+            yield from map(job_of, page.jobs)
+
+    def nodes(self, names: Iterable[str] = ()) -> list[Node]:
+        """Nodes, all or by name."""
+        request = control_pb2.NodesRequest(names=list(names))
+        reply = self._connection.ask("Nodes", request, repeatable=True)
+        return [node_of(each) for each in reply.nodes]
+
+    def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
+        """GPU time by account, or by user."""
+        request = control_pb2.UsageRequest(by_user=by_user, since=since)
+        reply = self._connection.ask("Usage", request, repeatable=True)
+        return [usage_of(each) for each in reply.usage]
+
+    def status(self) -> control_pb2.StatusReply:
+        """How the cluster is."""
+        reply: control_pb2.StatusReply = self._connection.ask(
+            "Status", control_pb2.StatusRequest(), repeatable=True
+        )
+        return reply
+
+    # -- doing ------------------------------------------------------------------------------------
+
+    def act(
+        self,
+        action: str,
+        chosen: control_pb2.Filter,
+        *,
+        signal: int = 0,
+        reason: str = "",
+        only_count: bool = False,
+    ) -> Acted:
+        """Cancel, hold, release, requeue, suspend, resume or signal all that can be."""
+        request = control_pb2.ActRequest(
+            action=ACTIONS[action],
+            filter=chosen,
+            signal=signal,
+            reason=reason,
+            only_count=only_count,
+        )
+        repeatable = only_count or action not in _ONCE
+        return _acted(self._connection.ask("Act", request, repeatable=repeatable))
+
+    def update(self, chosen: control_pb2.Filter, fields: Mapping[str, str]) -> Acted:
+        """Change fields of jobs."""
+        request = control_pb2.UpdateRequest(filter=chosen, fields=dict(fields))
+        return _acted(self._connection.ask("Update", request, repeatable=True))
+
+    def set_nodes(
+        self,
+        action: str,
+        names: Iterable[str],
+        *,
+        reason: str = "",
+        now: bool = False,
+        by_at: float | None = None,
+    ) -> Acted:
+        """Drain, resume or (an operator's word) down."""
+        request = control_pb2.SetNodesRequest(
+            action=_NODE_ACTIONS[action], names=list(names), reason=reason, now=now, by_at=by_at
+        )
+        return _acted(self._connection.ask("SetNodes", request, repeatable=True))
+
+    def set_policy(
+        self, parts: Mapping[str, str], options: Iterable[str] = ()
+    ) -> control_pb2.SetPolicyReply:
+        """Switch parts of the policy while running."""
+        request = control_pb2.SetPolicyRequest(parts=dict(parts), options=list(options))
+        reply: control_pb2.SetPolicyReply = self._connection.ask(
+            "SetPolicy", request, repeatable=True
+        )
+        return reply
+
+    def reload(self) -> list[str]:
+        """Have the daemon read its configuration again; what changed."""
+        reply = self._connection.ask("Reload", control_pb2.ReloadRequest(), repeatable=True)
+        return list(reply.changes)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The scheduler's state, for debugging elsewhere."""
+        for chunk in self._connection.stream("Snapshot", control_pb2.SnapshotRequest()):
+            yield chunk.data
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        chosen: control_pb2.Filter,
+        *,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[Job]:
+        """Jobs as they end, each once; a daemon that goes away meanwhile is waited for.
+
+        Args:
+            chosen: which.
+            on_lost: is told, once each time, that the daemon went away.
+        """
+        told: set[int] = set()
+        request = control_pb2.WaitRequest(filter=chosen)
+        for reply in self._patiently("Wait", lambda: request, on_lost):
+            job = job_of(reply.job)
+            if job.job_id not in told:
+                told.add(job.job_id)
+                yield job
+
+    def wait_for(self, job: int) -> Job:
+        """One job's end."""
+        for ended in self.wait(filter_of([JobName(job=job)])):
+            return ended
+        raise Lost(f"job {job}: the daemon did not tell its end")
+
+    def logs(
+        self,
+        job: int,
+        *,
+        run: int | None = None,
+        rank: int = 0,
+        error: bool = False,
+        tail_lines: int = -1,
+        follow: bool = False,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[bytes]:
+        """What a job wrote; when followed from the start, a daemon that goes away is waited for."""
+        request = control_pb2.LogsRequest(
+            job=job, run=run, rank=rank, error=error, tail_lines=tail_lines, follow=follow
+        )
+        if not follow or tail_lines >= 0:
+            for chunk in self._connection.stream("Logs", request):
+                yield chunk.data
+            return
+        seen = passed = 0
+
+        def again() -> control_pb2.LogsRequest:
+            nonlocal passed
+            passed = 0
+            return request
+
+        for chunk in self._patiently("Logs", again, on_lost):
+            fresh = chunk.data[max(0, seen - passed) :]
+            passed += len(chunk.data)
+            seen = max(seen, passed)
+            if fresh:
+                yield fresh
+
+    def _patiently(
+        self, method: str, request: Callable[[], Any], on_lost: Callable[[str], None]
+    ) -> Iterator[Any]:
+        """A stream that is opened again after the daemon went away, once it had been reached."""
+        lost_at = 0.0
+        while True:
+            try:
+                for reply in self._connection.stream(method, request()):
+                    lost_at = 0.0
+                    yield reply
+            except Unavailable as error:
+                reached = self._connection.answered or isinstance(error, Lost)
+                now = time.monotonic()
+                if reached and not lost_at:
+                    lost_at = now
+                    on_lost(str(error))
+                if not reached or now - lost_at > PATIENCE_S:
+                    raise
+                self._connection.close()  # dial anew: the name may have moved
+                time.sleep(0.2)
+            else:
+                return
+
+
+def filter_of(
+    names: Iterable[JobName | str] = (),
+    *,
+    users: Iterable[str] = (),
+    partitions: Iterable[str] = (),
+    vcs: Iterable[str] = (),
+    states: Iterable[str] = (),
+    nodes: Iterable[str] = (),
+    called: Iterable[str] = (),
+    all_users: bool = False,
+) -> control_pb2.Filter:
+    """A filter; whoever names jobs or users means whosever jobs they are."""
+    chosen = control_pb2.Filter(
+        users=list(users),
+        partitions=list(partitions),
+        vcs=list(vcs),
+        states=list(states),
+        nodes=list(nodes),
+        names=list(called),
+    )
+    for name in names:
+        for each in job_names([name]) if isinstance(name, str) else [name]:
+            if each.tasks:
+                chosen.elements.add(array_job=each.job, tasks=each.tasks)
+            else:
+                chosen.jobs.append(each.job)
+    chosen.all_users = bool(all_users or chosen.users or chosen.jobs or chosen.elements)
+    return chosen
+
+
+def here() -> Caller:
+    """This process's place, time and variables."""
+    try:
+        directory = str(Path.cwd())
+    except OSError as error:
+        raise BadInput(f"the present folder: {error.strerror}; say --chdir") from None
+    return Caller(
+        directory=directory,
+        host=socket.gethostname(),
+        variables=os.environ,
+        now=datetime.now().astimezone(),
+    )
+
+
+def _shared(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Variables that every job has with the same value."""
+    if not environments:
+        return {}
+    first = environments[0]
+    others = [each for each in environments[1:] if each is not first]
+    return {
+        name: value
+        for name, value in first.items()
+        if all(each.get(name) == value for each in others)
+    }
+
+
+def _acted(reply: control_pb2.ActReply) -> Acted:
+    return Acted(
+        done=tuple(reply.done),
+        failed=tuple((each.subject, each.why) for each in reply.failed),
+        lines=tuple(reply.lines),
+    )
