@@ -142,6 +142,7 @@ def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:
     """
     ordered: list[int] = _entitled_first(walk, rows).tolist()
     misfits = _Misfits(walk, stop=stop)
+    running = [place for place, row in enumerate(ordered) if row in walk.occupancy.held]
     for position, row in enumerate(ordered):
         if row in walk.occupancy.held:
             if stop and misfits.rule_out(row) and walk.is_victim(row, ANYWHERE):
@@ -149,26 +150,42 @@ def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:
             continue
         if misfits.rule_out(row):
             continue
-        refusal = _place_or_push(walk, row, ordered, position)
+        refusal = _place_or_push(walk, row, ordered, position, running)
         if refusal is not None:
             walk.refuse(row, refusal)
             misfits.add(row, refusal)
 
 
-def _place_or_push(walk: Walk, row: int, ordered: list[int], position: int) -> Refused | None:
-    """Place a row, suspending rows from the tail until it fits; undone when it never does."""
+def _place_or_push(
+    walk: Walk, row: int, ordered: list[int], position: int, running: list[int]
+) -> Refused | None:
+    """Place a row, suspending rows from the tail until it fits; undone when it never does.
+
+    Args:
+        walk: the decision's walk.
+        row: who is to be placed.
+        ordered: all rows, best first.
+        position: its own place among them.
+        running: the places of those that ran at first, ascending; whoever leaves is taken out.
+    """
     placed = walk.place(row)
     if not isinstance(placed, Refused):
         return None
     start = walk.mark()
     nodes = walk.ctx.pools.nodes[int(walk.table.pool[row])]
-    for tail in range(len(ordered) - 1, position, -1):
+    passed: list[int] = []  # cannot help this row, but perhaps the next
+    for k in range(len(running) - 1, -1, -1):
+        tail = running[k]
+        if tail <= position:
+            break
         victim = ordered[tail]
         if not walk.is_victim(victim, nodes):
+            passed.append(tail)
             continue
         walk.take_back(victim)
         again = walk.place(row)
         if not isinstance(again, Refused):
+            running[k:] = passed[::-1]
             return None
         placed = again
     walk.rollback(start)

@@ -99,7 +99,7 @@ class LiveSnapshot:
         plain["settings"] = asdict(self.settings)
         plain["columns"] = dict(self.columns)
         plain["names"] = dict(self.names)
-        plain["shapes"] = dict(self.shapes)
+        plain["shapes"] = _flattened(self.shapes)
         for name, held in (("held", self.held), ("homes", self.homes)):
             plain[name] = [held.row, held.node, held.gpu]
         plain["quotas"] = [asdict(quota) for quota in self.quotas]
@@ -119,6 +119,7 @@ class LiveSnapshot:
             for name in ("held", "homes"):
                 row, node, gpu = plain[name]
                 plain[name] = Held(row=row, node=node, gpu=gpu)
+            plain["shapes"] = _gathered(*plain["shapes"])
             plain["settings"] = RoundSettings(**plain["settings"])
             plain["quotas"] = tuple(Quota(**quota) for quota in plain["quotas"])
             return cls(**plain)
@@ -128,3 +129,18 @@ class LiveSnapshot:
     def under(self, settings: RoundSettings) -> LiveSnapshot:
         """The same moment under other parts, which know nothing yet."""
         return replace(self, settings=settings, state=b"")
+
+
+def _flattened(shapes: Mapping[int, tuple[int, ...]]) -> list[Ints]:
+    """Rows, how many nodes each has, and the GPUs of all nodes one after the other."""
+    return [
+        np.fromiter(shapes, np.int64, len(shapes)),
+        np.fromiter(map(len, shapes.values()), np.int64, len(shapes)),
+        np.array([gpus for shape in shapes.values() for gpus in shape], np.int64),
+    ]
+
+
+def _gathered(rows: Ints, nodes: Ints, gpus: Ints) -> dict[int, tuple[int, ...]]:
+    ends = np.cumsum(nodes).tolist()
+    flat, begins = gpus.tolist(), [0, *ends]
+    return {row: tuple(flat[a:b]) for row, a, b in zip(rows.tolist(), begins, ends, strict=False)}

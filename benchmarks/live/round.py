@@ -1,0 +1,168 @@
+"""A full live round over 10,000 pending jobs and 10,000 GPUs: CPU milliseconds, by stage.
+
+    python -m benchmarks.live.round [POLICY…]
+
+The board is filled through the ledger's own writes; a first round fills the cluster, then rounds
+follow a minute apart. `snapshot` is taken in the daemon, `encode` makes it bytes for the worker,
+`decide` is the worker's CPU time with reading them, `answer` is reading its answer, `verify` and
+`apply` are the daemon's again. The sum is the cost of a round; the median of the rounds is shown.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from dlsched.daemon.board import Board
+from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.parts import RoundSettings
+from dlsched.daemon.round.plan import Plan, carry_out, verify
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.db.records import JobBody, JobSpec
+from dlsched.protocol.ledger import (
+    Assign,
+    Ledger,
+    MemberOver,
+    RegisterNode,
+    StopRun,
+    Submit,
+    Write,
+    apply_all,
+)
+from dlsched.protocol.messages import (
+    BootId,
+    GpuId,
+    Incarnation,
+    Inventory,
+    JobId,
+    NodeName,
+    RequestId,
+    RunId,
+    RunKey,
+    RunNumber,
+)
+from dlsched.protocol.ledger import Request
+
+POLICIES = ("fifo", "las", "srtf", "tiresias")
+NODES, GPUS_A_NODE, PENDING, ROUNDS = 1250, 8, 10_000, 5
+STAGES = ("snapshot", "encode", "decide", "answer", "verify", "apply")
+
+
+class Bench:
+    """A board, the ledger it follows, and what each stage has cost."""
+
+    def __init__(self, policy: str, *, shaped: float) -> None:
+        self.board = Board(RoundSettings(parts={"scheduling": policy}))
+        self.ledger = Ledger()
+        self.cost: dict[str, list[float]] = {stage: [] for stage in STAGES}
+        self.runs = 0
+        self.rng = np.random.default_rng(0)
+        self.shaped = shaped
+        self.write([self.node(k) for k in range(1, NODES + 1)], 0.0)
+
+    def write(self, writes: list[Write], now: float) -> None:
+        self.ledger = apply_all(self.ledger, writes)
+        self.board.apply(writes, self.ledger, now)
+
+    @staticmethod
+    def node(number: int) -> RegisterNode:
+        name = NodeName(f"n{number}")
+        gpus = tuple(GpuId(f"GPU-{number:05}-{k}") for k in range(GPUS_A_NODE))
+        return RegisterNode(
+            node=name,
+            boot_id=BootId("boot"),
+            incarnation=Incarnation(1),
+            inventory=Inventory(gpus=gpus, gpu_type="v100"),
+        )
+
+    def submit(self, count: int, now: float) -> None:
+        first = self.ledger.next_job
+        writes: list[Write] = []
+        for k in range(count):
+            gpus = int(self.rng.choice([1, 1, 1, 2, 4, 8, 16]))
+            nodes = max(gpus // 8, 1)
+            shaped = self.rng.random() < self.shaped
+            body = JobBody(
+                name="train",
+                gpus=gpus,
+                gang=(gpus // nodes,) * nodes if shaped else None,
+                time_limit_s=float(60 * 10 ** self.rng.uniform(0.5, 3)),
+            )
+            spec = JobSpec(body=body, user=f"u{k % 50}", uid=k % 50, submitted_at=now)
+            request = Request(request_id=RequestId(f"r{first + k}"), user=spec.user, spec=spec)
+            writes.append(Submit(request=request, job=JobId(first + k)))
+        self.write(writes, now)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        before = time.process_time()
+        yield
+        self.cost[stage].append((time.process_time() - before) * 1000)
+
+    def round(self, now: float) -> Plan:
+        with self.timed("snapshot"):
+            snapshot = self.board.snapshot("full", now)
+        with self.timed("encode"):
+            data = snapshot.to_bytes()
+        with self.timed("decide"):
+            answer = decide(LiveSnapshot.from_bytes(data)).to_bytes()
+        with self.timed("answer"):
+            decided = Decided.from_bytes(answer)
+        with self.timed("verify"):
+            problems = verify(decided, self.board)
+        assert not problems, problems[:3]
+        with self.timed("apply"):
+            return carry_out(decided, self.board)
+
+    def carry(self, plan: Plan, now: float) -> None:
+        """What agents and the leader would do of a plan, at once."""
+        for job, reason in plan.stops:
+            run = self.ledger.live_run(job)
+            assert run is not None
+            over = [MemberOver(run.key.run_id, name, presumed="left") for name in run.members]
+            self.write([StopRun(run.key.run_id, reason), *over], now)
+        writes: list[Write] = []
+        for job, _ in self.board.due():
+            self.runs += 1
+            number = RunNumber(self.ledger.jobs[job].runs + 1)
+            key = RunKey(job, number, RunId(f"run{self.runs}"))
+            shares = self.board.machines.shares(self.board.claims[job].placement)
+            writes.append(Assign(key=key, shares=shares))
+        self.write(writes, now)
+
+
+def measure(policy: str, *, shaped: float) -> dict[str, float]:
+    """Median CPU milliseconds a stage."""
+    bench = Bench(policy, shaped=shaped)
+    now = 1.0
+    bench.submit(PENDING + 4000, now)
+    bench.carry(bench.round(now), now)
+    for stage in STAGES:
+        bench.cost[stage].clear()
+    for _ in range(ROUNDS):
+        now += 60.0
+        waiting = int((bench.board.jobs["phase"] == 0).sum())
+        bench.submit(max(PENDING - waiting, 0), now)
+        bench.carry(bench.round(now), now)
+    return {stage: statistics.median(costs) for stage, costs in bench.cost.items()}
+
+
+def main(say: Callable[[str], None] = print) -> None:
+    """Print a table."""
+    say(f"{PENDING:,} pending jobs, {NODES * GPUS_A_NODE:,} GPUs; median CPU ms of {ROUNDS} rounds")
+    say(f"{'policy':<10} {'shaped':>6} " + " ".join(f"{s:>8}" for s in STAGES) + f" {'sum':>8}")
+    for policy in sys.argv[1:] or POLICIES:
+        for shaped in (0.0, 0.3):
+            cost = measure(policy, shaped=shaped)
+            figures = " ".join(f"{cost[stage]:8.1f}" for stage in STAGES)
+            say(f"{policy:<10} {shaped:>6.0%} {figures} {sum(cost.values()):8.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The policy worker: rounds are decided in one process of its own.
+
+A policy may be anybody's code. It may raise, loop for ever, or take all memory; none of that
+reaches the daemon, whose present plan then stays. The process is started afresh (never forked: the
+daemon has threads), kept for the next round, and killed when it is over time.
+
+Invariant: a request's answer is the answer to that request; a worker that was killed has no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.daemon.round.codec import decode, encode
+from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.parts import RoundSettings
+from dlsched.daemon.round.snapshot import LiveSnapshot
+
+__all__ = ["PolicyWorker", "Predicted"]
+
+HEADER = struct.Struct("<Q")
+START_S = 30.0  # until a fresh process answers: it imports numpy first
+FORECAST_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """When a pending job is thought to start.
+
+    Attributes:
+        job: the job.
+        start_at: seconds of the policy's clock.
+        basis: what the prediction rests on ("time limits", "expected times", "history", …).
+    """
+
+    job: int
+    start_at: float
+    basis: str
+
+
+class PolicyWorker:
+    """One process that decides rounds, one request at a time.
+
+    Attributes:
+        time_limit_s: how long a request may take; then the process is killed.
+        failures: requests in a row that failed.
+        restarts: processes that had to be replaced.
+    """
+
+    def __init__(
+        self,
+        *,
+        time_limit_s: float = 20.0,
+        memory_bytes: int | None = None,
+        nice: int = 0,
+        modules: Sequence[str] = (),
+    ) -> None:
+        """A worker; its process starts with the first request, or with `start`.
+
+        Args:
+            time_limit_s: see above.
+            memory_bytes: the most address space that the process may have; None for no bound.
+            nice: how much it yields to others; what-if runs yield.
+            modules: imported first, in the process; parts of one's own can be registered so.
+        """
+        self.time_limit_s = time_limit_s
+        self.failures = 0
+        self.restarts = 0
+        self._arguments = (memory_bytes or 0, nice, *modules)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number; None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Have a process ready, so that the first round need not wait for it."""
+        async with self._lock:
+            await self._running()
+
+    async def decide(self, snapshot: LiveSnapshot) -> Decided:
+        """Decide a round.
+
+        Raises:
+            PolicyFailed: names the policy; it raised, took too long, or its process died.
+        """
+        who = f"policy {snapshot.settings.policy}"
+        answer = await self._ask("decide", snapshot.to_bytes(), who, self.time_limit_s)
+        return Decided.from_bytes(answer)
+
+    async def try_policy(self, settings: RoundSettings, snapshot: LiveSnapshot) -> None:
+        """Can these parts be switched on, for the jobs there are now?
+
+        Raises:
+            BadInput: an unknown part, option or value, or a column that live jobs lack.
+            PolicyFailed: the part took too long or its process died.
+        """
+        who = f"policy {settings.policy}"
+        await self._ask("try", snapshot.under(settings).to_bytes(), who, self.time_limit_s)
+
+    async def forecast(
+        self, snapshot: LiveSnapshot, *, horizon_s: float = 30 * 86400.0
+    ) -> list[Predicted]:
+        """When pending jobs would start if nothing more came, under the snapshot's policy.
+
+        Raises:
+            PolicyFailed: as for a decision.
+        """
+        data = encode({"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s})
+        who = f"forecast under {snapshot.settings.policy}"
+        rows = decode(await self._ask("forecast", data, who, max(self.time_limit_s, FORECAST_S)))
+        return [Predicted(job=job, start_at=at, basis=basis) for job, at, basis in rows]
+
+    async def close(self) -> None:
+        """End the process."""
+        async with self._lock:
+            self._kill()
+
+    # -- the process -------------------------------------------------------------------------------
+
+    async def _ask(self, verb: str, data: bytes, who: str, limit_s: float) -> bytes:
+        async with self._lock:
+            try:
+                reader, writer = await self._running()
+                async with asyncio.timeout(limit_s):
+                    body = encode([verb, data])
+                    writer.write(HEADER.pack(len(body)) + body)
+                    await writer.drain()
+                    (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
+                    kind, answer = decode(await reader.readexactly(size))
+            except TimeoutError:
+                self._give_up()
+                raise PolicyFailed(
+                    f"{who}: it took longer than {limit_s:g} s and was ended"
+                ) from None
+            except (EOFError, OSError) as error:
+                ended = self._give_up()
+                raise PolicyFailed(f"{who}: its process ended ({ended or error})") from None
+            except BaseException:
+                self._give_up()  # cancelled in the middle: an answer may still be on its way
+                raise
+        if kind == "refused":
+            raise BadInput(str(answer))
+        if kind == "failed":
+            self.failures += 1
+            raise PolicyFailed(str(answer))
+        self.failures = 0
+        return bytes(answer)
+
+    def _give_up(self) -> str:
+        self.failures += 1
+        self.restarts += 1
+        return self._kill()
+
+    async def _running(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The process's two ends; starts one when there is none."""
+        if self._process is not None and self._process.poll() is not None:
+            self._kill()
+        if self._reader is None or self._writer is None:
+            mine, theirs = socket.socketpair()
+            with theirs:
+                os.set_inheritable(theirs.fileno(), True)
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable, "-m", "dlsched.daemon.round.worker_main",
+                        str(theirs.fileno()), *map(str, self._arguments),
+                    ],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )  # fmt: skip
+            mine.setblocking(False)
+            self._reader, self._writer = await asyncio.open_connection(sock=mine, limit=2**20)
+            async with asyncio.timeout(START_S):
+                await self._reader.readexactly(1)  # it is ready
+        return self._reader, self._writer
+
+    def _kill(self) -> str:
+        """End the process for good; returns how it ended."""
+        ended = ""
+        if self._writer is not None:
+            with contextlib.suppress(Exception):
+                self._writer.transport.abort()
+        if self._process is not None:
+            if self._process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+            code = self._process.wait()
+            ended = f"signal {-code}" if code < 0 else f"exit {code}"
+        self._process = self._reader = self._writer = None
+        return ended

@@ -1,0 +1,96 @@
+"""The process in which policies run: reads requests, writes answers, and knows nothing else.
+
+It has the one end of a socket pair, no other file and no address of anything. Whatever a part
+raises becomes a line of text; what cannot be caught ends the process, which its parent sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import socket
+import sys
+import time
+from dataclasses import replace
+from importlib import import_module
+
+from dlsched.core.errors import BadInput, DlschedError
+from dlsched.daemon.round.codec import decode, encode
+from dlsched.daemon.round.decide import decide, table_for_needs
+from dlsched.daemon.round.forecasting import predicted_starts
+from dlsched.daemon.round.parts import live_parts, refuse_unfit
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.worker import HEADER
+
+__all__ = ["serve"]
+
+
+def serve(fd: int) -> None:
+    """Answer requests until the other end is closed."""
+    with socket.socket(fileno=fd) as connection, connection.makefile("rwb") as stream:
+        stream.write(b"+")
+        stream.flush()
+        while header := stream.read(HEADER.size):
+            if len(header) < HEADER.size:
+                return
+            verb, data = decode(stream.read(HEADER.unpack(header)[0]))
+            answer = encode(_answer(verb, data))
+            stream.write(HEADER.pack(len(answer)))
+            stream.write(answer)
+            stream.flush()
+
+
+def _answer(verb: str, data: bytes) -> list[object]:
+    try:
+        return ["done", _VERBS[verb](data)]
+    except BadInput as error:
+        return ["refused" if verb == "try" else "failed", str(error)]
+    except DlschedError as error:
+        return ["failed", str(error)]
+    except MemoryError:
+        gc.collect()
+        return ["failed", "it wanted more memory than a policy may have"]
+    except Exception as error:  # whatever a part's code did must not end as silence
+        return ["failed", f"the round failed: {error!r}"]
+
+
+def _decide(data: bytes) -> bytes:
+    before = time.process_time()
+    decided = decide(LiveSnapshot.from_bytes(data))
+    return replace(decided, cpu_s=time.process_time() - before).to_bytes(cost=True)
+
+
+def _try(data: bytes) -> bytes:
+    snapshot = LiveSnapshot.from_bytes(data)
+    parts = live_parts(snapshot.settings, has_quotas=bool(snapshot.quotas))
+    refuse_unfit(parts, table_for_needs(snapshot))
+    return b""
+
+
+def _forecast(data: bytes) -> bytes:
+    asked = decode(data)
+    snapshot = LiveSnapshot.from_bytes(asked["snapshot"])
+    return encode(predicted_starts(snapshot, horizon_s=asked["horizon_s"]))
+
+
+_VERBS = {"decide": _decide, "try": _try, "forecast": _forecast}
+
+
+def main(arguments: list[str]) -> None:
+    """Set the bounds and serve."""
+    fd, memory, nice, *modules = arguments
+    if int(memory):
+        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):
+        os.nice(int(nice))
+    for module in modules:
+        import_module(module)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        serve(int(fd))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

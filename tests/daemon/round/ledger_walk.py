@@ -1,0 +1,196 @@
+"""A small live cluster for tests: a ledger, the board that follows it, and agents that obey at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dlsched.daemon.board import Board
+from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.machines import ClusterRules
+from dlsched.daemon.round.parts import RoundSettings
+from dlsched.daemon.round.plan import Plan, carry_out, due, verify
+from dlsched.db.records import JobBody, JobSpec
+from dlsched.protocol.ledger import (
+    Assign,
+    CancelJob,
+    JobStatus,
+    Ledger,
+    MemberOver,
+    RegisterNode,
+    ReleaseRun,
+    Request,
+    RunStatus,
+    StopRun,
+    Submit,
+    SuspendRun,
+    Write,
+    apply_all,
+)
+from dlsched.protocol.messages import (
+    BootId,
+    ExitReason,
+    ExitRecord,
+    GpuId,
+    Incarnation,
+    Inventory,
+    JobId,
+    NodeName,
+    RequestId,
+    RunId,
+    RunKey,
+    RunNumber,
+    Share,
+    StopReason,
+)
+
+
+class LiveLab:
+    """A board and its ledger; every write goes through both."""
+
+    def __init__(
+        self,
+        nodes: Sequence[int] = (4, 4),
+        *,
+        parts: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        rules: ClusterRules | None = None,
+        **settings: Any,
+    ) -> None:
+        made = RoundSettings(
+            parts=dict(parts or {"scheduling": "fifo"}), options=tuple(options), **settings
+        )
+        self.board = Board(made, rules)
+        self.ledger = Ledger()
+        self.log: list[tuple[float, Write]] = []
+        self.runs = 0
+        self.submitted: dict[int, float] = {}
+        for number, gpus in enumerate(nodes, 1):
+            self.add_node(f"n{number}", gpus)
+
+    def write(self, now: float, *writes: Write) -> None:
+        self.ledger = apply_all(self.ledger, writes)
+        self.log += [(now, write) for write in writes]
+        self.board.apply(writes, self.ledger, now)
+
+    def add_node(self, name: str, gpus: int, kind: str = "gpu", now: float = 0.0) -> None:
+        inventory = Inventory(
+            gpus=tuple(GpuId(f"GPU-{name}-{k}") for k in range(gpus)), gpu_type=kind
+        )
+        self.write(
+            now,
+            RegisterNode(
+                node=NodeName(name),
+                boot_id=BootId("boot"),
+                incarnation=Incarnation(1),
+                inventory=inventory,
+            ),
+        )
+
+    def submit(self, now: float, gpus: int = 1, **body: Any) -> JobId:
+        job = self.ledger.next_job
+        user = str(body.pop("user", "ann"))
+        array, index = body.pop("array", None), body.pop("index", 0)
+        body.setdefault("name", f"job{job}")
+        spec = JobSpec(
+            body=JobBody(gpus=gpus, **body),
+            user=user,
+            uid=1000,
+            submitted_at=now,
+            array=array,
+            index=index,
+        )
+        request = Request(
+            request_id=RequestId(f"r{job}"),
+            user=user,
+            gang=body.get("gang") or (gpus,),
+            spec=spec,
+        )
+        self.submitted[job] = now
+        self.write(now, Submit(request=request, job=job))
+        return job
+
+    def assign(self, now: float, job: JobId, shares: tuple[Share, ...]) -> None:
+        self.runs += 1
+        number = RunNumber(self.ledger.jobs[job].runs + 1)
+        key = RunKey(job, number, RunId(f"run{self.runs}"))
+        self.write(now, Assign(key=key, shares=shares))
+        run = self.ledger.live_run(job)
+        assert run is not None
+        if run.status is RunStatus.PREPARING:
+            self.write(now, ReleaseRun(key.run_id))
+
+    def stop(self, now: float, job: JobId, reason: StopReason) -> None:
+        run = self.ledger.live_run(job)
+        assert run is not None
+        self.write(now, StopRun(run.key.run_id, reason))
+
+    def end(self, now: float, job: JobId, *, code: int = 0, members: int | None = None) -> None:
+        """A job's run ends with an exit code on its nodes."""
+        run = self.ledger.live_run(job)
+        assert run is not None
+        names = [name for name, member in run.members.items() if not member.is_over][:members]
+        for name in names:
+            record = ExitRecord(
+                key=run.key, node=name, reason=ExitReason.EXITED, code=code, stop=run.stop
+            )
+            self.write(now, MemberOver(run.key.run_id, name, exit=record))
+
+    def cancel(self, now: float, job: JobId) -> None:
+        if self.ledger.jobs[job].status is JobStatus.PENDING:
+            self.write(now, CancelJob(job))
+        elif self.ledger.live_run(job) is not None:
+            self.stop(now, job, StopReason.CANCEL)
+
+    def decide(self, now: float, mode: Any = "full") -> Decided:
+        return decide(self.board.snapshot(mode, now))
+
+    def round(self, now: float, mode: Any = "full", *, at_once: bool = True) -> Decided:
+        """One round: decided, verified, carried out."""
+        decided = self.decide(now, mode)
+        problems = verify(decided, self.board)
+        assert not problems, [str(problem) for problem in problems]
+        self.carry(now, carry_out(decided, self.board), at_once=at_once)
+        return decided
+
+    def carry(self, now: float, plan: Plan, *, at_once: bool = True) -> None:
+        """Do what a plan says; with `at_once`, whoever is asked to leave has left."""
+        for job, reason in plan.stops:
+            self.stop(now, job, reason)
+        for job in plan.suspends:
+            self.suspend(now, job, suspended=True)
+        if at_once:
+            for job, _ in plan.stops:
+                self.end(now, job, code=143)
+        self.start_due(now)
+
+    def suspend(self, now: float, job: JobId, *, suspended: bool) -> None:
+        run = self.ledger.live_run(job)
+        assert run is not None
+        self.write(now, SuspendRun(run.key.run_id, suspended))
+
+    def start_due(self, now: float) -> list[JobId]:
+        ready = due(self.board)
+        for job in ready.resumes:
+            self.suspend(now, job, suspended=False)
+        for job, shares in ready.starts:
+            self.assign(now, job, shares)
+        return [job for job, _ in ready.starts]
+
+    def running(self) -> dict[int, tuple[Share, ...]]:
+        """Who holds GPUs, by the ledger."""
+        return {
+            run.key.job: tuple(Share(node=m.node, gpus=m.gpus) for m in run.members.values())
+            for run in self.ledger.runs.values()
+            if not run.is_over and not run.suspended
+        }
+
+    def gpus_of(self, job: int) -> int:
+        return sum(len(share.gpus) for share in self.running().get(job, ()))
+
+
+def held_twice(shares: Iterable[tuple[Share, ...]]) -> list[str]:
+    """GPUs that are in more than one of the runs."""
+    every = [gpu for run in shares for share in run for gpu in share.gpus]
+    return sorted({gpu for gpu in every if every.count(gpu) > 1})
