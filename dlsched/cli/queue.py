@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dlsched.cli.terminal import Terminal
     from dlsched.client.views import Queue
 
-__all__ = ["queue_command"]
+__all__ = ["queue_command", "queue_lines", "watch"]
 
 SCHEMA = "dlsched.queue/1"
 _JSON = (
@@ -69,7 +69,7 @@ def queue_command(
     start: Annotated[
         bool, typer.Option("--start", help="Predicted starts, with what they rest on.")
     ] = False,
-    watch: Annotated[
+    every: Annotated[
         float | None,
         typer.Option("--watch", "-i", metavar="S", min=0.2, help="Again every S seconds."),
     ] = None,
@@ -115,20 +115,23 @@ def queue_command(
 
     def shown_once(cluster: Any) -> Iterator[str]:
         found = cluster.queue(wanted, predict=start, unfold=unfold)
-        yield from _lines(found, chosen, out, header=not no_header, footer=footer, predicted=start)
+        yield from queue_lines(
+            found, chosen, out, header=not no_header, footer=footer, predicted=start
+        )
 
     with client(daemon, insecure) as cluster:
         if as_json or as_lines:
             _print_json(cluster.queue(wanted, predict=start, unfold=True), lines=as_lines)
-        elif watch is None:
+        elif every is None:
             sys.stdout.write("".join(f"{line}\n" for line in shown_once(cluster)))
         else:
-            _watch(lambda: list(shown_once(cluster)), watch, out)
+            watch(lambda: list(shown_once(cluster)), every, out)
 
 
-def _lines(
+def queue_lines(
     found: Queue, columns: Any, out: Terminal, *, header: bool, footer: bool, predicted: bool
 ) -> Iterator[str]:
+    """The listing, and its last line if wanted."""
     from dlsched.cli.job_columns import rows_of  # noqa: PLC0415
     from dlsched.cli.listing import listing  # noqa: PLC0415
 
@@ -166,7 +169,7 @@ def _print_json(found: Queue, *, lines: bool) -> None:
         print_json(SCHEMA, jobs=jobs, summary=object_of(found.summary))
 
 
-def _watch(lines: Any, every_s: float, out: Terminal) -> None:
+def watch(lines: Any, every_s: float, out: Terminal) -> None:
     """Again and again until Ctrl-C; on a terminal in place, and the screen comes back after."""
     if not out.is_tty:
         _watch_pipe(lines, every_s)
