@@ -219,8 +219,10 @@ class _AioBase:
         self._speaker = speaker
 
     async def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        said = self._speaker.ready() or await asyncio.to_thread(self._speaker.fetch)
-        metadata = aio.Metadata(*[*(details.metadata or ()), *said])
+        said = self._speaker.ready()
+        if said is None:
+            said = await asyncio.to_thread(self._speaker.fetch)
+        metadata = aio.Metadata(*(details.metadata or ()), *said)
         return await continuation(details._replace(metadata=metadata), request)
 
     async def _look(self, call: Any) -> None:

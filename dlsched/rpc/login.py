@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlsched.core.errors import DlschedError, NotTrusted, Unavailable
-from dlsched.rpc.endpoint import check_socket, parse_endpoint
+from dlsched.rpc.endpoint import check_socket
 from dlsched.rpc.identity import NOBODY
 from dlsched.rpc.tokens import LocalTokens, LocalUser
 
@@ -81,7 +81,6 @@ class LoginServer:
         Raises:
             Unavailable: when the socket cannot be made, or another process answers there.
         """
-        parse_endpoint(f"unix:{self._path}")
         take_path(self._path)
         try:
             self._server = await asyncio.start_unix_server(self._serve, self._path, backlog=256)

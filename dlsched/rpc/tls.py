@@ -159,6 +159,13 @@ class KeyFiles:
     certificate: Path
     key: Path
 
+    @classmethod
+    def of(cls, folder: Path, kind: str) -> KeyFiles:
+        """The files in one party's folder: `ca.crt`, `KIND.crt` and `KIND.key`."""
+        return cls(
+            ca=folder / "ca.crt", certificate=folder / f"{kind}.crt", key=folder / f"{kind}.key"
+        )
+
     def read(self) -> Material:
         """Read all three; a key that others can read is refused."""
         return Material(_read(self.ca), _read(self.certificate), read_secret(self.key))
