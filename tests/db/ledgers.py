@@ -1,0 +1,130 @@
+"""Short ways to writes, and the part of a ledger that a store loads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dlsched.db.records import ArrayShape, JobBody, JobSpec
+from dlsched.protocol.ledger import (
+    Assign,
+    Ledger,
+    MemberOver,
+    RegisterNode,
+    Request,
+    Submit,
+)
+from dlsched.protocol.messages import (
+    BootId,
+    ExitReason,
+    ExitRecord,
+    GpuId,
+    Incarnation,
+    Inventory,
+    JobId,
+    NodeName,
+    RequestId,
+    RunId,
+    RunKey,
+    RunNumber,
+    Share,
+)
+
+
+def live_part(ledger: Ledger) -> Ledger:
+    """What a new leader takes of a ledger: what has ended stays in the database."""
+    runs = {run_id: run for run_id, run in ledger.runs.items() if not run.is_over}
+    busy = {run.key.job for run in runs.values()}
+    jobs = {n: j for n, j in ledger.jobs.items() if not j.status.is_terminal or n in busy}
+    return Ledger(
+        epoch=ledger.epoch,
+        leader=ledger.leader,
+        next_job=ledger.next_job,
+        jobs=jobs,
+        runs=runs,
+        nodes=dict(ledger.nodes),
+        orphans=dict(ledger.orphans),
+        requests={key: job for key, job in ledger.requests.items() if job in jobs},
+    )
+
+
+def request(name: str, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body: Any) -> Request:
+    """What a client asks for."""
+    spec = JobSpec(
+        body=JobBody(name=name, argv=("python", "train.py"), **body),
+        user=user,
+        uid=1000,
+        submitted_at=10.0,
+    )
+    return Request(request_id=RequestId(f"r-{name}"), user=user, gang=gang, spec=spec)
+
+
+def submit(job: int, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body: Any) -> Submit:
+    """One job of a user."""
+    body.setdefault("name", f"job{job}")
+    name = body.pop("name")
+    made = replace(
+        request(name, gang=gang, user=user, **body), request_id=RequestId(f"r{job}")
+    )
+    return Submit(request=made, job=JobId(job))
+
+
+def submit_array(first: int, tasks: int, **body: Any) -> list[Submit]:
+    """An array whose elements share one body and one shape."""
+    shape = ArrayShape(tasks=tuple(range(tasks)))
+    content = JobBody(name="array", **body)
+    return [
+        Submit(
+            request=Request(
+                request_id=RequestId(f"a{first}/{k}"),
+                user="ann",
+                spec=JobSpec(
+                    body=content, user="ann", uid=1000, submitted_at=10.0, array=shape, index=k
+                ),
+            ),
+            job=JobId(first + k),
+        )
+        for k in range(tasks)
+    ]
+
+
+def node(name: str, gpus: int = 4, *, boot: str = "boot1") -> RegisterNode:
+    """A node with some GPUs."""
+    return RegisterNode(
+        node=NodeName(name),
+        boot_id=BootId(boot),
+        incarnation=Incarnation(1),
+        inventory=Inventory(
+            gpus=tuple(GpuId(f"{name}-g{k}") for k in range(gpus)), gpu_type="v100"
+        ),
+    )
+
+
+def key(job: int, run: int = 1) -> RunKey:
+    """The name of a run."""
+    return RunKey(JobId(job), RunNumber(run), RunId(f"run-{job}-{run}"))
+
+
+def assign(job: int, *places: tuple[str, tuple[int, ...]], run: int = 1) -> Assign:
+    """A run on some nodes' GPUs by index."""
+    shares = tuple(
+        Share(node=NodeName(name), gpus=tuple(GpuId(f"{name}-g{k}") for k in gpus))
+        for name, gpus in places
+    )
+    return Assign(key=key(job, run), shares=shares)
+
+
+def ended(
+    job: int,
+    name: str,
+    *,
+    run: int = 1,
+    code: int = 0,
+    ran_s: float = 60.0,
+    reason: ExitReason = ExitReason.EXITED,
+) -> MemberOver:
+    """A node tells how its part of a run ended."""
+    record = ExitRecord(
+        key=key(job, run), node=NodeName(name), reason=reason, code=code, ran_s=ran_s
+    )
+    return MemberOver(key(job, run).run_id, NodeName(name), exit=record)

@@ -1,0 +1,197 @@
+"""Versions of the tables, and rows that cannot be read: said by name, never skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.command import upgrade
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from dlsched.core.errors import DlschedError
+from dlsched.db import schema
+from dlsched.db.engine import open_engine, writing
+from dlsched.db.errors import SchemaMismatch, StoreCorrupt
+from dlsched.db.migrations import configuration, newest
+from dlsched.db.records import PolicySet
+from dlsched.db.store import Store
+from dlsched.db.versions import begin, migrate, restored, version
+from dlsched.protocol.ledger import Adopt, Attach
+from dlsched.protocol.messages import Epoch, HeldRun, NodeName, Phase
+from tests.db.ledgers import assign, ended, key, node, submit, submit_array
+
+
+def execute(url: str, statement: str) -> None:
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+def test_a_new_database_gets_its_tables_at_once(url: str) -> None:
+    assert version(url) is None
+    Store.open(url).close()
+    assert version(url) == schema.VERSION == newest()
+    assert migrate(url) == (schema.VERSION, schema.VERSION)
+
+
+def test_migrations_lead_to_the_same_tables(url: str) -> None:
+    engine = open_engine(url)
+    config = configuration()
+    config.attributes["engine"] = engine
+    upgrade(config, "head")
+    with writing(engine) as connection:
+        begin(connection)
+        found = compare_metadata(MigrationContext.configure(connection), schema.METADATA)
+        tables = set(inspect(connection).get_table_names())
+    engine.dispose()
+    assert found == []
+    assert tables == {*schema.METADATA.tables, "alembic_version"}
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1)], 1.0)
+
+
+def test_migrated_and_created_databases_have_the_same_statements(tmp_path: Path) -> None:
+    def statements(path: Path) -> dict[str, str]:
+        engine = open_engine(f"sqlite:///{path}")
+        with engine.connect() as connection:
+            rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql <> ''"))
+            found = {name: " ".join(sorted(sql.replace(",", " ").split())) for name, sql in rows}
+        engine.dispose()
+        return found
+
+    Store.open(f"sqlite:///{tmp_path}/created.db").close()
+    engine = open_engine(f"sqlite:///{tmp_path}/migrated.db")
+    config = configuration()
+    config.attributes["engine"] = engine
+    upgrade(config, "head")
+    engine.dispose()
+    assert statements(tmp_path / "created.db") == statements(tmp_path / "migrated.db")
+
+
+@pytest.mark.parametrize(("other", "hint"), [("0000", True), ("9999", False)])
+def test_a13_another_version_is_refused(url: str, other: str, hint: bool) -> None:
+    Store.open(url).close()
+    execute(url, f"UPDATE alembic_version SET version_num = '{other}'")
+    said = f"database is at {other}, this program needs {schema.VERSION}"
+    with pytest.raises(SchemaMismatch, match=said) as raised:
+        Store.open(url)
+    assert ("--migrate" in str(raised.value)) is hint
+    with pytest.raises(SchemaMismatch, match=said):
+        migrate(url)  # neither is known here
+    assert version(url) == other
+
+
+def test_somebody_elses_database_is_not_touched(url: str) -> None:
+    execute(url, "CREATE TABLE theirs (id INTEGER)")
+    with pytest.raises(StoreCorrupt, match=r"other tables \(theirs\)"):
+        Store.open(url)
+
+
+def test_two_programs_may_open_an_empty_database_at_once(url: str) -> None:
+    first, second = open_engine(url), open_engine(url)
+    first.dispose()
+    second.dispose()
+    with Store.open(url), Store.open(url):
+        assert version(url) == schema.VERSION
+
+
+def test_f8_a_restored_database_leaps_over_the_ids_that_were_lost(url: str) -> None:
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1), submit(2)], 1.0)
+    assert restored(url) == 1003
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        assert store.load().ledger.next_job == 1003
+        held = HeldRun(
+            key=key(5000), phase=Phase.RUNNING, gpus=(), nodes=(NodeName("n1"),)
+        )
+        store.persist(term.epoch, 1, [node("n1"), Adopt(held, NodeName("n1"))], 1.0)
+        assert store.load().ledger.next_job == 5001  # never an id that a node has seen
+
+
+CORRUPT = {
+    "UPDATE jobs SET status = 'asleep' WHERE job = 2": "jobs row 2",
+    "UPDATE jobs SET request = '{\"gang\":0}' WHERE job = 2": "jobs row 2",
+    "UPDATE jobs SET request = 'x' WHERE job = 2": "jobs row 2",
+    "UPDATE jobs SET exit = '{\"reason\":\"bored\"}' WHERE job = 2": "jobs row 2",
+    "UPDATE jobs SET updated = '[' WHERE job = 2": "jobs row 2",
+    "UPDATE job_bodies SET content = '{\"name\":7}' WHERE body = 2": "job_bodies row 2",
+    "UPDATE job_bodies SET content = '{\"name\":\"x\",\"new\":1}' WHERE body = 2": "job_bodies row 2",
+    "UPDATE job_environments SET variables = '[]' WHERE body = 2": "job_environments row 2",
+    "UPDATE arrays SET shape = '{}' WHERE \"array\" = 3": "arrays row 3",
+    "UPDATE runs SET status = 'x' WHERE job = 2": "runs row run-2-1",
+    "UPDATE runs SET stop = 'x' WHERE job = 2": "runs row run-2-1",
+    "DELETE FROM run_members WHERE run_id = 'run-2-1'": "runs row run-2-1: it has no run_members",
+    "UPDATE run_members SET gpus = '7' WHERE node = 'n1'": "run_members row run-2-1 on n1",
+    "UPDATE nodes SET status = 'x'": "nodes row n1",
+    "UPDATE orphans SET held = '{}'": "orphans row run-77-1 on n1",
+    "UPDATE policy SET chosen = '{}'": "policy row 1",
+}
+
+
+@pytest.mark.parametrize("statement", CORRUPT)
+def test_a12_a_row_that_cannot_be_read_is_named(
+    tmp_path: Path, statement: str, corruptible: Callable[[Path], str]
+) -> None:
+    url = corruptible(tmp_path)
+    execute(url, statement)
+    with Store.open(url) as store:
+        with pytest.raises(StoreCorrupt) as raised:
+            store.load()
+        assert str(raised.value).startswith(f"database: {CORRUPT[statement]}")
+        assert "\n" not in str(raised.value)
+        assert isinstance(raised.value, DlschedError)
+        assert raised.value.exit_code == 1
+
+
+@pytest.fixture
+def corruptible() -> Callable[[Path], str]:
+    """A database in which everything that is loaded has a row."""
+
+    def make(folder: Path) -> str:
+        url = f"sqlite:///{folder}/a.db"
+        held = HeldRun(key=key(77), phase=Phase.RUNNING, gpus=(), nodes=(NodeName("n1"),))
+        chosen = PolicySet(at=1.0, parts={"scheduling": "fifo"}, options=(), actor="root")
+        with Store.open(url) as store:
+            term = store.contend("daemon-1")
+            assert term is not None
+            writes = [
+                node("n1"),
+                submit(1),
+                submit(2, environment={"A": "1"}),
+                *submit_array(3, 2),
+                assign(1, ("n1", (0,))),
+                ended(1, "n1"),
+                assign(2, ("n1", (0,))),
+                Adopt(held, NodeName("n1")),
+                Attach(chosen),
+            ]
+            store.persist(Epoch(term.epoch), 1, writes, 1.0)
+        return url
+
+    return make
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with Store.open(f"sqlite:///{path}") as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, submit_array(1, 500), 1.0)
+    content = bytearray(path.read_bytes())
+    content[8192:16384] = b"\xff" * 8192
+    path.write_bytes(bytes(content))
+    with pytest.raises(StoreCorrupt):
+        Store.open(f"sqlite:///{path}")
+    path.write_bytes(b"this is no database" * 1000)
+    with pytest.raises(StoreCorrupt, match="not a database"):
+        Store.open(f"sqlite:///{path}")
