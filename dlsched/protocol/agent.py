@@ -121,10 +121,19 @@ class KeeperSpoke:
 
 @dataclass(frozen=True, slots=True)
 class KeeperGone:
-    """A keeper's process is no more."""
+    """A keeper's process is no more, or was never made: `why` then."""
 
     now: float
     run_id: RunId
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """GPUs have become unhealthy, or healthy again."""
+
+    now: float
+    unhealthy: tuple[GpuId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,7 @@ Event = (
     | Persisted
     | KeeperSpoke
     | KeeperGone
+    | HealthChanged
     | LeftoversGone
     | EndWritten
     | WitnessAsked
@@ -286,6 +296,7 @@ class Held:
     quarantined: bool = False
     lost: bool = False  # its keeper is gone; leftovers are being killed
     record: RunRecord | None = None
+    why: str = ""  # it was never started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +338,7 @@ class AgentState:
     witnesses: tuple[NodeName, ...] = ()
     asking: Asking = Asking()
     last_tick: float | None = None
+    unhealthy: tuple[GpuId, ...] = ()
 
     def held_runs(self) -> tuple[HeldRun, ...]:
         """What a sync says."""
@@ -364,8 +376,12 @@ def step(state: AgentState, event: Event) -> tuple[AgentState, list[Command]]:
             turn.persisted(now, record)
         case KeeperSpoke(now=now, status=status):
             turn.keeper_spoke(now, status)
-        case KeeperGone(run_id=run_id):
-            turn.keeper_gone(run_id)
+        case KeeperGone(run_id=run_id, why=why):
+            turn.keeper_gone(run_id, why)
+        case HealthChanged(now=now, unhealthy=unhealthy):
+            if unhealthy != state.unhealthy:
+                turn.change(unhealthy=unhealthy)
+                turn.sync(now)
         case LeftoversGone(now=now, run_id=run_id, record=found):
             turn.leftovers_gone(now, run_id, found)
         case EndWritten(now=now, exit=record):
@@ -436,6 +452,7 @@ class _Turn:
             renewed_at=event.now,  # it cannot rule out a renewal before its start
             lease_until=event.lease_until if event.lease_until is not None else float("-inf"),
             last_tick=event.now,
+            unhealthy=self.state.unhealthy,
         )
         self.say(Persist(record_))
 
@@ -484,7 +501,9 @@ class _Turn:
                     ended=tuple(state.ended[run_id] for run_id in sorted(state.ended)),
                     desired_digest=state.desired_digest,
                     renewed_sequence=state.renewed_sequence,
-                    health=Health(quarantined=state.quarantined()),
+                    health=Health(
+                        quarantined=state.quarantined(), unhealthy=state.unhealthy
+                    ),
                     inventory=None if state.registered else state.inventory,
                 )
             )
@@ -624,6 +643,8 @@ class _Turn:
             return "assigned to another boot of this node"
         if not set(want.gpus) <= set(state.inventory.gpus):
             return "no such GPU here"
+        if set(want.gpus) & set(state.unhealthy):
+            return "GPU is unhealthy"
         for held in state.held.values():
             shared = want.share_group and want.share_group == held.desired.share_group
             if set(held.desired.gpus) & set(want.gpus) and not shared:
@@ -685,11 +706,11 @@ class _Turn:
         self.change(held=held, ended={**self.state.ended, run_id: record})
         self.sync(now)
 
-    def keeper_gone(self, run_id: RunId) -> None:
+    def keeper_gone(self, run_id: RunId, why: str) -> None:
         held = self.state.held.get(run_id)
         if held is None or held.lost:
             return
-        lost = replace(held, lost=True, phase=Phase.STOPPING)
+        lost = replace(held, lost=True, phase=Phase.STOPPING, why=why)
         self.change(held={**self.state.held, run_id: lost})
         self.say(KillLeftovers(run_id))
 
@@ -717,6 +738,7 @@ class _Turn:
             node=self.state.node,
             reason=reason,
             stop=desired.stop,
+            detail=held.why,
             nodes=tuple(share.node for share in desired.layout),
             request_id=desired.request_id,
         )

@@ -142,12 +142,14 @@ class LeaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobExited:
-    """The last process of the job has been reaped."""
+    """The last process of the job has been reaped; `stuck`: but for some that cannot be killed."""
 
     now: float
     code: int = 0
     signal: int = 0
     out_of_memory: bool = False
+    detail: str = ""
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +579,10 @@ class _Turn:
             reason = ExitReason.TIME_LIMIT
         else:
             reason = ExitReason.SIGNALLED if event.signal else ExitReason.EXITED
-        self.record(reason, Cause.EXITED, code=event.code, signal=event.signal)
+        self.change(quarantined=event.stuck)
+        self.record(
+            reason, Cause.EXITED, code=event.code, signal=event.signal, detail=event.detail
+        )
 
     def record(
         self, reason: ExitReason, cause: Cause, *, code: int = 0, signal: int = 0, detail: str = ""

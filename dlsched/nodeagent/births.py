@@ -1,0 +1,68 @@
+"""From a desired run to a live keeper: its spec, its cgroup, its process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+
+from dlsched.nodeagent import runfiles
+from dlsched.nodeagent.gpus.backend import Inventory
+from dlsched.nodeagent.launchers import Launcher
+from dlsched.nodeagent.settings import Settings
+from dlsched.nodeagent.spec import KeeperSpec, LaunchFacts
+from dlsched.nodeagent.zygote_link import Born, ZygoteLink
+from dlsched.protocol.messages import DesiredRun, NodeName
+
+
+class Births:
+    """Makes keepers on one node."""
+
+    def __init__(
+        self, settings: Settings, zygote: ZygoteLink, launcher: Launcher, gpus: Inventory
+    ) -> None:
+        self._settings, self._zygote, self.launcher = settings, zygote, launcher
+        self._numbers = {gpu.uuid: gpu.index for gpu in gpus.gpus}
+        self._tool = settings.checkpoint_tool or shutil.which("cuda-checkpoint") or ""
+
+    async def make(
+        self, desired: DesiredRun, launch: LaunchFacts, covered_until: float | None
+    ) -> tuple[Born, runfiles.Facts]:
+        """Make the keeper of a run.
+
+        Raises:
+            CannotSpawn: when there is none.
+            OSError: when its cgroup cannot be made.
+        """
+        launcher, settings = self.launcher, self._settings
+        folder = runfiles.folder_name(desired.key)
+        facts = runfiles.Facts(
+            user=launch.user,
+            uid=launch.uid,
+            gid=launch.gid,
+            groups=launch.groups,
+            output=launch.output,
+            error=launch.error,
+            working_directory=launch.working_directory,
+            launcher=launcher.name,
+            cgroup=await asyncio.to_thread(launcher.make_cgroup, folder, desired),
+        )
+        spec = KeeperSpec(
+            node=NodeName(settings.name),
+            desired=desired,
+            launch=launch,
+            facts=facts,
+            state_dir=os.path.abspath(settings.state_dir),
+            run_dir=os.path.abspath(settings.run_dir),
+            timing=settings.timing,
+            namespace=launcher.namespaces,
+            covered_until=covered_until,
+            gpu_numbers={gpu: self._numbers.get(gpu, 0) for gpu in desired.gpus},
+            gpus_by_index=settings.gpus_by_index,
+            cpus=os.cpu_count() or 1,
+            checkpoint_tool=self._tool,
+            device_prefix=settings.device_prefix,
+            start_limit_s=settings.start_limit_s,
+            no_new_privileges=settings.no_new_privileges,
+        )
+        return await self._zygote.spawn(spec), facts

@@ -1,0 +1,96 @@
+"""What the ranks of a job tell their keeper, on its way to the daemon.
+
+Progress is handed to the agent as it comes and lost when there is none. A checkpoint is kept, the
+newest, until the daemon has answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlsched.job import messages as words
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.job_socket import Peer
+    from dlsched.nodeagent.keeping import Keeper
+
+
+class RankSteps:
+    """The conversation with the ranks of one run."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._unanswered: words.CheckpointMade | None = None
+        self._asker: Peer | None = None
+        self.deadline: float | None = None
+
+    def wake(self, now: float) -> None:
+        """A deadline has passed."""
+
+    def heard(self, peer: Peer, message: words.FromJob) -> None:
+        """A rank or a caller has spoken."""
+        match message:
+            case words.StepDone():
+                self._report(
+                    peer,
+                    step=message.step,
+                    batch_s=message.batch_s,
+                    loss=message.loss,
+                    gpu_memory_bytes=message.gpu_memory,
+                    metrics=dict(message.metrics),
+                )
+            case words.Restored():
+                self._report(peer, step=message.step, restart_s=message.restart_s)
+            case words.CheckpointMade():
+                if message.save_s is not None:
+                    self._report(peer, step=message.step, save_s=message.save_s)
+                self._unanswered, self._asker = message, peer
+                self._ask()
+
+    def _report(self, peer: Peer, **values: object) -> None:
+        told = {name: value for name, value in values.items() if value is not None}
+        self._keeper.tell({"report": {"rank": peer.rank or 0, **told}})
+
+    def _ask(self) -> None:
+        made = self._unanswered
+        if made is not None:
+            self._keeper.tell(
+                {
+                    "checkpoint": {
+                        "path": made.path,
+                        "step": made.step,
+                        "bytes": made.bytes,
+                        "sha256": made.sha256,
+                    }
+                }
+            )
+
+    def agent_came(self) -> None:
+        """A new agent: ask again what the old one may not have passed on."""
+        self._ask()
+
+    def agent_said(self, message: dict[str, object]) -> None:
+        """The daemon's answer about a checkpoint."""
+        answer = message.get("committed")
+        made = self._unanswered
+        if not isinstance(answer, dict) or made is None or answer.get("path") != made.path:
+            return
+        if self._asker is not None:
+            self._asker.say(
+                words.CheckpointAnswer(
+                    accepted=bool(answer.get("accepted")),
+                    why=str(answer.get("why", "")),
+                    path=made.path,
+                )
+            )
+        self._unanswered = self._asker = None
+
+    def hung_up(self, peer: Peer) -> None:
+        """A peer has gone."""
+        if self._asker is peer:
+            self._asker = None
+
+    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
+        """Whether a process that ended is one of a caller's ranks."""
+        del pid, code, number, detail
+        return False

@@ -1,0 +1,157 @@
+"""The zygote: a small single-threaded process that forks keepers for its agent.
+
+A fresh interpreter costs more time and memory than a keeper may. The zygote has loaded what a
+keeper needs, and nothing else. It ends with its agent; keepers do not depend on it.
+
+`RUN/spawning.lock`: the zygote and every keeper that has not recorded its run yet hold it shared. An
+agent that starts takes it exclusively first, so that what its predecessor had under way is either on
+disk or dead when it looks.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+
+for _name in ("inspect", "hashlib"):
+    # dataclasses and the protocol import them, keepers never call them: two megabytes each
+    if __name__ == "__main__" and _name not in sys.modules:
+        _spare = types.ModuleType(_name)
+        _spare.signature = lambda _kind: ""  # type: ignore[attr-defined]
+        sys.modules[_name] = _spare
+
+import contextlib  # noqa: E402
+import gc  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+
+from dlsched.nodeagent import keeping, process, syscalls  # noqa: E402
+from dlsched.nodeagent.plainjson import decoder, loads  # noqa: E402
+from dlsched.nodeagent.spec import KeeperSpec  # noqa: E402
+
+MAX_REQUEST = 4096
+
+
+def can_have_namespaces() -> bool:
+    """Whether this process may give a keeper process ids and a /proc of its own."""
+    if os.geteuid() != 0:
+        return False
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        good = b"0"
+        with contextlib.suppress(OSError):
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+            inner = os.fork()
+            if inner == 0:
+                code = 1
+                with contextlib.suppress(OSError):
+                    syscalls.mount_own_proc()
+                    code = 0 if os.readlink("/proc/self") == "1" else 1
+                os._exit(code)
+            good = b"1" if os.waitpid(inner, 0)[1] == 0 else b"0"
+        os.write(writing, good)
+        os._exit(0)
+    os.close(writing)
+    found = os.read(reading, 1)
+    os.close(reading)
+    os.waitpid(pid, 0)
+    return found == b"1"
+
+
+class Zygote:
+    """Serves one agent until it hangs up."""
+
+    def __init__(self, agent: socket.socket, spawning: int) -> None:
+        self._agent, self._spawning = agent, spawning
+        self._namespaces = can_have_namespaces()
+        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+    def serve(self) -> None:
+        """Fork a keeper a request."""
+        self._agent.send(json.dumps({"namespaces": self._namespaces}).encode())
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._agent, MAX_REQUEST, 2)
+            except InterruptedError:
+                continue
+            if not data:
+                return
+            request = json.loads(data)
+            answer, handles = self._answer(request, fds)
+            for fd in fds:
+                os.close(fd)
+            socket.send_fds(self._agent, [json.dumps(answer).encode()], handles)
+            for fd in handles:
+                os.close(fd)
+
+    def _answer(self, request: dict[str, int], fds: list[int]) -> tuple[dict[str, object], list[int]]:
+        answer: dict[str, object] = {"id": request["id"]}
+        try:
+            pid = self._fork(fds, bool(request.get("namespace")) and self._namespaces)
+            handle = os.pidfd_open(pid)
+        except OSError as error:
+            return {**answer, "failed": str(error.strerror)}, []
+        return {**answer, "pid": pid}, [handle]
+
+    def _fork(self, fds: list[int], namespace: bool) -> int:
+        if namespace:
+            syscalls.unshare(syscalls.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+        finally:
+            if namespace and os.getpid() != 1:
+                with contextlib.suppress(OSError):
+                    syscalls.setns(self._own_namespace, syscalls.CLONE_NEWPID)
+        if pid == 0:
+            code = 1
+            try:
+                code = self._be_keeper(fds, namespace)
+            finally:
+                os._exit(code)
+        return pid
+
+    def _be_keeper(self, fds: list[int], namespace: bool) -> int:
+        self._agent.close()
+        os.close(self._own_namespace)
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        os.umask(0o077)
+        identity = process.identity(int(os.readlink("/proc/self")))  # in the agent's terms
+        assert identity is not None
+        with os.fdopen(fds[0], "rb") as file:
+            spec = loads(KeeperSpec, file.read())
+        syscalls.set_name(f"dls-{spec.desired.key}")
+        if namespace:
+            syscalls.mount_own_proc()
+        else:
+            syscalls.become_subreaper()
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file_:
+            file_.write(str(spec.oom_score_adj))
+        return keeping.keep(spec, socket.socket(fileno=fds[1]), identity, self._spawning)
+
+
+def main() -> None:
+    """Begin: the agent's socket and the lock are the descriptors named on the command line."""
+    control, spawning = int(sys.argv[1]), int(sys.argv[2])
+    for fd in (control, spawning):
+        os.set_inheritable(fd, False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end are nobody's zombies
+    decoder(KeeperSpec)
+    syscalls.set_name("dls-zygote")
+    agent = socket.socket(fileno=control)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    zygote = Zygote(agent, spawning)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.collect()
+    gc.freeze()
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main()
