@@ -15,7 +15,7 @@ from dlsched.core.errors import BadInput, NotTrusted
 __all__ = ["MAX_MESSAGE_BYTES", "Endpoint", "check_socket", "parse_endpoint"]
 
 MAX_MESSAGE_BYTES = 32 * 2**20  # on both sides of every channel
-PATH_BYTES = 101  # of a socket's path: 107, less those of the login socket beside it
+PATH_BYTES = 107  # of a unix socket's address, without the closing zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Endpoint:
     @property
     def login_path(self) -> str:
         """Of the login socket beside a daemon's unix socket."""
-        return f"{self.path}.login"
+        return os.path.join(os.path.dirname(self.path), "login.sock")
 
     def loopback(self) -> Endpoint:
         """This address as numbers, when nobody outside this machine can reach it.
@@ -68,7 +68,7 @@ def parse_endpoint(text: str) -> Endpoint:
         if not path.startswith("/"):
             raise BadInput(f"{text!r}: unix:/PATH, from the root")
         if len(os.fsencode(path)) > PATH_BYTES:
-            raise BadInput(f"{text!r}: a socket's path has up to {PATH_BYTES} bytes here")
+            raise BadInput(f"{text!r}: a socket's path has up to {PATH_BYTES} bytes")
         return Endpoint(path=path)
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):

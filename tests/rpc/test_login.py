@@ -56,7 +56,7 @@ async def local_daemon(
     """A server on a unix socket, with its login socket and perhaps further ports."""
     listen = more.pop("listen", ())
     trust = ServerTrust(local=tokens, **more)
-    login = LoginServer(place / "daemon.sock.login", tokens)
+    login = LoginServer(place / "login.sock", tokens)
     async with serving(trust, f"unix:{place}/daemon.sock", *listen) as served:
         await login.start()
         try:
@@ -66,7 +66,7 @@ async def local_daemon(
 
 
 def local(place: Path) -> tuple[str, ClientTrust]:
-    return f"unix:{place}/daemon.sock", ClientTrust.local(f"{place}/daemon.sock.login")
+    return f"unix:{place}/daemon.sock", ClientTrust.local(f"{place}/login.sock")
 
 
 async def refused(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
@@ -89,7 +89,7 @@ from dlsched.rpc.v1 import control_pb2 as m, control_pb2_grpc as g
 BECOME
 path = sys.argv[1]
 try:
-    with open_blocking_channel(f"unix:{path}", ClientTrust.local(f"{path}.login")) as channel:
+    with open_blocking_channel(f"unix:{path}", ClientTrust.local(os.path.dirname(path) + "/login.sock")) as channel:
         stub = g.ControlStub(channel)
         print(stub.Status(m.StatusRequest(), timeout=5).leader)
         try:
@@ -390,7 +390,7 @@ def test_what_is_no_daemon_is_told_from_one(place: Path) -> None:
 
 def test_a_socket_is_taken_over_from_the_dead_only(serving: Any, place: Path) -> None:
     path = place / "daemon.sock"
-    for name in ("daemon.sock", "daemon.sock.login"):
+    for name in ("daemon.sock", "login.sock"):
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(place / name))
 
@@ -403,7 +403,7 @@ def test_a_socket_is_taken_over_from_the_dead_only(serving: Any, place: Path) ->
             with pytest.raises(Unavailable, match="another process does"):
                 add_ports(new_server(trust), [f"unix:{path}"], trust)
             with pytest.raises(Unavailable, match="another process does"):
-                await LoginServer(place / "daemon.sock.login", LocalTokens()).start()
+                await LoginServer(place / "login.sock", LocalTokens()).start()
         (place / "file").write_text("")
         with pytest.raises(Unavailable, match="it exists and is no socket"):
             await LoginServer(place / "file", LocalTokens()).start()
