@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dlsched.core.arrays import Ints
 from dlsched.core.context import Mode
 from dlsched.core.occupancy import Placement
@@ -66,15 +64,14 @@ class Decided:
         """Each waiting job's place in the policy's order, from 1."""
         return {job: place for place, job in enumerate(self.order.tolist(), 1)}
 
-    def to_bytes(self, *, cost: bool = False) -> bytes:
-        """As bytes; what it cost is left out unless asked for, so that equal plans are equal."""
+    def to_bytes(self) -> bytes:
+        """As bytes; what it cost is left out, so that equal plans are equal."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         plain["launched"] = [
             [job, list(where.nodes), [format(mask, "x") for mask in where.masks]]
             for job, where in self.launched.items()
         ]
-        if not cost:
-            plain["cpu_s"] = 0.0
+        plain["cpu_s"] = 0.0
         return encode(plain)
 
     @classmethod
@@ -96,7 +93,3 @@ class Decided:
         """Does everything stay as it is?"""
         return not (self.launched or self.suspended or self.completed or self.refused)
 
-
-def no_reasons() -> Ints:
-    """No job got a reason."""
-    return np.zeros((0, 2), np.int64)

@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.codec import decode, encode
@@ -99,8 +99,8 @@ class PolicyWorker:
             PolicyFailed: names the policy; it raised, took too long, or its process died.
         """
         who = f"policy {snapshot.settings.policy}"
-        answer = await self._ask("decide", snapshot.to_bytes(), who, self.time_limit_s)
-        return Decided.from_bytes(answer)
+        answer, cpu_s = await self._ask("decide", snapshot.to_bytes(), who, self.time_limit_s)
+        return replace(Decided.from_bytes(answer), cpu_s=cpu_s)
 
     async def try_policy(self, settings: RoundSettings, snapshot: LiveSnapshot) -> None:
         """Can these parts be switched on, for the jobs there are now?
@@ -122,7 +122,8 @@ class PolicyWorker:
         """
         data = encode({"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s})
         who = f"forecast under {snapshot.settings.policy}"
-        rows = decode(await self._ask("forecast", data, who, max(self.time_limit_s, FORECAST_S)))
+        answer, _ = await self._ask("forecast", data, who, max(self.time_limit_s, FORECAST_S))
+        rows = decode(answer)
         return [Predicted(job=job, start_at=at, basis=basis) for job, at, basis in rows]
 
     async def close(self) -> None:
@@ -132,7 +133,7 @@ class PolicyWorker:
 
     # -- the process -------------------------------------------------------------------------------
 
-    async def _ask(self, verb: str, data: bytes, who: str, limit_s: float) -> bytes:
+    async def _ask(self, verb: str, data: bytes, who: str, limit_s: float) -> tuple[bytes, float]:
         async with self._lock:
             try:
                 reader, writer = await self._running()
@@ -141,7 +142,7 @@ class PolicyWorker:
                     writer.write(HEADER.pack(len(body)) + body)
                     await writer.drain()
                     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-                    kind, answer = decode(await reader.readexactly(size))
+                    kind, answer, cpu_s = decode(await reader.readexactly(size))
             except TimeoutError:
                 self._give_up()
                 raise PolicyFailed(
@@ -159,7 +160,7 @@ class PolicyWorker:
             self.failures += 1
             raise PolicyFailed(str(answer))
         self.failures = 0
-        return bytes(answer)
+        return bytes(answer), float(cpu_s)
 
     def _give_up(self) -> str:
         self.failures += 1
