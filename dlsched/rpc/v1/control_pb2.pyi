@@ -803,6 +803,66 @@ class SnapshotChunk(_message.Message):
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
+class TokenView(_message.Message):
+    __slots__ = ("token_id", "user", "created_at", "expires_at", "revoked_at", "comment")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    user: str
+    created_at: float
+    expires_at: float
+    revoked_at: float
+    comment: str
+    def __init__(self, token_id: _Optional[str] = ..., user: _Optional[str] = ..., created_at: _Optional[float] = ..., expires_at: _Optional[float] = ..., revoked_at: _Optional[float] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class CreateTokenRequest(_message.Message):
+    __slots__ = ("user", "lifetime_s", "comment")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_S_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    lifetime_s: float
+    comment: str
+    def __init__(self, user: _Optional[str] = ..., lifetime_s: _Optional[float] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class CreateTokenReply(_message.Message):
+    __slots__ = ("token", "view")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    view: TokenView
+    def __init__(self, token: _Optional[str] = ..., view: _Optional[_Union[TokenView, _Mapping]] = ...) -> None: ...
+
+class ListTokensRequest(_message.Message):
+    __slots__ = ("user", "all_users")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ALL_USERS_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    all_users: bool
+    def __init__(self, user: _Optional[str] = ..., all_users: _Optional[bool] = ...) -> None: ...
+
+class ListTokensReply(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[TokenView]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[TokenView, _Mapping]]] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ("token_id",)
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    def __init__(self, token_id: _Optional[str] = ...) -> None: ...
+
+class RevokeTokenReply(_message.Message):
+    __slots__ = ("view",)
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    view: TokenView
+    def __init__(self, view: _Optional[_Union[TokenView, _Mapping]] = ...) -> None: ...
+
 class LaunchRequest(_message.Message):
     __slots__ = ("node", "key")
     NODE_FIELD_NUMBER: _ClassVar[int]

@@ -109,6 +109,21 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
                 _registered_method=True)
+        self.CreateToken = channel.unary_unary(
+                '/dlsched.v1.Control/CreateToken',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenReply.FromString,
+                _registered_method=True)
+        self.ListTokens = channel.unary_unary(
+                '/dlsched.v1.Control/ListTokens',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensReply.FromString,
+                _registered_method=True)
+        self.RevokeToken = channel.unary_unary(
+                '/dlsched.v1.Control/RevokeToken',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenReply.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -209,6 +224,26 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateToken(self, request, context):
+        """Tokens for use from a distance: one's own, an operator anybody's; made on the local socket or
+        with a certificate, never with a token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -286,6 +321,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Snapshot,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenReply.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensReply.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -693,6 +743,87 @@ class Control:
             '/dlsched.v1.Control/Snapshot',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/CreateToken',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/ListTokens',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ListTokensReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/RevokeToken',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.RevokeTokenReply.FromString,
             options,
             channel_credentials,
             insecure,
