@@ -18,7 +18,7 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler:
-    """This rank's samples of the rest of an epoch; iterating does not move the position.
+    """This rank's samples; iterating over it does not move the position, `batches` does.
 
     Args:
         length: of the data set.
@@ -66,13 +66,18 @@ class ElasticSampler:
             return len(range(0, rest, self.world_size))
         return len(range(self.rank, rest, self.world_size))
 
-    def batches(self, size: int) -> Iterator[list[int]]:
-        """The same in batches of this rank; the position moves as the next batch is asked for."""
-        mine = list(self)
-        steps = -(-len(range(self.consumed, self.length)) // (size * self.world_size))
-        for step in range(steps):
-            yield mine[step * size : (step + 1) * size]
-            self.advance(size)
+    def batches(self, size: int, *, epochs: int | None = None) -> Iterator[list[int]]:
+        """This rank's batches from the position on, until so many epochs are over.
+
+        A batch counts as used when it is handed out: `job.step` after it saves the right position.
+        The last one of an epoch may be smaller.
+        """
+        while epochs is None or self.epoch < epochs:
+            mine = list(self)
+            steps = len(range(self.consumed, self.length, size * self.world_size))
+            for step in range(steps):
+                self.advance(size)
+                yield mine[step * size : (step + 1) * size]
 
     def advance(self, size: int) -> None:
         """All ranks have used a batch of so many samples each; an ended epoch begins the next."""

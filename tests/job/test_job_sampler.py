@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -61,13 +62,21 @@ def test_a_step_of_all_ranks_takes_a_whole_block_of_the_order() -> None:
     assert block == sorted(samplers[0].order()[:6])
 
 
-def test_batches_end_with_the_epoch_and_the_next_has_another_order() -> None:
+def test_batches_go_through_epochs_of_different_orders() -> None:
     sampler = ElasticSampler(10, seed=1)
-    first = [index for batch in sampler.batches(4) for index in batch]
-    assert (sampler.epoch, sampler.consumed) == (1, 0)
-    second = [index for batch in sampler.batches(4) for index in batch]
+    batches = list(sampler.batches(4, epochs=2))
+    assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
+    first, second = [*chain(*batches[:3])], [*chain(*batches[3:])]
     assert sorted(first) == sorted(second) == list(range(10))
     assert first != second
+    assert (sampler.epoch, sampler.consumed) == (2, 0)
+
+
+def test_the_position_is_behind_the_batch_that_is_being_used() -> None:
+    sampler = ElasticSampler(10)
+    used = next(sampler.batches(4))
+    rest = next(moved(sampler, 0, 1, True).batches(10))
+    assert sorted(used + rest) == list(range(10))
 
 
 def test_without_shuffling_the_order_is_that_of_the_data() -> None:

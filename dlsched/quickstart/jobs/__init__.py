@@ -1,0 +1,1 @@
+"""Small real trainings: programs, run as files; also shown under examples/training."""

@@ -1,0 +1,1 @@
+../../dlsched/quickstart/jobs/digits_numpy.py

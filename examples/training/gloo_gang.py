@@ -1,0 +1,1 @@
+../../dlsched/quickstart/jobs/gloo_gang.py
