@@ -69,7 +69,7 @@ TAKEN_BACK = frozenset(
     {StopReason.PREEMPT, StopReason.MIGRATE, StopReason.RESIZE, StopReason.REQUEUE}
 )
 LONGEST_BACK_OFF_S = 60.0
-LEARN_FROM = 1024  # ended jobs that stay for policies to learn from, at most
+LEARN_FROM = 512  # ended jobs that stay for policies to learn from
 WAITING, RUNNING, FUTURE, COMPLETED, CANCELLED = 2, 3, 0, 4, 6  # core's Status, as plain numbers
 
 
@@ -103,6 +103,7 @@ class Board:
         *,
         origin: float = 0.0,
         fate_of: Callable[[JobId], Fate | None] | None = None,
+        learn_from: int = LEARN_FROM,
     ) -> None:
         """An empty board.
 
@@ -111,6 +112,7 @@ class Board:
             rules: partitions and virtual clusters.
             origin: see above.
             fate_of: what the database knows of a job that is live no more, for dependencies.
+            learn_from: how many ended jobs stay for policies to learn from.
         """
         self.settings = settings or RoundSettings()
         self.rules = rules or ClusterRules()
@@ -123,6 +125,7 @@ class Board:
         self.round_number = 0
         self.changed = False
         self._fate_of = fate_of or (lambda job: None)
+        self._learn_from = learn_from
         self._specs: dict[int, JobSpec] = {}
         self._where: dict[int, Placement] = {}  # live runs, suspended ones too
         self._run_ids: dict[int, RunId] = {}
@@ -144,7 +147,11 @@ class Board:
         """Begin anew from what the database knows."""
         ledger = loaded.ledger
         self.__init__(  # type: ignore[misc]  # a board that is loaded is a new one
-            self.settings, self.rules, origin=self.origin, fate_of=self._fate_of
+            self.settings,
+            self.rules,
+            origin=self.origin,
+            fate_of=self._fate_of,
+            learn_from=self._learn_from,
         )
         for name in sorted(ledger.nodes, key=natural):
             self._refresh_node(ledger, name)
@@ -941,9 +948,9 @@ class Board:
 
     def _pack(self) -> None:
         """Drop the rows of jobs that ended long ago."""
-        if self._ended <= max(LEARN_FROM, self.jobs.count // 2):
+        if self._ended <= max(2 * self._learn_from, self.jobs.count // 2):
             return
-        recent = set(self._finished[-LEARN_FROM // 2 :])
+        recent = set(self._finished[max(len(self._finished) - self._learn_from, 0) :])
         ended = self.jobs["phase"] == c.ENDED
         keep = ~ended | np.isin(self.jobs["job"], np.fromiter(recent, np.int64))
         for job in self.jobs.pack(keep):

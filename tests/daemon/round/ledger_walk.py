@@ -11,7 +11,8 @@ from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.machines import ClusterRules
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, due, verify
-from dlsched.db.records import JobBody, JobSpec
+from dlsched.db.loading import JobFacts, Loaded
+from dlsched.db.records import CheckpointCommitted, JobBody, JobSpec
 from dlsched.protocol.ledger import (
     Assign,
     CancelJob,
@@ -46,6 +47,11 @@ from dlsched.protocol.messages import (
 )
 
 
+COMMITTED = CheckpointCommitted(
+    job=JobId(1), run_id=RunId("r"), at=0.0, path="c", step=1, size_bytes=1, sha256=""
+)
+
+
 class LiveLab:
     """A board and its ledger; every write goes through both."""
 
@@ -56,12 +62,13 @@ class LiveLab:
         parts: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
         rules: ClusterRules | None = None,
+        learn_from: int = 512,
         **settings: Any,
     ) -> None:
         made = RoundSettings(
             parts=dict(parts or {"scheduling": "fifo"}), options=tuple(options), **settings
         )
-        self.board = Board(made, rules)
+        self.board = Board(made, rules, learn_from=learn_from)
         self.ledger = Ledger()
         self.log: list[tuple[float, Write]] = []
         self.runs = 0
@@ -177,6 +184,36 @@ class LiveLab:
         for job, shares in ready.starts:
             self.assign(now, job, shares)
         return [job for job, _ in ready.starts]
+
+    def restart(self, now: float) -> None:
+        """The daemon is killed and begins anew from what was durable."""
+        before, columns = self.board, self.board.jobs
+        facts, times = {}, {}
+        for job, row in columns.row_of.items():
+            run = self.ledger.live_run(job)
+            if run is not None:
+                times[run.key.run_id] = (columns.get("since", row), None)
+            first = columns.get("first_start", row)
+            saved = columns.get("saved", row)
+            facts[job] = JobFacts(
+                job=job,
+                first_started_at=None if first != first else first,
+                executed_s=columns.get("held_s", row),
+                gpu_s=columns.get("attained", row),
+                starts=columns.get("starts", row),
+                preemptions=columns.get("preemptions", row),
+                migrations=columns.get("migrations", row),
+                checkpoint=COMMITTED if saved else None,
+            )
+        loaded = Loaded(
+            ledger=self.ledger,
+            jobs=facts,
+            run_times=times,
+            policy_state=before.policy_state,
+            round_number=before.round_number,
+        )
+        self.board = Board(before.settings, before.rules)
+        self.board.load(loaded, now)
 
     def running(self) -> dict[int, tuple[Share, ...]]:
         """Who holds GPUs, by the ledger."""
