@@ -1,0 +1,116 @@
+"""The nodes' agents as the daemon reaches them: addresses, nudges, output, signals.
+
+A nudge says only "sync now" and may be lost: the next beat does the same. So one is under way to a
+node at a time, and the newest term is what the next one carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from dlsched.daemon.clock import boottime
+from dlsched.daemon.faultpoints import faultpoint
+from dlsched.protocol.messages import NodeName, Nudge
+from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
+
+__all__ = ["Agents", "Described"]
+
+log = logging.getLogger("dlsched.daemon.agents")
+NUDGE_S = 3.0
+
+
+class Described:
+    """What one node has said of itself."""
+
+    def __init__(self, facts: node_pb2.NodeFacts) -> None:
+        self.facts = facts
+        self.uses: dict[str, node_pb2.GpuUse] = {}
+        self.heard_at = boottime()
+
+
+class Agents:
+    """Channels to agents, made when they are needed.
+
+    Attributes:
+        described: by node, what it said of itself.
+    """
+
+    def __init__(self, open_channel: Callable[[str, str], Any]) -> None:
+        """Take what opens a channel to an address, insisting on a node's name."""
+        self._open = open_channel
+        self._channels: dict[NodeName, tuple[str, Any]] = {}
+        self.described: dict[NodeName, Described] = {}
+        self._nudging: dict[NodeName, asyncio.Task[None]] = {}
+        self._next: dict[NodeName, Nudge] = {}
+        self.lost_nudges = 0
+
+    def describe(self, message: node_pb2.NodeDescription) -> bool:
+        """Take in a description; whether its facts are new here."""
+        name = NodeName(message.node)
+        known = self.described.get(name)
+        news = False
+        if message.HasField("facts"):
+            news = known is None or known.facts != message.facts
+            if known is None:
+                known = self.described[name] = Described(message.facts)
+            known.facts = message.facts
+        if known is not None:
+            known.heard_at = boottime()
+            for use in message.uses:
+                known.uses[use.uuid] = use
+        return news
+
+    def stub(self, node: NodeName) -> Any:
+        """The agent of a node; None when its address is not known."""
+        known = self.described.get(node)
+        if known is None or not known.facts.address:
+            return None
+        held = self._channels.get(node)
+        if held is None or held[0] != known.facts.address:
+            if held is not None:
+                self._close(held[1])
+            channel = self._open(known.facts.address, node)
+            held = self._channels[node] = (known.facts.address, channel)
+        return node_pb2_grpc.AgentStub(held[1])
+
+    def nudge(self, nudge: Nudge) -> None:
+        """Tell a node to sync, soon."""
+        faultpoint("between-nudges")
+        self._next[nudge.node] = nudge
+        if nudge.node not in self._nudging:
+            task = asyncio.get_running_loop().create_task(self._nudge(nudge.node))
+            self._nudging[nudge.node] = task
+
+    async def _nudge(self, node: NodeName) -> None:
+        try:
+            while (nudge := self._next.pop(node, None)) is not None:
+                stub = self.stub(node)
+                if stub is None:
+                    return
+                try:
+                    await stub.Nudge(to_wire(nudge), timeout=NUDGE_S)
+                except grpc.aio.AioRpcError as error:
+                    self.lost_nudges += 1
+                    log.debug("event=nudge-lost node=%s why=%s", node, error.code())
+        finally:
+            self._nudging.pop(node, None)
+
+    @staticmethod
+    def _close(channel: Any) -> None:
+        closing = asyncio.get_running_loop().create_task(channel.close())
+        closing.add_done_callback(lambda task: task.exception())
+
+    async def close(self) -> None:
+        """Close every channel."""
+        for task in list(self._nudging.values()):
+            task.cancel()
+        await asyncio.gather(*self._nudging.values(), return_exceptions=True)
+        for _, channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()

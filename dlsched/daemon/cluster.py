@@ -1,0 +1,251 @@
+"""Everything that one daemon knows, in one place: what the services look into.
+
+Main thread only. The board follows what is reserved; `drained` follows what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dlsched.core.cluster import ANY_TYPE, VirtualCluster, expand_hosts
+from dlsched.daemon.agents import Agents
+from dlsched.daemon.board import Board
+from dlsched.daemon.clock import boottime, wall
+from dlsched.daemon.control.door import Capacity, Host
+from dlsched.daemon.round.machines import ClusterRules
+from dlsched.daemon.round.parts import RoundSettings
+from dlsched.daemon.round.waiting import Fate
+from dlsched.daemon.settings import Settings
+from dlsched.daemon.shell import Shell
+from dlsched.db.records import Drained
+from dlsched.protocol import messages as m
+from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Write
+
+__all__ = ["Cluster", "round_settings", "rules_of"]
+
+log = logging.getLogger("dlsched.daemon")
+
+
+def round_settings(settings: Settings) -> RoundSettings:
+    """How rounds are decided, as the file says."""
+    chosen = settings.round
+    parts = {
+        "scheduling": chosen.policy,
+        "placement": chosen.placement,
+        "admission": chosen.admission,
+        "fairness": chosen.fairness,
+        "estimator": chosen.estimate,
+    }
+    return RoundSettings(
+        parts={stage: name for stage, name in parts.items() if name},
+        options=chosen.options,
+        round_s=chosen.interval_s,
+        seed=chosen.seed,
+        restart_overhead_s=chosen.restart_overhead_s,
+        min_run_s=chosen.min_run_s,
+        preempt_mode=chosen.preempt_mode,
+    )
+
+
+def rules_of(settings: Settings) -> ClusterRules:
+    """Partitions and virtual clusters, as the file says."""
+    return ClusterRules(
+        partitions={
+            p.name: frozenset(expand_hosts(p.nodes)) if p.nodes else None
+            for p in settings.partitions
+        },
+        vcs=tuple(
+            VirtualCluster(
+                name=vc.name,
+                gpus=_whole(vc.gpus),
+                nodes=tuple(expand_hosts(vc.nodes)) if vc.nodes else (),
+                guaranteed=vc.guaranteed if vc.guaranteed is not None else _whole(vc.gpus),
+                borrow=vc.borrow,
+            )
+            for vc in settings.vcs
+        ),
+    )
+
+
+def _whole(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+class Cluster:
+    """The daemon's parts and what only it keeps."""
+
+    def __init__(self, shell: Shell, settings: Settings, agents: Agents, file: Path | None) -> None:
+        self.shell = shell
+        self.settings = settings
+        self.agents = agents
+        self.file = file
+        self.board = Board(round_settings(settings), rules_of(settings), fate_of=self.fate)
+        self.drained: dict[m.NodeName, Drained] = {}
+        self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
+        self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
+        self.rounds: Any = None  # set by whoever makes both
+        self._anchor = wall() - boottime()
+        self._capacity: tuple[object, Capacity] | None = None
+        shell.send_nudge = agents.nudge
+        shell.on_reserve.append(self._reserved)
+        shell.on_commit.append(self._committed)
+        shell.on_term.append(self._began)
+
+    @property
+    def now(self) -> float:
+        """The policy's clock: as the wall's when this process began, and never jumping."""
+        return self._anchor + boottime()
+
+    # -- following the ledger ----------------------------------------------------------------------
+
+    def _began(self, loaded: Any) -> None:
+        self.board.load(loaded, self.now)
+        self.drained = dict(loaded.drained)
+        for name in loaded.ledger.nodes:
+            self._configured(name)
+
+    def _reserved(self, writes: Sequence[Write]) -> None:
+        self.board.apply(writes, self.shell.reserved, self.now)
+        for write in writes:
+            if isinstance(write, RegisterNode):
+                self._configured(write.node)
+
+    def _committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
+        for write in writes:
+            if isinstance(write, Attach) and isinstance(write.row, Drained):
+                self.drained[write.row.node] = write.row
+                if not write.row.drained:
+                    del self.drained[write.row.node]
+                    self.draining_at.pop(write.row.node, None)
+
+    def _configured(self, name: m.NodeName) -> None:
+        number = 0
+        for section in self.settings.nodes:
+            if section.name:
+                names = expand_hosts(section.name)
+            else:
+                names = [f"n{number + k + 1}" for k in range(section.count)]
+            number += len(names)
+            if name in names:
+                facts = section.model_dump(
+                    include={"cpus", "memory_gb", "rack", "switch", "domain", "nic_gbps"}
+                )
+                if section.gpu_type:
+                    facts["gpu_type"] = section.gpu_type
+                self.board.describe_node(name, facts)
+
+    def fate(self, job: m.JobId) -> Fate | None:
+        """What came of a job that is live no more, as the store said."""
+        stored = self.shell.outcomes.get(job)
+        if stored is None:
+            return None
+        spec = stored.spec
+        elements: tuple[m.JobId, ...] = ()
+        if spec is not None and spec.array is not None and spec.index == 0:
+            elements = tuple(m.JobId(job + k) for k in range(len(spec.array.tasks)))
+        return Fate(
+            started_at=stored.facts.first_started_at,
+            ended_at=stored.facts.ended_at,
+            succeeded=stored.job.status is JobStatus.COMPLETED,
+            elements=elements,
+        )
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def may_join(self, name: m.NodeName) -> bool:
+        """Whether a node is one of the configured, when any are."""
+        names = self.settings.node_names()
+        return not names or name in names or name in self.shell.committed.nodes
+
+    def heard(self, sync: m.Sync) -> None:
+        """A node has synced: it is not late, and these GPUs are no good."""
+        self.unhealthy[sync.node] = frozenset(sync.health.unhealthy)
+        self.board.observe_node(sync.node, late=False, unhealthy=sync.health.unhealthy)
+
+    def observe_silence(self) -> None:
+        """Nodes that have not been heard for a while get no new runs."""
+        timing, now = self.shell.state.timing, boottime()
+        for name in self.shell.committed.nodes:
+            ago = self.heard_ago(name, now)
+            self.board.observe_node(
+                name, late=ago is None or ago > timing.witness_beats * timing.beat_s
+            )
+
+    def heard_ago(self, name: m.NodeName, now: float) -> float | None:
+        """Seconds since a node synced in this term."""
+        hearing = self.shell.state.hearings.get(name)
+        return None if hearing is None else now - hearing.at
+
+    def observe_uses(self, name: m.NodeName) -> None:
+        """GPUs that somebody outside uses get no new runs."""
+        described = self.agents.described.get(name)
+        if described is not None:
+            foreign = [use.uuid for use in described.uses.values() if use.foreign]
+            self.board.observe_node(name, foreign=foreign)
+
+    def address(self, name: m.NodeName) -> str:
+        """Where a node's agent listens; empty when it has not said."""
+        described = self.agents.described.get(name)
+        return described.facts.address if described is not None else ""
+
+    def node_state(self, name: m.NodeName) -> str:
+        """A node's state in the words of listings."""
+        node = self.shell.committed.nodes[name]
+        busy = self.shell.committed.busy(name)
+        held = self.shell.committed.held_by.get(name, ())
+        if node.status is not NodeStatus.UP:
+            return "down"
+        if name in self.drained:
+            return "draining" if held else "drained"
+        timing = self.shell.state.timing
+        ago = self.heard_ago(name, boottime())
+        if ago is None or ago > timing.witness_beats * timing.beat_s:
+            return "late"
+        if not held:
+            return "idle"
+        return "full" if len(busy) >= len(node.gpus) else "mixed"
+
+    # -- what fits ---------------------------------------------------------------------------------
+
+    def capacity(self) -> Capacity:
+        """What the cluster could ever give."""
+        key = (self.board.machines.version, self.settings, len(self.shell.committed.nodes))
+        if self._capacity is None or self._capacity[0] != key:
+            self._capacity = (key, Capacity(hosts=self._hosts()))
+        return self._capacity[1]
+
+    def _hosts(self) -> dict[str, Host]:
+        settings = self.settings
+        hosts: dict[str, Host] = {}
+        for section in settings.nodes:
+            if section.name:
+                names = expand_hosts(section.name)
+            else:
+                names = [f"n{len(hosts) + k + 1}" for k in range(section.count)]
+            for name in names:
+                hosts[name] = Host(
+                    name=name,
+                    gpus=section.gpus,
+                    gpu_type=section.gpu_type,
+                    cpus=section.cpus,
+                    memory_bytes=None
+                    if section.memory_gb is None
+                    else int(section.memory_gb * 1e9),
+                    partitions=settings.partitions_of(name),
+                )
+        for name, node in self.shell.committed.nodes.items():
+            machine = self.board.machines.get(name)
+            known = machine.gpu_type if machine is not None else ""
+            facts = self.agents.described.get(name)
+            hosts[name] = Host(
+                name=name,
+                gpus=len(node.gpus),
+                gpu_type="" if known == ANY_TYPE else known,
+                cpus=facts.facts.cpus or None if facts is not None else None,
+                memory_bytes=facts.facts.memory_bytes or None if facts is not None else None,
+                partitions=settings.partitions_of(name),
+            )
+        return hosts

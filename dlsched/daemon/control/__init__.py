@@ -1,0 +1,1 @@
+"""What users and operators ask of the daemon: one module a kind of question."""

@@ -1,0 +1,217 @@
+"""Submission: all or none of a call's jobs, in one transaction, answered when they are durable."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from dlsched.core.errors import BadInput
+from dlsched.daemon.clock import boottime, wall
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.door import Asked, admit
+from dlsched.daemon.faultpoints import faultpoint
+from dlsched.daemon.refusals import Conflict, TooMuch
+from dlsched.db.records import Dependency, Event, HoldChanged, JobSpec
+from dlsched.protocol.leader import BatchAsked
+from dlsched.protocol.ledger import Request
+from dlsched.protocol.messages import JobId, RequestId
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+
+__all__ = ["submit"]
+
+SEPARATOR = "#"  # between a call's request id and the number of a job in it
+
+
+async def submit(
+    cluster: Cluster, request: control_pb2.SubmitRequest, caller: Identity
+) -> control_pb2.SubmitReply:
+    """Take jobs in.
+
+    Raises:
+        DlschedError: one line; then none of them was taken.
+    """
+    faultpoint("after-submit-read")
+    shell, limits = cluster.shell, cluster.settings.limits
+    shell.require_lead()
+    if not request.jobs:
+        raise BadInput("nothing to submit")
+    if len(request.jobs) > limits.batch_size:
+        raise TooMuch(f"{len(request.jobs)} jobs in one call, at most {limits.batch_size}")
+    name = request.request_id or secrets.token_hex(12)
+    check_text("request id", name, 200)
+    if SEPARATOR in name:
+        raise BadInput(f"request id: {SEPARATOR!r} is not allowed in it")
+    asked = await _admit_all(cluster, request)
+    total = sum(len(a.array.tasks) if a.array is not None else 1 for a in asked)
+    if total > limits.batch_size:
+        raise TooMuch(f"{total} jobs in one call, at most {limits.batch_size}")
+    asked = [await _resolved(cluster, each) for each in asked]
+    if request.test_only:
+        return control_pb2.SubmitReply(warnings=[f"would be accepted: {total} jobs"])
+    now = wall()
+    first = RequestId(f"{name}{SEPARATOR}0")
+    known = shell.reserved.requests.get((caller.name, first))
+    stored = None
+    if known is None:
+        stored = await shell.read(partial(shell.store.request_lookup, caller.name, first))
+        known = shell.reserved.requests.get((caller.name, first))
+    if known is not None:
+        spec = shell.reserved.jobs[known].request.spec
+        now = spec.submitted_at if isinstance(spec, JobSpec) else now
+    elif stored is not None:
+        return await _again(asked, stored, name, caller, cluster)
+    requests = list(_requests(asked, name, caller, now))
+    if known is None:
+        _check_room(cluster, caller, total)
+
+    def event(token: int) -> BatchAsked:
+        next_job = shell.reserved.next_job
+        return BatchAsked(
+            boottime(), token, tuple(requests), next_job, _rows(asked, next_job, caller, now)
+        )
+
+    job = await shell.ask(event)
+    assert job is not None
+    return _reply(asked, job)
+
+
+async def _admit_all(cluster: Cluster, request: control_pb2.SubmitRequest) -> list[Asked]:
+    now, capacity = wall(), cluster.capacity()
+    asked: list[Asked] = []
+    for number, wanted in enumerate(request.jobs, 1):
+        try:
+            asked.append(admit(wanted, request.environment, cluster.settings, capacity, now))
+        except BadInput as error:
+            if len(request.jobs) == 1:
+                raise
+            raise BadInput(f"job {number} of {len(request.jobs)}: {error}") from None
+        if number % 200 == 0:
+            await asyncio.sleep(0)  # others are served meanwhile
+    return asked
+
+
+async def _resolved(cluster: Cluster, asked: Asked) -> Asked:
+    """Dependencies as ids of jobs that exist; elements by their task numbers.
+
+    Raises:
+        BadInput: for a job that does not exist.
+    """
+    if not asked.body.dependencies:
+        return asked
+    shell = cluster.shell
+    found = []
+    for each, task in zip(asked.body.dependencies, asked.tasks, strict=True):
+        if each.kind == "singleton":
+            found.append(each)
+            continue
+        spec = None
+        row = shell.reserved.jobs.get(each.job)
+        if row is not None:
+            spec = shell.table.spec(row)
+        else:
+            known = await shell.read(partial(shell.store.jobs, [each.job]))
+            if not known:
+                raise BadInput(f"dependency {each.kind}:{each.job}: there is no such job")
+            shell.outcomes[each.job] = known[0]
+            spec = known[0].spec
+            if spec is not None and spec.array is not None and spec.index == 0:
+                ids = [JobId(each.job + k) for k in range(1, len(spec.array.tasks))]
+                gone = [job for job in ids if job not in shell.reserved.jobs]
+                for stored in await shell.read(partial(shell.store.jobs, gone)):
+                    shell.outcomes[stored.job.job] = stored
+        found.append(_element(each, task, spec))
+    return replace(asked, body=replace(asked.body, dependencies=tuple(found)))
+
+
+def _element(dependency: Dependency, task: int | None, spec: JobSpec | None) -> Dependency:
+    if task is None:
+        return dependency
+    tasks = spec.array.tasks if spec is not None and spec.array is not None else ()
+    if task not in tasks:
+        raise BadInput(f"dependency {dependency.kind}:{dependency.job}_{task}: no such element")
+    return replace(dependency, job=JobId(dependency.job + tasks.index(task)))
+
+
+def _requests(asked: Iterable[Asked], name: str, caller: Identity, now: float) -> Iterable[Request]:
+    number = 0
+    for each in asked:
+        for index in range(len(each.array.tasks) if each.array is not None else 1):
+            spec = JobSpec(
+                body=each.body,
+                user=caller.name,
+                uid=caller.uid if caller.uid is not None else -1,
+                submitted_at=now,
+                array=each.array,
+                index=index,
+            )
+            yield replace(
+                each.request,
+                request_id=RequestId(f"{name}{SEPARATOR}{number}"),
+                user=caller.name,
+                spec=spec,
+            )
+            number += 1
+
+
+def _rows(asked: Iterable[Asked], first: JobId, caller: Identity, now: float) -> tuple[object, ...]:
+    rows: list[object] = []
+    job = first
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        text = f"array of {count}" if each.array is not None else each.body.name
+        rows.append(Event(at=now, kind="submit", actor=caller.name, job=job, text=text))
+        if each.held:
+            rows += [
+                HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
+                for k in range(count)
+            ]
+        job = JobId(job + count)
+    return tuple(rows)
+
+
+def _check_room(cluster: Cluster, caller: Identity, more: int) -> None:
+    """Refuse floods: live jobs of one user and of all are bounded.
+
+    Raises:
+        TooMuch: naming the bound.
+    """
+    limits, jobs = cluster.settings.limits, cluster.shell.reserved.jobs
+    if len(jobs) + more > limits.jobs:
+        raise TooMuch(f"the cluster has {len(jobs)} live jobs, at most {limits.jobs}")
+    if len(jobs) + more > limits.jobs_per_user:  # else nobody can have so many
+        mine = Counter(row.request.user for row in jobs.values() if not row.status.is_terminal)
+        if mine[caller.name] + more > limits.jobs_per_user:
+            raise TooMuch(
+                f"{caller.name} has {mine[caller.name]} live jobs, at most {limits.jobs_per_user}"
+            )
+
+
+def _reply(asked: Iterable[Asked], first: JobId) -> control_pb2.SubmitReply:
+    reply, job = control_pb2.SubmitReply(), first
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        reply.jobs.add(job=job, elements=count if each.array is not None else 0)
+        job = JobId(job + count)
+    return reply
+
+
+async def _again(
+    asked: list[Asked], stored: object, name: str, caller: Identity, cluster: Cluster
+) -> control_pb2.SubmitReply:
+    """The same call again, when its jobs have left memory: the same ids, or a conflict."""
+    requests = list(_requests(asked, name, caller, 0.0))
+    shell = cluster.shell
+    last = requests[-1].request_id
+    end = await shell.read(partial(shell.store.request_lookup, caller.name, last))
+    beyond = RequestId(f"{name}{SEPARATOR}{len(requests)}")
+    more = await shell.read(partial(shell.store.request_lookup, caller.name, beyond))
+    first_same = stored.is_same(requests[0])  # type: ignore[attr-defined]
+    if not first_same or more is not None or end is None or not end.is_same(requests[-1]):
+        raise Conflict("the request id stands for other jobs")
+    return _reply(asked, stored.job)  # type: ignore[attr-defined]

@@ -1,0 +1,205 @@
+"""Changing what was asked for: only listed fields, each checked as at the door, old -> new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dlsched.core.errors import BadInput, DlschedError, NotAllowed
+from dlsched.daemon.clock import boottime, wall
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control import bounds
+from dlsched.daemon.control.choosing import chosen_ids, names_jobs, owner_of, subject
+from dlsched.daemon.control.door import check_fits
+from dlsched.daemon.refusals import Refused
+from dlsched.db.records import Event, FieldsChanged
+from dlsched.protocol import leader
+from dlsched.protocol.ledger import Job, JobStatus
+from dlsched.rpc.authorisation import require_owner
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+
+__all__ = ["update"]
+
+
+def _number(least: float = 0.0, most: float = bounds.LONGEST_S) -> Callable[[str, str], Any]:
+    def read(name: str, text: str) -> float | None:
+        if not text:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            raise BadInput(f"{name}: {text[:40]!r} is not a number") from None
+        return bounds.check_number(name, value, least, most)
+
+    return read
+
+
+def _whole(least: int, most: int) -> Callable[[str, str], Any]:
+    def read(name: str, text: str) -> int | None:
+        if not text:
+            return None
+        try:
+            value = int(text)
+        except ValueError:
+            raise BadInput(f"{name}: {text[:40]!r} is not a whole number") from None
+        return bounds.check_whole(name, value, least, most)
+
+    return read
+
+
+def _text(longest: int = 256) -> Callable[[str, str], Any]:
+    return lambda name, text: bounds.check_text(name, text, longest)
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    bounds.check_text(name, text, 4096)
+    return tuple(each for each in text.split(",") if each)
+
+
+FIELDS: dict[str, Callable[[str, str], Any]] = {
+    "time_limit_s": _number(1.0),
+    "priority": _number(-1e15, 1e15),
+    "priority_class": _text(),
+    "name": _text(1024),
+    "partition": _text(),
+    "vc": _text(),
+    "comment": _text(4096),
+    "notify": _text(4096),
+    "begin_at": _number(0.0, 1e11),
+    "deadline_at": _number(0.0, 1e11),
+    "gpus": _whole(1, 1_000_000),
+    "min_gpus": _whole(1, 1_000_000),
+    "max_gpus": _whole(1, 1_000_000),
+    "gpu_types": _names,
+    "only_nodes": _names,
+    "not_nodes": _names,
+    "weight": _number(0.0, 1e15),
+    "expected_s": _number(),
+}
+WHILE_RUNNING = frozenset(
+    {"priority", "priority_class", "name", "comment", "notify", "time_limit_s", "weight",
+     "expected_s", "deadline_at"}
+)  # fmt: skip
+NEVER_EMPTY = frozenset({"name", "gpus"})
+
+
+async def update(
+    cluster: Cluster, request: control_pb2.UpdateRequest, caller: Identity
+) -> control_pb2.ActReply:
+    """Change fields of the named jobs, in one transaction.
+
+    Raises:
+        BadInput: for a field that cannot be changed, or a value that could not be submitted.
+    """
+    if not names_jobs(request.filter):
+        raise BadInput("update: name the jobs")
+    if not request.fields:
+        raise BadInput("update: nothing to change")
+    fields: dict[str, Any] = {}
+    for name, text in request.fields.items():
+        if name not in FIELDS:
+            bounds.check_text("field", name)
+            raise BadInput(f"{name!r} cannot be updated; what can: {', '.join(FIELDS)}")
+        if not text and name in NEVER_EMPTY:
+            raise BadInput(f"{name}: cannot be cleared")
+        fields[name] = FIELDS[name](name, text)
+    _check_words(cluster, fields)
+    shell = cluster.shell
+    shell.require_lead()
+    found = chosen_ids(cluster, request.filter)
+    reply = control_pb2.ActReply()
+    for missing, _ in found.missing:
+        reply.failed.add(subject=f"job {missing}", why="there is no such live job")
+    events: list[leader.AttachAsked] = []
+    done: list[str] = []
+    lines: list[str] = []
+    for row in found.rows.values():
+        name = subject(row, cluster)
+        try:
+            said = _lines(cluster, row, fields, caller, name)
+        except DlschedError as error:
+            reply.failed.add(subject=f"job {name}", why=str(error))
+            continue
+        change = FieldsChanged(job=row.job, fields=fields, actor=caller.name)
+        note = Event(at=wall(), kind="update", actor=caller.name, job=row.job, text="; ".join(said))
+        events.append(leader.AttachAsked(boottime(), (change, note)))
+        done.append(name)
+        lines += [f"job {name}: {line}" for line in said]
+    if events:
+        await shell.ask(
+            lambda token: leader.Together(
+                boottime(), (*events, leader.AttachAsked(boottime(), (), token))
+            )
+        )
+    reply.done.extend(done)
+    reply.lines.extend(lines)
+    return reply
+
+
+def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
+    settings, capacity = cluster.settings, cluster.capacity()
+    partitions = [p.name for p in settings.partitions]
+    vcs = [vc.name for vc in settings.vcs]
+    for name, known in (("partition", partitions), ("vc", vcs)):
+        value = fields.get(name)
+        if value and value not in known:
+            raise BadInput(f"{name} {value!r} is not known; known: {', '.join(known) or 'none'}")
+    types = capacity.types
+    for value in fields.get("gpu_types", ()):
+        if capacity.hosts and value.lower() not in types:
+            raise BadInput(
+                f"GPU type {value!r} is not known; known: {', '.join(sorted(types.values()))}"
+            )
+
+
+def _lines(
+    cluster: Cluster, row: Job, fields: dict[str, Any], caller: Identity, name: str
+) -> list[str]:
+    """What changes, or why nothing may."""
+    owner = owner_of(cluster, row)
+    try:
+        require_owner(caller, owner, f"job {name}")
+    except NotAllowed:
+        raise NotAllowed(f"not yours (owner {owner})") from None
+    if row.status.is_terminal:
+        raise Refused("it has ended already")
+    table = cluster.shell.table
+    if row.status is not JobStatus.PENDING:
+        late = [field for field in fields if field not in WHILE_RUNNING]
+        if late:
+            raise Refused(f"{late[0]} cannot be changed while it is {row.status.value}")
+    if "priority" in fields and not caller.is_operator:
+        old = table.field(row, "priority") or 0.0
+        if (fields["priority"] or 0.0) > old:
+            raise NotAllowed("only an operator may raise a priority")
+    spec = table.spec(row)
+    partition = fields.get("partition", table.field(row, "partition"))
+    limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
+    most = next((p.max_time_s for p in cluster.settings.partitions if p.name == partition), None)
+    if most is not None and limit is not None and limit > most:
+        raise Refused(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
+    if "gpus" in fields and spec.body.gang is not None:
+        raise Refused("its GPUs are given by node; gpus cannot be changed")
+    body = spec.body
+    for field in ("gpus", "min_gpus", "gpu_types", "only_nodes", "not_nodes", "partition"):
+        if field in fields:
+            body = replace(body, **{field: fields[field]})
+    if body is not spec.body:
+        check_fits(body, cluster.capacity())
+    lines = []
+    for field, value in fields.items():
+        line = f"{field} {_told(table.field(row, field))} -> {_told(value)}"
+        if field == "time_limit_s" and row.status is not JobStatus.PENDING:
+            line += " (a longer one counts from the next run)"
+        lines.append(line)
+    return lines
+
+
+def _told(value: Any) -> str:
+    if value is None or value == "" or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
