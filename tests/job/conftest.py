@@ -88,6 +88,7 @@ class ScriptedKeeper:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # closed before, by the test
             self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(WITHIN_S)  # it may be about to add a connection
         self._listener.close()
         for connection in self.connections:
             with contextlib.suppress(OSError):
