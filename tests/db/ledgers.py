@@ -28,6 +28,7 @@ from dlsched.protocol.messages import (
     RunKey,
     RunNumber,
     Share,
+    StopReason,
 )
 
 
@@ -63,9 +64,7 @@ def submit(job: int, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body:
     """One job of a user."""
     body.setdefault("name", f"job{job}")
     name = body.pop("name")
-    made = replace(
-        request(name, gang=gang, user=user, **body), request_id=RequestId(f"r{job}")
-    )
+    made = replace(request(name, gang=gang, user=user, **body), request_id=RequestId(f"r{job}"))
     return Submit(request=made, job=JobId(job))
 
 
@@ -122,9 +121,10 @@ def ended(
     code: int = 0,
     ran_s: float = 60.0,
     reason: ExitReason = ExitReason.EXITED,
+    stop: StopReason | None = None,
 ) -> MemberOver:
     """A node tells how its part of a run ended."""
     record = ExitRecord(
-        key=key(job, run), node=NodeName(name), reason=reason, code=code, ran_s=ran_s
+        key=key(job, run), node=NodeName(name), reason=reason, code=code, stop=stop, ran_s=ran_s
     )
     return MemberOver(key(job, run).run_id, NodeName(name), exit=record)

@@ -106,9 +106,7 @@ def test_b2_a_commit_whose_answer_was_lost_is_found_out(
     assert (count(store, "jobs"), count(store, "events")) == (1, 1)
 
 
-def test_b3_a_lock_that_is_held_is_waited_for(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_b3_a_lock_that_is_held_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "BUSY_S", 0.05)
     waits: list[float] = []
     with Store.open(url) as store, Store.open(url) as other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_migrated_and_created_databases_have_the_same_statements(tmp_path: Path)
         engine = open_engine(f"sqlite:///{path}")
         with engine.connect() as connection:
             rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql <> ''"))
-            found = {name: " ".join(sorted(sql.replace(",", " ").split())) for name, sql in rows}
+            found = {name: " ".join(sorted(re.findall(r"\w+", sql))) for name, sql in rows}
         engine.dispose()
         return found
 
@@ -111,9 +112,7 @@ def test_f8_a_restored_database_leaps_over_the_ids_that_were_lost(url: str) -> N
         term = store.contend("daemon-1")
         assert term is not None
         assert store.load().ledger.next_job == 1003
-        held = HeldRun(
-            key=key(5000), phase=Phase.RUNNING, gpus=(), nodes=(NodeName("n1"),)
-        )
+        held = HeldRun(key=key(5000), phase=Phase.RUNNING, gpus=(), nodes=(NodeName("n1"),))
         store.persist(term.epoch, 1, [node("n1"), Adopt(held, NodeName("n1"))], 1.0)
         assert store.load().ledger.next_job == 5001  # never an id that a node has seen
 
@@ -122,10 +121,10 @@ CORRUPT = {
     "UPDATE jobs SET status = 'asleep' WHERE job = 2": "jobs row 2",
     "UPDATE jobs SET request = '{\"gang\":0}' WHERE job = 2": "jobs row 2",
     "UPDATE jobs SET request = 'x' WHERE job = 2": "jobs row 2",
-    "UPDATE jobs SET exit = '{\"reason\":\"bored\"}' WHERE job = 2": "jobs row 2",
+    'UPDATE jobs SET exit = \'{"reason":"bored"}\' WHERE job = 2': "jobs row 2",
     "UPDATE jobs SET updated = '[' WHERE job = 2": "jobs row 2",
     "UPDATE job_bodies SET content = '{\"name\":7}' WHERE body = 2": "job_bodies row 2",
-    "UPDATE job_bodies SET content = '{\"name\":\"x\",\"new\":1}' WHERE body = 2": "job_bodies row 2",
+    'UPDATE job_bodies SET content = \'{"name":"x","new":1}\' WHERE body = 2': "job_bodies row 2",
     "UPDATE job_environments SET variables = '[]' WHERE body = 2": "job_environments row 2",
     "UPDATE arrays SET shape = '{}' WHERE \"array\" = 3": "arrays row 3",
     "UPDATE runs SET status = 'x' WHERE job = 2": "runs row run-2-1",

@@ -1,0 +1,164 @@
+"""What has ended costs nothing: live queries go by indices on what lives, whatever the history."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event, text
+
+from dlsched.db.engine import writing
+from dlsched.db.filters import Filter
+from dlsched.db.store import Store
+from dlsched.protocol.messages import Epoch, JobId, RunId
+from tests.db.ledgers import assign, ended, node, submit
+
+LARGE = {"jobs", "runs", "run_members", "job_story", "events", "exit_history", "job_bodies"}
+
+
+def add_history(store: Store, count: int) -> None:
+    """Ended jobs, each with a body, a run, a member, a line and two events."""
+    first = "WITH RECURSIVE k(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < :count) "
+    numbers = "k" if store.kind == "SQLite" else "generate_series(1, :count) AS k(i)"
+    no = "0" if store.kind == "SQLite" else "false"
+    yes = "1" if store.kind == "SQLite" else "true"
+    record = json.dumps(
+        {"key": {"job": 1, "run": 1, "run_id": "x"}, "node": "n1", "reason": "exited"}
+    )
+    statements = [
+        "INSERT INTO job_bodies (body, content, seal) "
+        f"SELECT 1000000 + i, '{{\"name\":\"old\"}}', '' FROM {numbers}",
+        "INSERT INTO jobs (job, status, reason, runs, failures, preemptions, exit, user_name, "
+        "request_id, request, body, array_index, uid, spec_user, name, vc, partition_name, gpus, "
+        "live, state, held, submitted_at, ended_at, executed_s, gpu_s, starts, migrations, "
+        "resizes, cancelled_by) SELECT 1000000 + i, 'completed', '', 1, 0, 0, :record, 'ann', "
+        "'old' || i, '{\"gang\":[1]}', 1000000 + i, 0, 1000, 'ann', 'old', '', '', 1, "
+        f"{no}, 'COMPLETED', '', 1.0, i, 1.0, 1.0, 1, 0, 0, '' FROM {numbers}",
+        "INSERT INTO runs (run_id, job, run, status, epoch, suspended, released, live, "
+        'assigned_at, released_at, ended_at, "end", executed_s, gpu_s) '
+        f"SELECT 'old' || i, 1000000 + i, 1, 'over', 1, {no}, {yes}, {no}, 1.0, 1.0, i, '', 1, 1 "
+        f"FROM {numbers}",
+        "INSERT INTO run_members (run_id, node, position, gpus, boot_id, since_epoch, "
+        f"since_revision, presumed) SELECT 'old' || i, 'n' || (i % 100), 0, '[]', 'b', 1, 1, '' "
+        f"FROM {numbers}",
+        f"INSERT INTO job_story (job, line) SELECT 1000000 + i, 'told' FROM {numbers}",
+        "INSERT INTO events (at, kind, actor, job, text) "
+        f"SELECT 1.0, 'k', '', 1000000 + i / 2, '' FROM {numbers}",
+    ]
+    with writing(store.engine) as connection:
+        for statement in statements:
+            made = first + statement if store.kind == "SQLite" else statement
+            if store.kind == "SQLite":  # WITH goes behind INSERT INTO …
+                head, select = statement.split(" SELECT ", 1)
+                made = f"{head} {first}SELECT {select}"
+            bound = text(made)
+            given = {"count": count, "record": record}
+            connection.execute(bound, {k: v for k, v in given.items() if f":{k}" in made})
+    if store.kind == "Postgres":
+        with store.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("ANALYZE"))
+
+
+def live_work(store: Store) -> list[Callable[[], object]]:
+    """What a daemon asks while it runs."""
+    return [
+        store.load,
+        store.queue,
+        lambda: store.queue(Filter(users=("ann",))),
+        lambda: store.jobs([JobId(1)]),
+        lambda: store.events(JobId(1)),
+        lambda: store.runs(JobId(1)),
+        lambda: store.run_lookup([RunId("run-1-1"), RunId("old7")]),
+        lambda: store.history(limit=20, newest_first=True),
+        lambda: store.history(Filter(users=("ann",)), limit=20),
+        lambda: store.dependents(JobId(1)),
+    ]
+
+
+def scans(store: Store, work: Callable[[], object]) -> list[str]:
+    """The scans over whole large tables that some work makes."""
+    asked: list[tuple[str, object]] = []
+
+    def note(_c: object, _k: object, statement: str, given: object, *_: object) -> None:
+        asked.append((statement, given))
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    work()
+    event.remove(store.engine, "before_cursor_execute", note)
+    found = []
+    with store.engine.connect() as connection:
+        for statement, given in asked:
+            if not statement.startswith(("SELECT", "UPDATE", "DELETE")):
+                continue
+            prefix = "EXPLAIN QUERY PLAN " if store.kind == "SQLite" else "EXPLAIN "
+            plan = connection.exec_driver_sql(prefix + statement, first_of(given))  # type: ignore[arg-type]
+            lines = [" ".join(map(str, row)) for row in plan]
+            found += [line for line in lines if is_scan(line)]
+    return found
+
+
+def first_of(given: object) -> object:
+    """The values of a statement, or the first ones of many."""
+    return given[0] if isinstance(given, list) else given
+
+
+def is_scan(line: str) -> bool:
+    """Whether a line of a plan reads all of a table that grows with the history."""
+    words = line.replace("Seq Scan on", "SCAN").split()
+    if "SCAN" not in words or "INDEX" in words:
+        return False
+    return words[words.index("SCAN") + 1] in LARGE
+
+
+@pytest.fixture
+def busy(store: Store, epoch: Epoch) -> Store:
+    """A store with some live work."""
+    writes = [node("n1"), *(submit(k) for k in range(1, 51)), assign(1, ("n1", (0,)))]
+    store.persist(epoch, 1, writes, 1.0)
+    return store
+
+
+def test_no_live_query_reads_through_the_history(busy: Store, epoch: Epoch) -> None:
+    add_history(busy, 20_000)
+    assert scans(busy, busy.usage)  # a report over all runs: such a scan would be noticed
+    for work in live_work(busy):
+        assert scans(busy, work) == []
+    changes = [
+        [assign(2, ("n1", (1,)))],
+        [ended(1, "n1"), ended(2, "n1")],
+        [submit(51, environment={"A": "1"})],
+    ]
+    for number, writes in enumerate(changes, 2):
+
+        def persist(k: int = number, w: list[object] = writes) -> None:  # type: ignore[assignment]
+            busy.persist(epoch, k, w, 2.0)  # type: ignore[arg-type]
+
+        assert scans(busy, persist) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_b9_a_million_ended_jobs_do_not_slow_live_queries(busy: Store, epoch: Epoch) -> None:
+    def cost() -> list[float]:
+        found = []
+        for work in live_work(busy)[:2]:
+            times = []
+            for _ in range(15):
+                began = time.perf_counter()
+                work()
+                times.append(time.perf_counter() - began)
+            found.append(sorted(times)[3])
+        return found
+
+    before = cost()
+    add_history(busy, 1_000_000)
+    after = cost()
+    for old, new in zip(before, after, strict=True):
+        assert new < old * 1.2 + 0.002
+    for work in live_work(busy):
+        assert scans(busy, work) == []
+    began = time.perf_counter()
+    busy.persist(epoch, 2, [assign(2, ("n1", (1,)))], 2.0)
+    assert time.perf_counter() - began < 0.1

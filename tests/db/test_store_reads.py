@@ -1,0 +1,354 @@
+"""What is shown: facts that grow with the changes, pages, filters, secrets that are not shown."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import inspect, select, text
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.db import schema
+from dlsched.db.filters import ArrayElements, Filter
+from dlsched.db.reading import StoredJob
+from dlsched.db.records import (
+    CheckpointCommitted,
+    Dependency,
+    Drained,
+    Event,
+    FieldsChanged,
+    HoldChanged,
+    JobSpec,
+    NodeDescribed,
+    NodesHeard,
+    PolicySet,
+    PolicyState,
+    Prediction,
+    Progress,
+    RoundDone,
+)
+from dlsched.db.store import Store
+from dlsched.protocol.ledger import Attach, CancelJob, MemberOver, ReleaseRun, StopRun, Write
+from dlsched.protocol.messages import (
+    Epoch,
+    ExitReason,
+    JobId,
+    NodeName,
+    RequestId,
+    RunId,
+    StopReason,
+)
+from dlsched.rpc.tokens import TokenRecord
+from tests.db.ledgers import assign, ended, key, node, request, submit, submit_array
+
+SECRET = "hunter2-do-not-tell"
+
+
+class Term:
+    """Persists under growing numbers at growing times."""
+
+    def __init__(self, store: Store, epoch: Epoch) -> None:
+        self.store, self.epoch, self.number = store, epoch, 0
+
+    def __call__(self, *writes: Write | object, at: float | None = None) -> None:
+        self.number += 1
+        rows = [w if type(w).__module__ == "dlsched.protocol.ledger" else Attach(w) for w in writes]
+        when = float(self.number) if at is None else at
+        self.store.persist(self.epoch, self.number, rows, when)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def persist(store: Store, epoch: Epoch) -> Term:
+    return Term(store, epoch)
+
+
+def numbers(found: list[StoredJob]) -> list[int]:
+    return [job.job.job for job in found]
+
+
+def one(store: Store, job: int) -> StoredJob:
+    (found,) = store.jobs([JobId(job)])
+    return found
+
+
+def test_facts_grow_with_the_changes(store: Store, persist: Term) -> None:
+    persist(node("n1"), submit(1, gang=(2,)), at=10.0)
+    persist(assign(1, ("n1", (0, 1))), at=20.0)
+    persist(StopRun(key(1).run_id, StopReason.PREEMPT), at=30.0)
+    persist(ended(1, "n1", code=143, stop=StopReason.PREEMPT, ran_s=8.0), at=40.0)
+    first = one(store, 1)
+    assert (first.state, first.facts.starts, first.facts.executed_s) == ("PENDING", 1, 8.0)
+    assert first.facts.ended_at is None
+    persist(assign(1, ("n1", (2, 3)), run=2), at=50.0)
+    persist(StopRun(key(1, 2).run_id, StopReason.MIGRATE), at=60.0)
+    persist(ended(1, "n1", run=2, code=143, stop=StopReason.MIGRATE, ran_s=9.0), at=70.0)
+    persist(assign(1, ("n1", (0, 1)), run=3), at=80.0)
+    persist(ended(1, "n1", run=3, ran_s=5.0), at=90.0)
+    job = one(store, 1)
+    facts = job.facts
+    assert (job.state, job.nodes, job.end) == ("COMPLETED", ("n1",), "completed: exit 0")
+    assert (facts.submitted_at, facts.first_started_at, facts.started_at) == (10.0, 20.0, 80.0)
+    assert (facts.ended_at, facts.executed_s, facts.gpu_s) == (90.0, 22.0, 44.0)
+    assert (facts.starts, facts.migrations, facts.resizes) == (3, 1, 0)
+    runs = store.runs(JobId(1))
+    assert [(r.run.key.run, r.released_at, r.ended_at, r.executed_s) for r in runs] == [
+        (1, 20.0, 40.0, 8.0),
+        (2, 50.0, 70.0, 9.0),
+        (3, 80.0, 90.0, 5.0),
+    ]
+
+
+def test_a_late_record_adds_what_was_missing(store: Store, persist: Term) -> None:
+    persist(node("n1"), submit(1), assign(1, ("n1", (0,))))
+    persist(MemberOver(key(1).run_id, NodeName("n1"), presumed="down"))
+    assert one(store, 1).facts.executed_s == 0.0
+    persist(ended(1, "n1", ran_s=33.0))
+    job = one(store, 1)
+    assert (job.state, job.facts.executed_s, job.facts.gpu_s) == ("COMPLETED", 33.0, 33.0)
+
+
+def test_a_gang_starts_when_it_is_released(store: Store, persist: Term) -> None:
+    persist(node("n1"), node("n2"), submit(1, gang=(1, 1)), at=1.0)
+    persist(assign(1, ("n2", (0,)), ("n1", (0,))), at=2.0)
+    assert one(store, 1).facts.starts == 0
+    persist(ReleaseRun(key(1).run_id), at=3.0)
+    job = one(store, 1)
+    assert (job.facts.starts, job.facts.first_started_at) == (1, 3.0)
+    assert job.nodes == ("n2", "n1")  # in the order of the layout
+
+
+def test_words_of_states(store: Store, persist: Term) -> None:
+    persist(node("n1"), *(submit(k) for k in range(1, 5)))
+    persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))), CancelJob(JobId(3)))
+    persist(
+        ended(1, "n1", code=0, reason=ExitReason.OUT_OF_MEMORY),
+        StopRun(key(2).run_id, StopReason.PREEMPT),
+    )
+    states = [job.state for job in store.jobs(map(JobId, range(1, 5)))]
+    assert states == ["OUT_OF_MEMORY", "COMPLETING", "CANCELLED", "PENDING"]
+
+
+# -- what is attached ------------------------------------------------------------------------------
+
+
+def test_attached_rows_come_back(store: Store, persist: Term) -> None:
+    chosen = PolicySet(at=1.0, parts={"scheduling": "las"}, options=("A=1",), actor="root")
+    drained = Drained(node=NodeName("n1"), drained=True, reason="fan", actor="root", at=5.0)
+    saved = CheckpointCommitted(
+        job=JobId(1), run_id=RunId("r"), at=2.0, path="/c", step=7, size_bytes=9, sha256="ab"
+    )
+    step = Progress(run_id=key(1).run_id, step=9, executed_s=3.0, loss=0.5)
+    persist(
+        *(node("n1"), submit(1), assign(1, ("n1", (0,)))),
+        *(chosen, PolicyState(state=b"\x00\x01"), drained, saved, replace(saved, step=8), step),
+        NodeDescribed(node=NodeName("n1"), facts='{"cpus":4}'),
+        NodesHeard(heard_at={NodeName("n1"): 4.5}),
+        RoundDone(
+            number=41,
+            at=1.0,
+            mode="full",
+            policy="las",
+            wall_s=0.1,
+            cpu_s=0.1,
+            pending=1,
+            running=2,
+            starts=3,
+            stops=4,
+        ),
+        HoldChanged(job=JobId(1), held="admin", actor="root"),
+        Prediction(job=JobId(1), made_at=1.0, start_at=9.0, basis="forecast"),
+    )
+    persist(PolicyState(state=b"\x02"), replace(step, step=10))
+    loaded = store.load()
+    assert (loaded.policy, loaded.policy_state, loaded.round_number) == (chosen, b"\x02", 41)
+    assert loaded.drained == {"n1": drained}
+    assert loaded.nodes_described == {"n1": '{"cpus":4}'}
+    assert loaded.heard_at == {"n1": 4.5}
+    facts = loaded.jobs[JobId(1)]
+    assert facts.held == "admin"
+    assert facts.checkpoint == replace(saved, step=8)
+    assert facts.progress == replace(step, step=10)
+    assert store.predictions(JobId(1))[0].basis == "forecast"
+    assert loaded.run_times == {key(1).run_id: (1.0, 1.0)}
+    persist(replace(drained, drained=False))
+    assert store.load().drained == {}
+
+
+def test_changed_fields_come_back_as_what_they_were(store: Store, persist: Term) -> None:
+    persist(submit(1, vc="a"))
+    waits = (Dependency(kind="afterok", job=JobId(9)),)
+    fields = {"gpu_types": ("v100", "a100"), "dependencies": waits, "vc": "b", "grace_s": 5.0}
+    persist(FieldsChanged(job=JobId(1), fields=fields, actor="ann"))
+    persist(FieldsChanged(job=JobId(1), fields={"priority": 2.0}, actor="ann"))
+    assert store.load().jobs[JobId(1)].updated == {**fields, "priority": 2.0}
+    assert numbers(store.queue(Filter(vcs=("b",)))) == [1]
+
+
+def test_events_are_in_order_and_in_pages(store: Store, persist: Term) -> None:
+    persist(submit(1), *(Event(at=float(k), kind="k", job=JobId(1)) for k in range(7)))
+    persist(Event(at=0.0, kind="node", node=NodeName("n1"), text="hm"))
+    persist(Event(at=9.0, kind="cancel", job=JobId(1), actor="bob"), CancelJob(JobId(1)))
+    page = store.events(JobId(1), limit=5)
+    rest = store.events(JobId(1), after=page[-1].id)
+    assert [e.event.at for e in (*page, *rest)] == [0, 1, 2, 3, 4, 5, 6, 9]
+    assert [e.event.text for e in store.events(node=NodeName("n1"))] == ["hm"]
+    assert one(store, 1).facts.cancelled_by == "bob"
+
+
+def test_what_has_no_table_is_a_defect(store: Store, persist: Term) -> None:
+    with pytest.raises(InvariantBroken, match="float has no table"):
+        persist(3.5)
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def test_history_goes_by_pages_in_both_directions(store: Store, persist: Term) -> None:
+    persist(*(submit(k) for k in range(1, 10)))
+    for k in range(1, 9):
+        persist(CancelJob(JobId(k)), at=float(k // 2))  # ends that are equal
+    for newest in (False, True):
+        found: list[int] = []
+        after = None
+        while page := store.history(after=after, limit=3, newest_first=newest):
+            found += numbers(page)
+            after = page[-1].after
+        assert found == sorted(range(1, 9), key=lambda k: (k // 2, k), reverse=newest)
+    assert numbers(store.history(since=1.0, until=3.0)) == [2, 3, 4, 5]
+    assert numbers(store.queue()) == [9]
+    assert numbers(store.queue(after=JobId(9))) == []
+
+
+def test_filters(store: Store, persist: Term) -> None:
+    persist(
+        *(node("n1"), node("n2")),
+        submit(1, name="train-a", vc="x", partition="p"),
+        submit(2, name="train-b", user="bob"),
+        submit(3, name="tr_in%"),
+        *submit_array(4, 3),
+        assign(1, ("n2", (0,))),
+    )
+    cases = {
+        Filter(): [1, 2, 3, 4, 5, 6],
+        Filter(jobs=(JobId(2), JobId(5))): [2, 5],
+        Filter(elements=(ArrayElements(array_job=JobId(4)),)): [4, 5, 6],
+        Filter(elements=(ArrayElements(array_job=JobId(4), tasks=(1, 2)),)): [5, 6],
+        Filter(jobs=(JobId(1),), elements=(ArrayElements(array_job=JobId(4), tasks=(0,)),)): [1, 4],
+        Filter(users=("bob",)): [2],
+        Filter(vcs=("x",)): [1],
+        Filter(partitions=("p", "q")): [1],
+        Filter(states=("RUNNING",)): [1],
+        Filter(nodes=(NodeName("n2"),)): [1],
+        Filter(nodes=(NodeName("n1"),)): [],
+        Filter(names=("train-*",)): [1, 2],
+        Filter(names=("tr_in%",)): [3],
+        Filter(names=("tr_*",)): [3],
+        Filter(names=("train-a", "array")): [1, 4, 5, 6],
+        Filter(users=("bob",), names=("train-a",)): [],
+    }
+    for wanted, expected in cases.items():
+        assert numbers(store.queue(wanted)) == expected, wanted
+
+
+def test_usage_and_dependents(store: Store, persist: Term) -> None:
+    persist(node("n1"), submit(1, vc="x"), submit(2, vc="y", user="bob"))
+    waits = (Dependency(kind="afterok", job=JobId(1)),)
+    persist(submit(3, dependencies=waits), submit(4, dependencies=waits), CancelJob(JobId(4)))
+    persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
+    persist(ended(1, "n1", ran_s=5.0), at=100.0)
+    persist(ended(2, "n1", ran_s=7.0), at=200.0)
+    assert [(u.name, u.gpu_s, u.jobs) for u in store.usage()] == [("x", 5.0, 1), ("y", 7.0, 1)]
+    assert [(u.name, u.gpu_s) for u in store.usage(by_user=True, since=150.0)] == [("bob", 7.0)]
+    assert store.dependents(JobId(1)) == [3]
+
+
+# -- looking up -----------------------------------------------------------------------------------
+
+
+def test_a2_a_request_id_is_known_for_ever(store: Store, persist: Term) -> None:
+    asked = request("one", environment={"A": SECRET})
+    write = replace(submit(1), request=asked)
+    persist(write)
+    persist(CancelJob(JobId(1)))
+    found = store.request_lookup("ann", asked.request_id)
+    assert found is not None
+    assert found.job == 1
+    spec = asked.spec
+    assert isinstance(spec, JobSpec)
+    later = replace(asked, spec=replace(spec, submitted_at=999.0))
+    other = replace(spec, body=replace(spec.body, environment={"A": "else"}))
+    renamed = replace(spec, body=replace(spec.body, name="two"))
+    assert found.is_same(asked)
+    assert found.is_same(later)
+    assert not found.is_same(replace(asked, spec=other))
+    assert not found.is_same(replace(asked, spec=renamed))
+    assert not found.is_same(replace(asked, retries=3))
+    assert store.request_lookup("bob", asked.request_id) is None
+    assert store.request_lookup("ann", RequestId("never")) is None
+
+
+def everything(store: Store, *, but: str = "") -> str:
+    """Every value of every table as text."""
+    found = []
+    with store.engine.connect() as connection:
+        for name in inspect(connection).get_table_names():
+            if name != but:
+                rows = connection.execute(text(f'SELECT * FROM "{name}"')).all()
+                found += [repr(tuple(row)) for row in rows]
+    return "\n".join(found)
+
+
+def test_environments_are_secrets(store: Store, persist: Term) -> None:
+    persist(node("n1"), submit(1, environment={"TOKEN": SECRET}))
+    persist(*submit_array(2, 3, environment={"TOKEN": SECRET}))
+    assert SECRET in everything(store)
+    assert SECRET not in everything(store, but="job_environments")
+    assert store.environment(JobId(1)) == {"TOKEN": SECRET}
+    shown = [*store.queue(), *store.jobs([JobId(1)])]
+    assert all(job.spec is not None and not job.spec.body.environment for job in shown)
+    assert SECRET not in repr(shown)
+
+    persist(assign(1, ("n1", (0,))), CancelJob(JobId(2)), CancelJob(JobId(3)))
+    assert store.environment(JobId(4)) == {"TOKEN": SECRET}  # an element lives
+    persist(ended(1, "n1"), CancelJob(JobId(4)))
+    assert SECRET not in everything(store)
+    assert store.environment(JobId(1)) == store.environment(JobId(4)) == {}
+
+
+def test_a_job_that_is_submitted_and_cancelled_at_once_leaves_no_secret(
+    store: Store, persist: Term
+) -> None:
+    persist(submit(1, environment={"TOKEN": SECRET}), CancelJob(JobId(1)))
+    assert SECRET not in everything(store)
+    assert one(store, 1).state == "CANCELLED"
+    assert one(store, 1).facts.ended_at == 1.0
+
+
+def test_elements_of_an_array_share_their_body(store: Store, persist: Term) -> None:
+    persist(*submit_array(1, 50, environment={"A": "1"}))
+    with store.engine.connect() as connection:
+        for table in (schema.job_bodies, schema.job_environments, schema.arrays):
+            assert len(connection.execute(select(table)).all()) == 1
+    specs = [job.request.spec for job in store.load().ledger.jobs.values()]
+    assert all(isinstance(spec, JobSpec) for spec in specs)
+    assert len({id(spec.body) for spec in specs if isinstance(spec, JobSpec)}) == 1
+
+
+def test_tokens_are_kept_as_digests(store: Store) -> None:
+    record = TokenRecord(
+        token_id="t1", digest="d", user="ann", created_at=1.0, expires_at=2.0, comment="laptop"
+    )
+
+    async def scenario() -> None:
+        await store.tokens.add_token(record)
+        assert await store.tokens.find_token("t1") == record
+        assert await store.tokens.find_token("t2") is None
+        assert await store.tokens.list_tokens("ann") == [record]
+        assert await store.tokens.list_tokens("bob") == []
+        assert await store.tokens.revoke_token("t1", 5.0)
+        assert await store.tokens.revoke_token("t1", 6.0)
+        assert not await store.tokens.revoke_token("t2", 6.0)
+        assert await store.tokens.list_tokens(None) == [replace(record, revoked_at=5.0)]
+
+    asyncio.run(scenario())
