@@ -41,7 +41,11 @@ VERBS: dict[str, LazyVerb] = {
 }
 
 _CLUSTER = "dlsched.cli.admin_cluster:"
+_TRUST = "dlsched.cli.admin_trust:"
 ADMIN_VERBS: dict[str, LazyVerb] = {
+    "init": LazyVerb(_TRUST + "init_command", "Make a cluster's certificates and configuration."),
+    "ca": LazyVerb(_TRUST + "ca_app", "Issue, renew, deny and show certificates."),
+    "token": LazyVerb(_TRUST + "token_app", "Tokens for users at a distance."),
     "status": LazyVerb(_CLUSTER + "status_command", "Leader, database, agents, rounds."),
     "set-policy": LazyVerb(_CLUSTER + "set_policy_command", "Switch the policy while running."),
     "reload": LazyVerb(_CLUSTER + "reload_command", "Read the daemon's configuration again."),

@@ -249,6 +249,30 @@ class Client:
         for chunk in self._connection.stream("Snapshot", control_pb2.SnapshotRequest()):
             yield chunk.data
 
+    def create_token(
+        self, user: str, lifetime_s: float, comment: str = ""
+    ) -> control_pb2.CreateTokenReply:
+        """A token for use from a distance; an empty user is the caller."""
+        request = control_pb2.CreateTokenRequest(user=user, lifetime_s=lifetime_s, comment=comment)
+        reply: control_pb2.CreateTokenReply = self._connection.ask(
+            "CreateToken", request, repeatable=False
+        )
+        return reply
+
+    def list_tokens(
+        self, user: str = "", *, all_users: bool = False
+    ) -> list[control_pb2.TokenView]:
+        """What is known of tokens, oldest first."""
+        request = control_pb2.ListTokensRequest(user=user, all_users=all_users)
+        return list(self._connection.ask("ListTokens", request, repeatable=True).tokens)
+
+    def revoke_token(self, token_id: str) -> control_pb2.TokenView:
+        """End a token now."""
+        request = control_pb2.RevokeTokenRequest(token_id=token_id)
+        reply = self._connection.ask("RevokeToken", request, repeatable=True)
+        view: control_pb2.TokenView = reply.view
+        return view
+
     # -- waiting ----------------------------------------------------------------------------------
 
     def wait(

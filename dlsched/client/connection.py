@@ -146,9 +146,7 @@ class Connection:
         """The line that the user reads: the daemon's own, where it was the daemon that spoke."""
         code, text = error.code(), " ".join((error.details() or "").split())
         if code is _Code.UNAVAILABLE and _TRANSPORT.search(text):
-            if _NOT_REACHED.search(text):
-                return self._unreached(_reason(text))
-            return Lost(f"lost the connection to the daemon at {self._end}")
+            return self._no_transport(text)
         if code is _Code.DEADLINE_EXCEEDED:
             return Unavailable(f"no answer from the daemon at {self._end}")
         kinds: dict[Any, type[DlschedError]] = {
@@ -162,6 +160,22 @@ class Connection:
         if code in {_Code.INTERNAL, _Code.UNKNOWN}:
             return Refused(f"the daemon at {self._end} failed: {text or code.value[1]}")
         return kinds.get(code, Refused)(text or code.value[1])
+
+    def _no_transport(self, text: str) -> DlschedError:
+        trouble = self._tls_trouble(text)
+        if trouble is not None:
+            return NotTrusted(trouble)
+        if _NOT_REACHED.search(text):
+            return self._unreached(_reason(text))
+        return Lost(f"lost the connection to the daemon at {self._end}")
+
+    def _tls_trouble(self, text: str) -> str | None:
+        """What certificates have to do with it; nothing any more once the daemon has answered."""
+        if self.answered or self._end.path or self.where.insecure_loopback:
+            return None
+        from dlsched.rpc.unreachable import tls_trouble  # noqa: PLC0415  # rarely needed
+
+        return tls_trouble(text, str(self._end), _trust(self.where, self._end))
 
 
 def _dial(end: Endpoint, within_s: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dlsched.rpc.channels import ClientTrust
 
-__all__ = ["why_unreachable"]
+__all__ = ["tls_trouble", "why_unreachable"]
 
 NOT_THE_ONE = ("is not in peer certificate", "Hostname Verification Check failed")
 NOT_SIGNED = "CERTIFICATE_VERIFY_FAILED"
@@ -35,7 +35,7 @@ def why_unreachable(details: str, target: str, trust: ClientTrust) -> str:
     if any(word in details for word in NOBODY_THERE):
         return f"nobody listens on {target}: is the daemon running?"
     if not (trust.insecure_loopback or target.startswith("unix:")):
-        known = _over_tls(details, target, trust)
+        known = tls_trouble(details, target, trust)
         if known is not None:
             return known
     elif any(word.lower() in details.lower() for word in HUNG_UP):
@@ -43,7 +43,14 @@ def why_unreachable(details: str, target: str, trust: ClientTrust) -> str:
     return f"cannot reach {target}: {' '.join(details.split())}"
 
 
-def _over_tls(details: str, target: str, trust: ClientTrust) -> str | None:
+def tls_trouble(details: str, target: str, trust: ClientTrust) -> str | None:
+    """One line when it was TLS that failed; None when it was something else.
+
+    Args:
+        details: of the error.
+        target: what was dialled, over TLS.
+        trust: with what.
+    """
     if any(word in details for word in NOT_THE_ONE):
         who = "the daemon" if trust.server.kind == "daemon" else str(trust.server)
         return f"{target} is not {who} by its certificate"

@@ -1,0 +1,387 @@
+"""`dlsched admin init`, `ca` and `token`: who is believed, and by what.
+
+`init` and `ca` work on a folder and need no daemon; `token` asks the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from dlsched.cli.connect import AsJson, DaemonOption, InsecureOption, client
+from dlsched.cli.moments import local_text, utc_text
+from dlsched.core.errors import BadInput, DlschedError
+
+if TYPE_CHECKING:
+    from dlsched.rpc.certificate_folder import CertificateFolder
+    from dlsched.rpc.identity import Role
+    from dlsched.rpc.v1.control_pb2 import TokenView
+
+__all__ = ["ca_app", "init_command", "token_app"]
+
+DAY_S = 86400.0
+ETC = "/etc/dlsched"
+FolderOption = Annotated[
+    str, typer.Option("--folder", metavar="DIR", help="Of `dlsched admin init`.")
+]
+DaysOption = Annotated[float, typer.Option("--days", metavar="N", help="Life.", min=0.001)]
+
+
+def init_command(
+    folder: Annotated[str, typer.Argument(metavar="[DIR]", help="A new or empty folder.")] = ETC,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="NAME", help="Its name.")] = (
+        "cluster"
+    ),
+    node: Annotated[
+        list[str] | None, typer.Option("--node", metavar="HOSTS", help="n1 or n[1-4]; repeatable.")
+    ] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", metavar="NAME", help="Repeatable.")
+    ] = None,
+    daemon: Annotated[
+        str | None, typer.Option("--daemon-host", metavar="HOST", help="As nodes reach it.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="Of the daemon.", min=1, max=65535)] = 7817,
+    socket_path: Annotated[
+        str, typer.Option("--socket", metavar="PATH", help="For users of the daemon's machine.")
+    ] = "/run/dlsched/daemon.sock",
+    database: Annotated[str, typer.Option("--database", metavar="URL")] = (
+        "sqlite:////var/lib/dlsched/dlsched.db"
+    ),
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="Nodes find their files here, not in /etc/dlsched."),
+    ] = False,
+    user: Annotated[
+        str, typer.Option("--user", metavar="NAME", help="Of the daemon; owns its key, if root.")
+    ] = "dlsched",
+) -> None:
+    """Make a cluster's certificates and configuration files in a folder."""
+    from dlsched.cli.starting_configuration import (  # noqa: PLC0415
+        agent_toml,
+        daemon_toml,
+        operator_toml,
+    )
+    from dlsched.rpc.certificate_folder import CertificateFolder, write_file  # noqa: PLC0415
+    from dlsched.rpc.endpoint import parse_endpoint  # noqa: PLC0415
+    from dlsched.rpc.identity import DAEMON  # noqa: PLC0415
+    from dlsched.rpc.identity import node as node_role
+
+    here, now = Path(os.path.abspath(folder)), time.time()
+    roles = [DAEMON, *map(node_role, _expanded(node)), *_operators(operator)]
+    parse_endpoint(f"unix:{socket_path}")
+    host = daemon or socket.gethostname()
+    target = str(parse_endpoint(f"{host}:{port}"))
+    _check_new(here)
+    made = CertificateFolder(here)
+    try:
+        made.create(cluster, now=now)
+        for role in roles:
+            made.issue(role, [host] if role == DAEMON else [], now=now)
+            home = made.home(role)
+            pki = f"{home}/pki" if in_place or role.kind == "operator" else f"{ETC}/pki"
+            if role == DAEMON:
+                listen = [f"unix:{socket_path}", f"0.0.0.0:{port}"]
+                text = daemon_toml(
+                    cluster=cluster, database=database, listen=listen, pki=f"{here}/pki"
+                )
+                write_file(home / "dlsched.toml", text.encode())
+            elif role.kind == "node":
+                text = agent_toml(name=role.name, daemon=target, pki=pki)
+                write_file(home / "agent.toml", text.encode())
+            else:
+                text = operator_toml(daemon=target, pki=pki)
+                write_file(home / "config.toml", text.encode())
+        _give(made.files(DAEMON).key, user)
+    except BaseException:
+        for part in ("ca", "pki", "nodes", "operators", "dlsched.toml"):
+            _remove(here / part)
+        raise
+    for line in _told(made, roles, in_place=in_place):
+        typer.echo(line)
+
+
+def _expanded(hosts: list[str] | None) -> list[str]:
+    from dlsched.client.submission.hosts import expand  # noqa: PLC0415
+
+    names = [name for word in hosts or [] for name in expand("--node", word)]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"--node: {name} is there twice")
+    return names
+
+
+def _operators(names: list[str] | None) -> list[Role]:
+    from dlsched.rpc.identity import Role  # noqa: PLC0415
+
+    return [Role("operator", name) for name in dict.fromkeys(names or ["admin"])]
+
+
+def _check_new(folder: Path) -> None:
+    for part in ("ca", "pki", "nodes", "operators", "dlsched.toml"):
+        if (folder / part).exists():
+            raise BadInput(f"{folder / part} exists: nothing was changed")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _give(key: Path, user: str) -> None:
+    """The daemon reads its key as its own user."""
+    if os.geteuid() != 0:
+        return
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return
+    os.chown(key, entry.pw_uid, entry.pw_gid)
+
+
+def _told(made: CertificateFolder, roles: list[Role], *, in_place: bool) -> list[str]:
+    nodes = [role for role in roles if role.kind == "node"]
+    lines = [f"daemon     dlsched daemon --config {made.folder}/dlsched.toml"]
+    for role in nodes:
+        home = made.home(role)
+        if in_place:
+            lines.append(f"{role.name:<9}  dlsched agent --config {home}/agent.toml")
+        else:
+            lines.append(f"{role.name:<9}  take {home}/ to {ETC}/ on {role.name}")
+    lines += [
+        f"operator   {made.home(role)}/config.toml"
+        for role in roles
+        if role.name and role not in nodes
+    ]
+    lines.append(f"authority  {made.folder}/ca: whoever has ca.key is the cluster; keep it apart")
+    return lines
+
+
+# -- ca -------------------------------------------------------------------------------------------
+
+ca_app = typer.Typer(
+    help="Certificates: issue, renew, deny, show.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def _opened(folder: str) -> CertificateFolder:
+    from dlsched.rpc.certificate_folder import CertificateFolder  # noqa: PLC0415
+
+    return CertificateFolder(Path(os.path.abspath(folder)))
+
+
+def _role(text: str) -> Role:
+    from dlsched.rpc.identity import SCHEME, Role  # noqa: PLC0415
+
+    try:
+        return Role.parse(SCHEME + text.removeprefix(SCHEME))
+    except BadInput as error:
+        if "/" in text and "is no role" not in str(error):
+            raise
+        raise BadInput(f"{text!r}: daemon, node/NAME, operator/NAME or login/NAME") from None
+
+
+@ca_app.command("issue")
+def ca_issue(
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="node/n3, operator/ann, login/l1.")],
+    address: Annotated[
+        list[str] | None, typer.Option("--address", metavar="HOST", help="Further names.")
+    ] = None,
+    days: DaysOption = 365,
+    folder: FolderOption = ETC,
+) -> None:
+    """Make a certificate for a role that has none."""
+    made = _opened(folder)
+    files = made.issue(_role(role), address or [], now=time.time(), life_s=days * DAY_S)
+    typer.echo(str(files.certificate.parent))
+
+
+@ca_app.command("renew")
+def ca_renew(
+    roles: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROLE…]", help="None: those that are due.")
+    ] = None,
+    days: DaysOption = 365,
+    folder: FolderOption = ETC,
+) -> None:
+    """Make new certificates in the place of old ones: at two thirds of their life, or as told."""
+    made, now = _opened(folder), time.time()
+    wanted = [_role(text) for text in roles or []]
+    if not roles:
+        due = {"renew", "expires", "expired"}
+        wanted = [each.certificate.role for each in made.listed(now) if each.state in due]
+    for role in wanted:
+        files = made.renew(role, now=now, life_s=days * DAY_S)
+        typer.echo(f"{role}: {files.certificate.parent}")
+    if not wanted:
+        typer.echo("none is due")
+
+
+@ca_app.command("deny")
+def ca_deny(
+    what: Annotated[str, typer.Argument(metavar="ROLE|FILE|SERIAL", help="See `ca show`.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with it.")] = "",
+    folder: FolderOption = ETC,
+) -> None:
+    """Refuse a certificate from now on, on open connections too."""
+    made = _opened(folder)
+    found = made.deny(what, reason, now=time.time())
+    typer.echo(f"denied {found[0].role if found else what}: {made.deny_list}")
+    if found and found[0].role.kind == "daemon":
+        typer.echo(
+            "agents do not ask that list: against a stolen daemon key only a new authority helps",
+            err=True,
+        )
+
+
+@ca_app.command("show")
+def ca_show(folder: FolderOption = ETC, as_json: AsJson = False) -> None:
+    """List certificates, those that end first at the top."""
+    from dlsched.cli.text_table import TextTable  # noqa: PLC0415
+
+    made, now = _opened(folder), time.time()
+    authority, found = made.authority(), made.listed(now)
+    if as_json:
+        from dlsched.cli.json_output import print_json  # noqa: PLC0415
+
+        rows = [
+            {
+                "role": str(each.certificate.role),
+                "state": each.state,
+                "ends_at": utc_text(each.certificate.ends_at),
+                "serial": each.certificate.serial_text,
+                "path": str(each.path),
+            }
+            for each in found
+        ]
+        print_json(
+            "dlsched.certificates/1",
+            authority={"ends_at": utc_text(authority.ends_at)},
+            certificates=rows,
+        )
+        return
+    table = TextTable()
+    table.add("ROLE", [str(each.certificate.role) for each in found], left=True)
+    table.add("STATE", [each.state for each in found], left=True)
+    table.add("ENDS", [local_text(each.certificate.ends_at) for each in found], left=True)
+    table.add("SERIAL", [each.certificate.serial_text for each in found], left=True)
+    for line in table.lines():
+        typer.echo(line)
+    typer.echo(f"the authority ends {local_text(authority.ends_at)}")
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+token_app = typer.Typer(
+    help="Tokens for users at a distance.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@token_app.command("create")
+def token_create(
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Operators: for whom.")] = "",
+    days: DaysOption = 30,
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="For lists.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="A new file, for the owner only.")
+    ] = "",
+    daemon: DaemonOption = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """Make a token; it is shown once."""
+    with _new_file(output) as file, client(daemon, insecure) as cluster:
+        reply = cluster.create_token(user, days * DAY_S, comment)
+        print(reply.token, file=file)
+    view: TokenView = reply.view
+    told = f"token {view.token_id} of {view.user}, until {local_text(view.expires_at)}"
+    typer.echo(f"{output}: {told}" if output else told, err=not output)
+
+
+@contextmanager
+def _new_file(path: str) -> Iterator[TextIO]:
+    """A file that only its owner reads, or standard output; gone again when nothing came of it."""
+    if not path:
+        yield sys.stdout
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise DlschedError(f"{path}: cannot be written ({error.strerror})") from None
+    try:
+        with open(descriptor, "w") as file:
+            yield file
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+@token_app.command("list")
+def token_list(
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Operators: whose.")] = "",
+    all_users: Annotated[bool, typer.Option("--all", help="Operators: everybody's.")] = False,
+    as_json: AsJson = False,
+    daemon: DaemonOption = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """List tokens by their ids; the tokens themselves are kept nowhere."""
+    from dlsched.cli.terminal import shown  # noqa: PLC0415
+    from dlsched.cli.text_table import TextTable  # noqa: PLC0415
+
+    with client(daemon, insecure) as cluster:
+        found: list[TokenView] = cluster.list_tokens(user, all_users=all_users)
+    now = time.time()
+    if as_json:
+        from dlsched.cli.json_output import print_json  # noqa: PLC0415
+
+        print_json("dlsched.tokens/1", tokens=[_token_object(each, now) for each in found])
+        return
+    table = TextTable()
+    table.add("TOKEN", [each.token_id for each in found], left=True)
+    table.add("USER", [shown(each.user) for each in found], left=True)
+    table.add("STATE", [_token_state(each, now) for each in found], left=True)
+    table.add("ENDS", [local_text(each.expires_at) for each in found], left=True)
+    table.add("COMMENT", [shown(each.comment) for each in found], left=True)
+    for line in table.lines():
+        typer.echo(line)
+
+
+@token_app.command("revoke")
+def token_revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="See `token list`.")],
+    daemon: DaemonOption = None,
+    insecure: InsecureOption = False,
+) -> None:
+    """End a token at once."""
+    with client(daemon, insecure) as cluster:
+        view: TokenView = cluster.revoke_token(token_id)
+    typer.echo(f"revoked token {view.token_id} of {view.user}")
+
+
+def _token_state(view: TokenView, now: float) -> str:
+    if view.HasField("revoked_at"):
+        return "revoked"
+    return "expired" if now >= view.expires_at else "good"
+
+
+def _token_object(view: TokenView, now: float) -> dict[str, str | None]:
+    return {
+        "token_id": view.token_id,
+        "user": view.user,
+        "state": _token_state(view, now),
+        "created_at": utc_text(view.created_at),
+        "expires_at": utc_text(view.expires_at),
+        "revoked_at": utc_text(view.revoked_at) if view.HasField("revoked_at") else None,
+        "comment": view.comment,
+    }
