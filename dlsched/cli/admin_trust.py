@@ -74,11 +74,10 @@ def init_command(
     )
     from dlsched.rpc.certificate_folder import CertificateFolder, write_file  # noqa: PLC0415
     from dlsched.rpc.endpoint import parse_endpoint  # noqa: PLC0415
-    from dlsched.rpc.identity import DAEMON  # noqa: PLC0415
-    from dlsched.rpc.identity import node as node_role
+    from dlsched.rpc.identity import DAEMON, Role  # noqa: PLC0415
 
     here, now = Path(os.path.abspath(folder)), time.time()
-    roles = [DAEMON, *map(node_role, _expanded(node)), *_operators(operator)]
+    roles = [DAEMON, *(Role("node", name) for name in _expanded(node)), *_operators(operator)]
     parse_endpoint(f"unix:{socket_path}")
     host = daemon or socket.gethostname()
     target = str(parse_endpoint(f"{host}:{port}"))
