@@ -88,22 +88,22 @@ def init_command(
         for role in roles:
             made.issue(role, [host] if role == DAEMON else [], now=now)
             home = made.home(role)
-            pki = f"{home}/pki" if in_place or role.kind == "operator" else f"{ETC}/pki"
+            tls = f"{home}/tls" if in_place or role.kind == "operator" else f"{ETC}/tls"
             if role == DAEMON:
                 listen = [f"unix:{socket_path}", f"0.0.0.0:{port}"]
                 text = daemon_toml(
-                    cluster=cluster, database=database, listen=listen, pki=f"{here}/pki"
+                    cluster=cluster, database=database, listen=listen, tls=f"{here}/tls"
                 )
                 write_file(home / "dlsched.toml", text.encode())
             elif role.kind == "node":
-                text = agent_toml(name=role.name, daemon=target, pki=pki)
+                text = agent_toml(name=role.name, daemon=target, tls=tls)
                 write_file(home / "agent.toml", text.encode())
             else:
-                text = operator_toml(daemon=target, pki=pki)
+                text = operator_toml(daemon=target, tls=tls)
                 write_file(home / "config.toml", text.encode())
         _give(made.files(DAEMON).key, user)
     except BaseException:
-        for part in ("ca", "pki", "nodes", "operators", "dlsched.toml"):
+        for part in ("ca", "tls", "nodes", "operators", "dlsched.toml"):
             _remove(here / part)
         raise
     for line in _told(made, roles, in_place=in_place):
@@ -127,7 +127,7 @@ def _operators(names: list[str] | None) -> list[Role]:
 
 
 def _check_new(folder: Path) -> None:
-    for part in ("ca", "pki", "nodes", "operators", "dlsched.toml"):
+    for part in ("ca", "tls", "nodes", "operators", "dlsched.toml"):
         if (folder / part).exists():
             raise BadInput(f"{folder / part} exists: nothing was changed")
 

@@ -12,7 +12,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def daemon_toml(*, cluster: str, database: str, listen: list[str], pki: str) -> str:
+def daemon_toml(*, cluster: str, database: str, listen: list[str], tls: str) -> str:
     """Of the daemon."""
     addresses = ", ".join(map(_quoted, listen))
     return f"""\
@@ -40,7 +40,8 @@ policy = "fifo"
 
 [trust]
 mode = "tls"
-folder = {_quoted(pki)}
+folder = {_quoted(tls)}
+denied = {_quoted(f"{tls}/denied")}
 # Users who may do everything, beside root and the daemon's own user.
 operators = ["root"]
 
@@ -61,7 +62,7 @@ operators = ["root"]
 """
 
 
-def agent_toml(*, name: str, daemon: str, pki: str) -> str:
+def agent_toml(*, name: str, daemon: str, tls: str) -> str:
     """Of one node's agent."""
     return f"""\
 # dlsched agent --config THIS FILE. An unknown key is refused.
@@ -76,20 +77,20 @@ listen = "0.0.0.0:7818"
 # minimum_uid = 1000
 
 [tls]
-ca = {_quoted(f"{pki}/ca.crt")}
-certificate = {_quoted(f"{pki}/node.crt")}
-key = {_quoted(f"{pki}/node.key")}
+ca = {_quoted(f"{tls}/ca.crt")}
+certificate = {_quoted(f"{tls}/node.crt")}
+key = {_quoted(f"{tls}/node.key")}
 # A copy of the daemon's list of denied certificates.
-# denied = {_quoted(f"{pki}/denied")}
+# denied = {_quoted(f"{tls}/denied")}
 """
 
 
-def operator_toml(*, daemon: str, pki: str) -> str:
+def operator_toml(*, daemon: str, tls: str) -> str:
     """Of an operator's client."""
     return f"""\
 # Goes to ~/.config/dlsched/config.toml on the operator's machine.
 daemon = {_quoted(daemon)}
-ca = {_quoted(f"{pki}/ca.crt")}
-certificate = {_quoted(f"{pki}/operator.crt")}
-key = {_quoted(f"{pki}/operator.key")}
+ca = {_quoted(f"{tls}/ca.crt")}
+certificate = {_quoted(f"{tls}/operator.crt")}
+key = {_quoted(f"{tls}/operator.key")}
 """

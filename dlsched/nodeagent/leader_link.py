@@ -20,6 +20,7 @@ from dlsched.protocol.messages import NodeName, Reply, RunKey, Sync
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.conversion import from_wire, to_wire
+from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class LeaderLink:
             reply = from_wire(Reply, answer)
         except aio.AioRpcError as error:
             if before == self._answered:
-                self._why = f"{error.code().name.lower()}: {error.details()}"
+                self._why = self._told(error)
             return
         except DlschedError as error:
             self._why = str(error)
@@ -111,6 +112,14 @@ class LeaderLink:
         self._answered += 1
         self.connected.set()
         self._replied(reply)
+
+    def _told(self, error: aio.AioRpcError) -> str:
+        details, target = error.details() or "", self._targets[self._at]
+        if error.code() is grpc.StatusCode.UNAVAILABLE and self._trust.files is not None:
+            trouble = tls_trouble(details, target, self._trust)
+            if trouble is not None:
+                return trouble
+        return f"{error.code().name.lower()}: {details}"
 
     def _dialled(self) -> aio.Channel:
         if self._channel is None:
@@ -186,6 +195,3 @@ class LeaderLink:
             if isinstance(error, aio.AioRpcError) and error.code() not in _LATER:
                 log.warning("%s-refused why=%s", method.lower(), error.details())
             return None
-
-
-

@@ -1,9 +1,9 @@
-"""The folder of a cluster's certificates: the authority, and one `pki` folder for each party.
+"""The folder of a cluster's certificates: the authority, and one `tls` folder for each party.
 
     ca/ca.crt ca/ca.key                     the authority: best kept off the daemon's machine
-    pki/ca.crt daemon.crt daemon.key denied the daemon's
-    nodes/n1/pki/ca.crt node.crt node.key   a node's, to be taken there
-    operators/NAME/pki/…, logins/NAME/pki/…
+    tls/ca.crt daemon.crt daemon.key denied the daemon's
+    nodes/n1/tls/ca.crt node.crt node.key   a node's, to be taken there
+    operators/NAME/tls/…, logins/NAME/tls/…
 
 A file is replaced whole or not at all; keys are never readable by others, not even for a moment.
 """
@@ -80,12 +80,12 @@ class CertificateFolder:
 
     def files(self, role: Role) -> KeyFiles:
         """One party's certificate."""
-        return KeyFiles.of(self.home(role) / "pki", role.kind)
+        return KeyFiles.of(self.home(role) / "tls", role.kind)
 
     @property
     def deny_list(self) -> Path:
         """Of the daemon."""
-        return self.folder / "pki" / "denied"
+        return self.folder / "tls" / "denied"
 
     # -- making -----------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class CertificateFolder:
         return sorted(found, key=lambda each: (each.certificate.ends_at, str(each.path)))
 
     def _certificates(self) -> Iterator[tuple[Path, PeerCertificate]]:
-        for path in sorted(self.folder.rglob("pki/*.crt")):
+        for path in sorted(self.folder.rglob("tls/*.crt")):
             if path.name != "ca.crt":
                 yield path, read_certificate(path.read_bytes())
 
