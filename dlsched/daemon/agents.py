@@ -77,7 +77,7 @@ class Agents:
                 self._close(held[1])
             channel = self._open(known.facts.address, node)
             held = self._channels[node] = (known.facts.address, channel)
-        return node_pb2_grpc.AgentStub(held[1])
+        return node_pb2_grpc.AgentStub(held[1])  # type: ignore[no-untyped-call]  # generated
 
     def nudge(self, nudge: Nudge) -> None:
         """Tell a node to sync, soon."""

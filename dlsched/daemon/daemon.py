@@ -15,7 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import (  # type: ignore[import-untyped]
+    health,
+    health_pb2,
+    health_pb2_grpc,
+)
 
 from dlsched.daemon import supervisor
 from dlsched.daemon.agents import Agents
@@ -177,9 +181,13 @@ class Daemon:
             operators=frozenset(self.settings.trust.operators),
         )
         self._server = server = new_server(trust)
-        node_pb2_grpc.add_LeaderServicer_to_server(LeaderService(self.cluster), server)
-        control_pb2_grpc.add_RunsServicer_to_server(RunsService(self.cluster), server)
-        control_pb2_grpc.add_ControlServicer_to_server(ControlService(self.cluster), server)
+        services: tuple[tuple[Any, Any], ...] = (
+            (node_pb2_grpc.add_LeaderServicer_to_server, LeaderService),
+            (control_pb2_grpc.add_RunsServicer_to_server, RunsService),
+            (control_pb2_grpc.add_ControlServicer_to_server, ControlService),
+        )
+        for add, service in services:
+            add(service(self.cluster), server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.ports = add_ports(server, listen, trust)

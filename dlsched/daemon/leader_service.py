@@ -28,7 +28,7 @@ __all__ = ["LeaderService", "RunsService"]
 PROGRESS_EVERY_S = 30.0
 
 
-class LeaderService(node_pb2_grpc.LeaderServicer):  # type: ignore[misc]  # generated
+class LeaderService(node_pb2_grpc.LeaderServicer):
     """Syncs and descriptions."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ class LeaderService(node_pb2_grpc.LeaderServicer):  # type: ignore[misc]  # gene
         return node_pb2.DescribeReply(want_facts=name not in cluster.agents.described)
 
 
-class RunsService(control_pb2_grpc.RunsServicer):  # type: ignore[misc]  # generated
+class RunsService(control_pb2_grpc.RunsServicer):
     """What nodes ask in the name of their runs."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 _GONE: Any = object()  # in an overlay: the base's entry counts no more
+_ABSENT: Any = object()  # in an overlay: not there, the base decides
 _SMALL = 24  # an overlay up to here is never merged
 
 
@@ -29,8 +30,8 @@ class Table(Mapping[K, V], Generic[K, V]):
         self._count = len(self._base)
 
     def __getitem__(self, key: K) -> V:
-        found: Any = self._over.get(key, self)
-        if found is self:
+        found: Any = self._over.get(key, _ABSENT)
+        if found is _ABSENT:
             return self._base[key]
         if found is _GONE:
             raise KeyError(key)
@@ -39,14 +40,14 @@ class Table(Mapping[K, V], Generic[K, V]):
 
     def get(self, key: K, default: Any = None) -> Any:
         """As of a dict; the base class would raise and catch."""
-        found: Any = self._over.get(key, self)
-        if found is self:
+        found: Any = self._over.get(key, _ABSENT)
+        if found is _ABSENT:
             return self._base.get(key, default)
         return default if found is _GONE else found
 
     def __contains__(self, key: object) -> bool:
-        found = self._over.get(key, self)
-        return key in self._base if found is self else found is not _GONE
+        found = self._over.get(key, _ABSENT)
+        return key in self._base if found is _ABSENT else found is not _GONE
 
     def __len__(self) -> int:
         return self._count
@@ -96,7 +97,7 @@ class Table(Mapping[K, V], Generic[K, V]):
         over = dict(self._over)
         count = self._count
         for key in keys:
-            if over.get(key, self) is _GONE or (key not in over and key not in self._base):
+            if over.get(key) is _GONE or (key not in over and key not in self._base):
                 continue
             count -= 1
             over[key] = _GONE

@@ -3,6 +3,7 @@
 A second implementation of the node's shell: nothing is executed, keepers are entries in a dict. A
 job ends when the test says so.
 """
+# ruff: noqa: N802  # methods are named by the wire
 
 from __future__ import annotations
 

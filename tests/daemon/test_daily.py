@@ -1,29 +1,320 @@
-"""From submission to the end, over real gRPC and a real database, with a scripted node."""
+"""From submission to the end, over real gRPC and a real database, with scripted nodes."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from .cluster_of_tests import Running, eventually, job, settings_of
+import grpc
+import pytest
+
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 
+Scene = Callable[[Running, Caller, ScriptedAgent], Awaitable[None]]
 
-def test_a_job_is_submitted_started_and_ends(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with Running(settings_of(tmp_path)) as running:
+
+def play(folder: Path, scene: Scene, gpus: int = 4, **sections: Any) -> None:
+    async def whole() -> None:
+        async with (
+            Running(settings_of(folder, **sections)) as running,
+            ScriptedAgent("n1", running.target, gpus=gpus) as agent,
+        ):
+            await eventually(lambda: running.daemon.cluster.agents.described)
+            await eventually(lambda: running.daemon.shell.committed.nodes)
+            await scene(running, running.caller(), agent)
+
+    asyncio.run(whole())
+
+
+async def reaches(caller: Caller, number: int, state: str) -> Any:
+    async def there() -> Any:
+        view = (await caller.show(number)).job
+        return view if view.state == state else None
+
+    return await eventually(there)
+
+
+async def refused(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    return error.value.code(), error.value.details() or ""
+
+
+def test_a_job_runs_and_ends_with_its_own_code(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job("python", "train.py", gpus=2, comment="hi"))
+        await eventually(agent.running)
+        await reaches(caller, number, "RUNNING")
+        [spec] = agent.launched.values()
+        assert (spec.user, spec.uid, list(spec.argv)) == ("ann", 1001, ["python", "train.py"])
+        assert spec.output == f"dlsched-{number}.out"
+        agent.end_job(number, code=7)
+        view = await reaches(caller, number, "FAILED")
+        assert (view.code, view.signal, list(view.nodes)) == (7, 0, ["n1"])
+        detail = await caller.show(number)
+        assert [run.code for run in detail.runs] == [7]
+        assert [event.kind for event in detail.events][:2] == ["submit", "start"]
+
+    play(tmp_path, scene)
+
+
+def test_the_same_request_id_is_the_same_job_and_other_content_is_a_conflict(
+    tmp_path: Path,
+) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        first = await caller.submit(job("a"), job("b"), request_id="r")
+        assert await caller.submit(job("a"), job("b"), request_id="r") == first
+        code, _ = await refused(caller.submit(job("a"), job("c"), request_id="r"))
+        assert code is grpc.StatusCode.ALREADY_EXISTS
+        assert await running.caller("bob", 1002).submit(job("a"), request_id="r") != first[:1]
+
+    play(tmp_path, scene, gpus=1)
+
+
+def test_a_batch_is_taken_whole_or_not_at_all_in_one_transaction(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        shell = running.daemon.shell
+        code, said = await refused(caller.submit(job("a"), job("b", gpus=99)))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert said.startswith("job 2 of 2: needs 99 GPUs")
+        assert not shell.committed.jobs
+        before = shell.transactions
+        ids = await caller.submit(*(job("x", held=True) for _ in range(300)))
+        assert ids == list(range(1, 301))
+        assert shell.transactions - before <= 2
+
+    play(tmp_path, scene)
+
+
+def test_a_held_job_waits_for_its_release(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(held=True))
+        detail = await caller.show(number)
+        assert detail.job.held
+        reply = await caller.act(c.ACTION_RELEASE, number)
+        assert list(reply.done) == [str(number)]
+        await reaches(caller, number, "RUNNING")
+
+    play(tmp_path, scene)
+
+
+def test_cancel_ends_pending_and_running_jobs_and_says_who_did(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        one, two = await caller.submit(job(gpus=4), job(gpus=4))
+        await reaches(caller, one, "RUNNING")
+        await caller.act(c.ACTION_CANCEL, one, two)
+        for number in (one, two):
+            assert (await reaches(caller, number, "CANCELLED")).cancelled_by == "ann"
+
+    play(tmp_path, scene)
+
+
+def test_nobody_touches_anothers_job_and_an_operator_may(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(held=True))
+        bob, root = running.caller("bob", 1002), running.caller("root", 0)
+        for action in (c.ACTION_CANCEL, c.ACTION_HOLD, c.ACTION_RELEASE, c.ACTION_SUSPEND):
+            [failure] = (await bob.act(action, number)).failed
+            assert failure.why == "not yours (owner ann)"
+        asked = c.LogsRequest(job=number, tail_lines=-1)
+        code, _ = await refused(anext(aiter(bob.control.Logs(asked, timeout=5))))
+        assert code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.NOT_FOUND)
+        assert (await bob.show(number)).request.argv == []
+        assert list((await root.act(c.ACTION_CANCEL, number)).done) == [str(number)]
+
+    play(tmp_path, scene)
+
+
+def test_a_requeued_job_runs_again_uncharged(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job())
+        await reaches(caller, number, "RUNNING")
+        await caller.act(c.ACTION_REQUEUE, number)
+        await eventually(lambda: [key.run for key in agent.running()] == [2])
+        agent.end_job(number)
+        view = await reaches(caller, number, "COMPLETED")
+        assert (view.run, view.failures, view.preemptions, view.starts) == (2, 0, 0, 2)
+
+    play(tmp_path, scene)
+
+
+def test_a_user_suspends_resumes_signals_and_reads_the_output(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job())
+        await reaches(caller, number, "RUNNING")
+        await eventually(agent.running)
+        await caller.act(c.ACTION_SIGNAL, number, signal=10)
+        assert [number_ for _, number_ in agent.signals] == [10]
+        asked = c.LogsRequest(job=number, tail_lines=-1)
+        chunks = [chunk.data async for chunk in caller.control.Logs(asked, timeout=5)]
+        assert chunks == [b"line\n"]
+        await caller.act(c.ACTION_SUSPEND, number)
+        await reaches(caller, number, "SUSPENDED")
+        await eventually(lambda: not agent.running())
+        await caller.act(c.ACTION_RESUME, number)
+        await eventually(agent.running)
+        await reaches(caller, number, "RUNNING")
+
+    play(tmp_path, scene)
+
+
+def test_waiting_is_told_each_end(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        one, two = await caller.submit(job(), job())
+        await eventually(lambda: len(agent.running()) == 2)
+        call = caller.control.Wait(c.WaitRequest(filter=c.Filter(jobs=[one, two])), timeout=20)
+        told = aiter(call)
+        agent.end_job(two, code=3)
+        first = (await anext(told)).job
+        assert (first.job, first.state, first.code) == (two, "FAILED", 3)
+        agent.end_job(one)
+        assert (await anext(told)).job.state == "COMPLETED"
+        code, said = await refused(
+            anext(aiter(caller.control.Wait(c.WaitRequest(filter=c.Filter(jobs=[999])))))
+        )
+        assert (code, said) == (grpc.StatusCode.NOT_FOUND, "job 999: there is no such job")
+
+    play(tmp_path, scene)
+
+
+def test_dependencies_hold_release_and_cancel(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [first] = await caller.submit(job(gpus=1))
+        after = c.Dependency(kind="afterok", job=first)
+        [good] = await caller.submit(job(gpus=1, dependencies=[after]))
+        against = c.Dependency(kind="afternotok", job=first)
+        [broken] = await caller.submit(job(gpus=1, dependencies=[against]))
+        await reaches(caller, first, "RUNNING")
+        assert "Dependency" in (await caller.show(good)).job.reason
+        agent.end_job(first)
+        await reaches(caller, good, "RUNNING")
+        view = await reaches(caller, broken, "CANCELLED")
+        assert view.reason == "DependencyNeverSatisfied"
+        unknown = c.Dependency(kind="after", job=4242)
+        code, said = await refused(caller.submit(job(dependencies=[unknown])))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert said == "dependency after:4242: there is no such job"
+
+    play(tmp_path, scene)
+
+
+def test_an_array_is_folded_limited_and_cancelled_as_one(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [first] = await caller.submit(job(array="0-9%2"))
+        await eventually(lambda: len(agent.running()) == 2)
+        jobs, folded, summary = await caller.queue()
+        assert [view.state for view in jobs] == ["RUNNING", "RUNNING"]
+        assert [(line.tasks, line.count) for line in folded] == [("2-9%2", 8)]
+        assert (summary.running, summary.pending) == (2, 8)
+        unfolded, _, _ = await caller.queue(unfold=True)
+        assert len(unfolded) == 10
+        one = c.Filter(elements=[c.ArrayElements(array_job=first, tasks=[5])])
+        reply = await caller.control.Act(c.ActRequest(action=c.ACTION_CANCEL, filter=one))
+        assert list(reply.done) == [f"{first}_5"]
+        reply = await caller.act(c.ACTION_CANCEL, first)
+        assert len(reply.done) == 9
+        await eventually(lambda: not agent.running())
+
+    play(tmp_path, scene)
+
+
+def test_update_says_old_and_new_and_refuses_the_rest(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job(held=True, time_limit_s=60))
+
+        async def update(**fields: str) -> Any:
+            asked = c.UpdateRequest(filter=c.Filter(jobs=[number]), fields=fields)
+            return await caller.control.Update(asked, timeout=10)
+
+        reply = await update(time_limit_s="120", name="other")
+        assert set(reply.lines) == {
+            f"job {number}: time_limit_s 60 -> 120", f"job {number}: name train -> other",
+        }  # fmt: skip
+        assert (await caller.show(number)).job.name == "other"
+        assert (await refused(update(argv="x")))[0] is grpc.StatusCode.INVALID_ARGUMENT
+        assert (await refused(update(time_limit_s="nan")))[0] is grpc.StatusCode.INVALID_ARGUMENT
+        [failure] = (await update(priority="9")).failed
+        assert failure.why == "only an operator may raise a priority"
+
+    play(tmp_path, scene)
+
+
+def test_a_drained_node_needs_a_reason_and_takes_no_new_runs(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        root = running.caller("root", 0)
+
+        async def drain(reason: str, action: int = c.NODE_ACTION_DRAIN, **more: Any) -> Any:
+            asked = c.SetNodesRequest(action=action, names=["n1"], reason=reason, **more)
+            return await root.control.SetNodes(asked, timeout=10)
+
+        [held] = await caller.submit(job(gpus=1))
+        await reaches(caller, held, "RUNNING")
+        assert (await refused(drain("")))[1] == "drain: a reason is required"
+        [line] = (await drain("bad NVLink")).lines
+        assert f"job {held}" in line
+        [number] = await caller.submit(job(gpus=1))
+        [node] = (await caller.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+        assert (node.state, node.why, node.why_actor) == ("draining", "bad NVLink", "root")
+        agent.end_job(held)
+        await reaches(caller, held, "COMPLETED")
+        assert await caller.state(number) == "PENDING"
+        await drain("", c.NODE_ACTION_RESUME)
+        await reaches(caller, number, "RUNNING")
+
+    play(tmp_path, scene)
+
+
+def test_the_history_has_what_ended_and_usage_what_it_cost(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        ids = await caller.submit(*(job(gpus=1) for _ in range(3)))
+        await eventually(lambda: len(agent.running()) == 3)
+        for number in ids:
+            agent.end_job(number)
+            await reaches(caller, number, "COMPLETED")
+        pages = caller.control.History(c.HistoryRequest(filter=c.Filter()), timeout=10)
+        found = [view async for page in pages for view in page.jobs]
+        assert [view.job for view in found] == ids
+        assert {view.state for view in found} == {"COMPLETED"}
+        reply = await caller.control.Usage(c.UsageRequest(by_user=True), timeout=10)
+        assert [each.name for each in reply.usage] == ["ann"]
+
+    play(tmp_path, scene)
+
+
+def test_a_gang_that_fails_on_one_node_starts_nowhere(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            ScriptedAgent("n1", running.target) as one,
+            ScriptedAgent("n2", running.target) as two,
+        ):
+            await eventually(lambda: len(running.daemon.shell.committed.nodes) == 2)
             caller = running.caller()
-            async with ScriptedAgent("n1", running.target) as agent:
-                [number] = await caller.submit(job("python", "train.py", gpus=2))
-                await eventually(agent.running)
-                assert await caller.state(number) == "RUNNING"
-                agent.end_job(number, code=7)
-                await eventually(lambda: ended(caller, number, "FAILED"))
-                view = (await caller.show(number)).job
-                assert (view.code, view.signal, list(view.nodes)) == (7, 0, ["n1"])
+            one_job = job(nodes=2, gpus_per_node=4)
+            two.refuse.add(1)  # type: ignore[arg-type]
+            [number] = await caller.submit(one_job)
+            await eventually(lambda: running.daemon.shell.table.of(number).job and two.launched)
+            await reaches(caller, number, "PENDING")
+            assert not one.executed
+            two.refuse.clear()
+            await eventually(lambda: one.running() and two.running())
+            assert [key.run for key in one.running()] == [key.run for key in two.running()]
 
-    asyncio.run(scene())
+    asyncio.run(whole())
 
 
-async def ended(caller: object, number: int, state: str) -> bool:
-    return await caller.state(number) == state  # type: ignore[attr-defined]
+def test_an_idle_daemon_hardly_writes(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [number] = await caller.submit(job())
+        await reaches(caller, number, "RUNNING")
+        shell = running.daemon.shell
+        before, syncs = shell.transactions, agent.state.sequence
+        await eventually(lambda: agent.state.sequence >= syncs + 4)
+        assert shell.transactions == before  # heartbeats never write
+
+    play(tmp_path, scene)

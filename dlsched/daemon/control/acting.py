@@ -97,9 +97,8 @@ async def act(
     """Do one thing to every job that a filter means."""
     check_text("reason", request.reason, 1024)
     action = _Action(cluster, caller, request)
-    if request.action == control_pb2.ACTION_SIGNAL:
-        if not 1 <= request.signal <= 64:
-            raise BadInput(f"signal {request.signal}: not within 1 and 64")
+    if request.action == control_pb2.ACTION_SIGNAL and not 1 <= request.signal <= 64:
+        raise BadInput(f"signal {request.signal}: not within 1 and 64")
     make: dict[int, Callable[[Job, int], list[object]]] = {
         control_pb2.ACTION_CANCEL: action.cancel,
         control_pb2.ACTION_HOLD: action.hold,

@@ -1,4 +1,4 @@
-"""Bounds on what comes through the door: texts, counts and numbers, checked before anything else."""
+"""Bounds on what comes through the door: texts, counts and numbers, checked first."""
 
 from __future__ import annotations
 

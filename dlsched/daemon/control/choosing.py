@@ -120,7 +120,9 @@ def live(cluster: Cluster, wanted: control_pb2.Filter, caller: Identity) -> tupl
     return kept, others
 
 
-def matches(cluster: Cluster, row: Job, wanted: control_pb2.Filter) -> bool:
+def matches(  # noqa: PLR0911  # one word a return
+    cluster: Cluster, row: Job, wanted: control_pb2.Filter
+) -> bool:
     """Whether a job is what a filter's words say."""
     table, ledger = cluster.shell.table, cluster.shell.committed
     if wanted.users and owner_of(cluster, row) not in wanted.users:

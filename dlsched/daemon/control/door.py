@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.control import bounds
@@ -24,10 +26,12 @@ from dlsched.protocol.messages import (
     RequestId,
     SuspendLevel,
 )
-from dlsched.rpc.v1 import control_pb2, run_pb2
+from dlsched.rpc.conversion import ENUMS, wire_name
+from dlsched.rpc.v1 import control_pb2
 
 __all__ = ["Asked", "Capacity", "admit", "check_fits"]
 
+E = TypeVar("E", bound=Enum)
 KINDS = frozenset({"after", "afterok", "afterany", "afternotok", "aftercorr", "singleton"})
 MOST_DEPENDENCIES = 1000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
@@ -154,14 +158,12 @@ def admit(
     request = Request(
         request_id=RequestId(""),
         gang=gang if gang is not None else (gpus,),
-        mode=_word(LaunchMode, run_pb2.LaunchMode, wanted.mode, LaunchMode.BATCH),
-        fence=_word(Fence, run_pb2.Fence, wanted.fence, settings.fence),
+        mode=_word(LaunchMode, wanted.mode, LaunchMode.BATCH),
+        fence=_word(Fence, wanted.fence, settings.fence),
         retries=bounds.check_whole("retries", wanted.retries, 0, limits.retries) or 0,
         limits=Limits(time_s=time_limit, memory_bytes=body.memory_bytes, cpus=body.cpus),
         grace_s=_grace(_maybe(wanted, "grace_s"), limits.grace_s),
-        suspend_level=_word(
-            SuspendLevel, run_pb2.SuspendLevel, wanted.suspend_level, SuspendLevel.FREEZE
-        ),
+        suspend_level=_word(SuspendLevel, wanted.suspend_level, SuspendLevel.FREEZE),
     )
     array = parse_array(wanted.array, limits.array_size) if wanted.array else None
     if not wanted.open_ended:
@@ -216,15 +218,16 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
         )
 
 
-def _maybe(message: control_pb2.JobRequest, name: str) -> float | int | None:  # type: ignore[explicit-any, unused-ignore]
-    return getattr(message, name) if message.HasField(name) else None  # type: ignore[arg-type, no-any-return]
+def _maybe(message: control_pb2.JobRequest, name: str) -> Any:
+    """A field's value, or none when it is not said."""
+    return getattr(message, name) if message.HasField(name) else None
 
 
 def _gang(wanted: control_pb2.JobRequest) -> tuple[tuple[int, ...] | None, int]:
     """GPUs a node, when said, and GPUs in all."""
-    gpus = bounds.check_whole("gpus", _maybe(wanted, "gpus"), 1, MOST_GPUS)  # type: ignore[arg-type]
-    nodes = bounds.check_whole("nodes", _maybe(wanted, "nodes"), 1, 100_000)  # type: ignore[arg-type]
-    each = bounds.check_whole("gpus per node", _maybe(wanted, "gpus_per_node"), 1, 1024)  # type: ignore[arg-type]
+    gpus = bounds.check_whole("gpus", _maybe(wanted, "gpus"), 1, MOST_GPUS)
+    nodes = bounds.check_whole("nodes", _maybe(wanted, "nodes"), 1, 100_000)
+    each = bounds.check_whole("gpus per node", _maybe(wanted, "gpus_per_node"), 1, 1024)
     if each is not None:
         if gpus is not None and nodes is not None and nodes * each != gpus:
             raise BadInput(f"{nodes} nodes with {each} GPUs each are not {gpus} GPUs")
@@ -336,12 +339,11 @@ def _extra(columns: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted(columns.items()))
 
 
-def _word(kind: type, wire: object, number: int, default: object) -> object:  # type: ignore[explicit-any, unused-ignore]
+def _word(wanted: type[E], number: int, default: E) -> E:
+    """An enumeration's value from the wire; 0 is not said."""
     if number == 0:
         return default
-    from dlsched.rpc.conversion import ENUMS, wire_name  # noqa: PLC0415
-
-    for value in kind:  # type: ignore[attr-defined]
-        if ENUMS[kind].Value(wire_name(value)) == number:
+    for value in wanted:
+        if ENUMS[wanted].Value(wire_name(value)) == number:
             return value
-    raise BadInput(f"{kind.__name__} {number} is not known to this version")
+    raise BadInput(f"{wanted.__name__} {number} is not known to this version")

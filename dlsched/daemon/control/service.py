@@ -1,4 +1,5 @@
 """The Control service: each RPC checks who asks and hands over to the module that knows."""
+# ruff: noqa: D102, N802  # methods are named and described in control.proto
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from dlsched.rpc.v1 import control_pb2_grpc
 __all__ = ["ControlService"]
 
 
-class ControlService(control_pb2_grpc.ControlServicer):  # type: ignore[misc]  # generated
+class ControlService(control_pb2_grpc.ControlServicer):
     """What users and operators ask. Method names are the wire's."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -47,74 +48,74 @@ class ControlService(control_pb2_grpc.ControlServicer):  # type: ignore[misc]  #
             )
 
     @answered
-    async def Submit(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Submit(self, request: Any, context: Any) -> Any:
         return await submission.submit(self._cluster, request, identity_of(context))
 
     @streamed
-    async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._require_state()
         caller = identity_of(context)
         async for page in listing.queue(self._cluster, self._views, request, caller):
             yield page
 
     @answered
-    async def Show(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Show(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await showing.show(self._cluster, self._views, request, identity_of(context))
 
     @streamed
-    async def History(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def History(self, request: Any, context: Any) -> AsyncIterator[Any]:
         caller = identity_of(context)
         async for page in listing.history(self._cluster, self._views, request, caller):
             yield page
 
     @answered
-    async def Act(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Act(self, request: Any, context: Any) -> Any:
         return await acting.act(self._cluster, request, identity_of(context))
 
     @answered
-    async def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Update(self, request: Any, context: Any) -> Any:
         return await updating.update(self._cluster, request, identity_of(context))
 
     @streamed
-    async def Wait(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def Wait(self, request: Any, context: Any) -> AsyncIterator[Any]:
         caller = identity_of(context)
         async for reply in waiting.wait(self._cluster, self._views, self._ends, request, caller):
             yield reply
 
     @streamed
-    async def Logs(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def Logs(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._require_state()
         async for chunk in logs.logs(self._cluster, request, identity_of(context)):
             yield chunk
 
     @answered
-    async def Nodes(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Nodes(self, request: Any, context: Any) -> Any:
         self._require_state()
         return machines.nodes(self._cluster, request)
 
     @answered
-    async def SetNodes(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SetNodes(self, request: Any, context: Any) -> Any:
         return await machines.set_nodes(self._cluster, request, identity_of(context))
 
     @answered
-    async def Status(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Status(self, request: Any, context: Any) -> Any:
         return governing.status(self._cluster)
 
     @answered
-    async def Usage(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Usage(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await governing.usage(self._cluster, request, identity_of(context))
 
     @answered
-    async def SetPolicy(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def SetPolicy(self, request: Any, context: Any) -> Any:
         return await governing.set_policy(self._cluster, request, identity_of(context))
 
     @answered
-    async def Reload(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def Reload(self, request: Any, context: Any) -> Any:
         return await governing.reload(self._cluster, str(identity_of(context)))
 
     @streamed
-    async def Snapshot(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+    async def Snapshot(self, request: Any, context: Any) -> AsyncIterator[Any]:
         async for chunk in governing.snapshot(self._cluster):
             yield chunk

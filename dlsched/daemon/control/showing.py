@@ -8,9 +8,11 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.choosing import chosen_ids, live, names_jobs, no_such
 from dlsched.daemon.control.views import Views, stored_view
 from dlsched.daemon.launching import DEFAULT_ARRAY_OUTPUT, DEFAULT_OUTPUT, expand_pattern
+from dlsched.db.filters import ArrayElements, Filter
+from dlsched.db.reading import StoredJob
 from dlsched.db.records import JobSpec
 from dlsched.protocol.ledger import Job, JobStatus
-from dlsched.protocol.messages import JobId
+from dlsched.protocol.messages import JobId, Share
 from dlsched.rpc.conversion import ENUMS, to_wire, wire_name
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
@@ -54,14 +56,12 @@ async def show(
     return reply
 
 
-def _stored(cluster: Cluster, name: str, job: JobId) -> list[object]:
-    from dlsched.db.filters import ArrayElements, Filter  # noqa: PLC0415
-
+def _stored(cluster: Cluster, name: str, job: JobId) -> list[StoredJob]:
     first, _, task = name.partition("_")
     some = ArrayElements(array_job=JobId(int(first)), tasks=(int(task),) if task else ())
     jobs = (job,) if job else ()
     wanted = Filter(jobs=jobs, elements=(some,))
-    ended: list[object] = cluster.shell.store.history(wanted, limit=MOST)
+    ended: list[StoredJob] = cluster.shell.store.history(wanted, limit=MOST)
     return ended
 
 
@@ -153,8 +153,6 @@ async def _past(cluster: Cluster, detail: control_pb2.JobDetail, job: JobId) -> 
         if each.ended_at is not None:
             view.ended_at = each.ended_at
         for member in each.run.members.values():
-            from dlsched.protocol.messages import Share  # noqa: PLC0415
-
             view.layout.append(to_wire(Share(node=member.node, gpus=member.gpus)))
             if member.exit is not None and (member.exit.code or member.exit.signal):
                 view.code, view.signal = member.exit.code, member.exit.signal

@@ -154,7 +154,7 @@ def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
             )
 
 
-def _lines(
+def _lines(  # noqa: PLR0912  # one refusal a branch
     cluster: Cluster, row: Job, fields: dict[str, Any], caller: Identity, name: str
 ) -> list[str]:
     """What changes, or why nothing may."""
@@ -198,7 +198,7 @@ def _lines(
 
 
 def _told(value: Any) -> str:
-    if value is None or value == "" or value == ():
+    if value is None or value in ("", ()):
         return "none"
     if isinstance(value, tuple):
         return ",".join(value)
