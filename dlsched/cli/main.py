@@ -87,4 +87,7 @@ def _told(error: Exception) -> tuple[str, int]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split("\n"))
+    """Whatever it holds, it is one line and does nothing to a terminal."""
+    from dlsched.cli.terminal import shown  # noqa: PLC0415  # only errors need it
+
+    return shown(" ".join(text.splitlines()))

@@ -23,15 +23,16 @@ class JobName:
     tasks: tuple[int, ...] = ()
 
 
-def job_name(text: str) -> JobName:
-    """Read one id.
+def job_name(text: str, what: str = "") -> JobName:
+    """Read one id; `what` names the option in the error.
 
     Raises:
         BadInput: it is none.
     """
     match = _ID.fullmatch(text.strip())
     if match is None or int(match[1]) == 0:
-        raise BadInput(f"{shorten(text)!r} is not a job id (11160, 11160_3 or 11160_[2-5])")
+        said = f"{what}: " if what else ""
+        raise BadInput(f"{said}{shorten(text)!r} is not a job id (11160, 11160_3 or 11160_[2-5])")
     inside = (match[2] or "").strip("[]")
     tasks = parse_tasks(text, inside.partition("%")[0]).tasks if inside else ()
     return JobName(job=int(match[1]), tasks=tasks)

@@ -73,7 +73,7 @@ def _job(what: str, kind: str, word: str) -> Condition:
     if plus and kind != "after":
         raise BadInput(f"{what}: {shorten(word)!r}: only after:ID+MINUTES knows a delay")
     delay_s = 60.0 * whole_number(f"{what} (after +)", minutes, most=10_000_000) if plus else 0.0
-    name = job_name(text)
+    name = job_name(text, what)
     if len(name.tasks) > 1:
         raise BadInput(f"{what}: {shorten(text)!r}: name the array, or one of its elements")
     return Condition(
