@@ -42,6 +42,7 @@ class Rule:
     name: str
     kinds: frozenset[Kind]
     operators_only: bool = False
+    has_account: bool = False  # on the daemon's machine: jobs run as somebody
     speaks_as: str = ""
 
     def refusal(self, identity: Identity, method: str, request: Any) -> str | None:
@@ -51,6 +52,8 @@ class Rule:
             return f"{short} is not for {identity}: {self.name} only"
         if self.operators_only and not identity.is_operator:
             return f"{short} is for operators only; {identity} is none"
+        if self.has_account and identity.uid is None:
+            return f"{short} is for users of the cluster; {identity} has no account there"
         if self.speaks_as and getattr(request, self.speaks_as) != identity.name:
             return f"{identity} cannot speak for node {getattr(request, self.speaks_as)}"
         return None
@@ -58,6 +61,7 @@ class Rule:
 
 ANYONE = Rule(name="anyone who is known", kinds=EVERYBODY)
 USER = Rule(name="users", kinds=frozenset({"user", "operator"}))
+ACCOUNT = Rule(name="users", kinds=frozenset({"user"}), has_account=True)
 OWNER = Rule(name="owner or operator", kinds=frozenset({"user", "operator"}))  # + require_owner
 OPERATOR = Rule(name="operators", kinds=frozenset({"user", "operator"}), operators_only=True)
 NODE = Rule(name="nodes", kinds=frozenset({"node"}), speaks_as="node")
@@ -65,7 +69,7 @@ PEER = Rule(name="nodes", kinds=frozenset({"node"}), speaks_as="asker")
 DAEMON = Rule(name="the daemon", kinds=frozenset({"daemon"}))
 
 RULES: dict[str, Rule] = {
-    "/dlsched.v1.Control/Submit": USER,
+    "/dlsched.v1.Control/Submit": ACCOUNT,
     "/dlsched.v1.Control/Queue": USER,
     "/dlsched.v1.Control/Show": USER,
     "/dlsched.v1.Control/History": USER,

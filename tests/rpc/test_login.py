@@ -89,7 +89,8 @@ from dlsched.rpc.v1 import control_pb2 as m, control_pb2_grpc as g
 BECOME
 path = sys.argv[1]
 try:
-    with open_blocking_channel(f"unix:{path}", ClientTrust.local(os.path.dirname(path) + "/login.sock")) as channel:
+    trust = ClientTrust.local(os.path.dirname(path) + "/login.sock")
+    with open_blocking_channel(f"unix:{path}", trust) as channel:
         stub = g.ControlStub(channel)
         print(stub.Status(m.StatusRequest(), timeout=5).leader)
         try:

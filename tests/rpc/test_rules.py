@@ -50,7 +50,9 @@ def test_a_rule_about_the_speaker_names_a_field_of_the_message() -> None:
 @pytest.mark.parametrize(
     ("method", "let_in"),
     [
-        ("/dlsched.v1.Control/Submit", "ann root olga"),
+        ("/dlsched.v1.Control/Submit", "ann root"),
+        ("/dlsched.v1.Control/Queue", "ann root olga"),
+        ("/dlsched.v1.Control/CreateToken", "ann root olga"),
         ("/dlsched.v1.Control/SetPolicy", "root olga"),
         ("/dlsched.v1.Control/SetNodes", "root olga"),
         ("/dlsched.v1.Leader/Sync", "n1"),
@@ -76,6 +78,13 @@ def test_a_node_speaks_for_itself_only() -> None:
     rule = RULES["/dlsched.v1.Leader/Sync"]
     why = rule.refusal(N1, "/dlsched.v1.Leader/Sync", SimpleNamespace(node="n2"))
     assert why == "node n1 cannot speak for node n2"
+
+
+def test_who_has_no_account_runs_no_jobs() -> None:
+    rule = RULES["/dlsched.v1.Control/Submit"]
+    stranger = Identity(kind="user", name="eve", via="token")
+    why = rule.refusal(stranger, "/dlsched.v1.Control/Submit", SimpleNamespace())
+    assert why == "Submit is for users of the cluster; eve has no account there"
 
 
 def test_a_job_is_its_owners_and_the_operators() -> None:
