@@ -12,7 +12,7 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["JobName", "job_name", "job_names"]
 
-_ID = re.compile(r"(\d{1,18})(?:_(\d{1,10}|\[[\d,:%-]+\]))?")
+_ID = re.compile(r"(\d{1,18})(?:_(\d{1,10}|\[[\d,:%-]+\]))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ __all__ = ["LONGEST_S", "duration", "duration_text", "time_limit"]
 
 LONGEST_S = 10_000 * 86_400.0  # seconds; longer is taken for a mistake
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-_WORDS = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})?[wdhms])+")
-_WORD = re.compile(r"(\d+(?:\.\d+)?)([wdhms])")
-_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
+_WORDS = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})?[wdhms])+", re.ASCII)
+_WORD = re.compile(r"(\d+(?:\.\d+)?)([wdhms])", re.ASCII)
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?", re.ASCII)
 _NO_LIMIT = {"unlimited", "infinite", "none", "-1", "0"}
 
 

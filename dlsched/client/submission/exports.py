@@ -14,7 +14,7 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["exported"]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KEPT = {"DLSCHED_DAEMON", "DLSCHED_DEBUG"}
 _OF_A_JOB = {
     *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"),

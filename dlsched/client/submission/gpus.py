@@ -11,7 +11,7 @@ from dlsched.core.errors import BadInput
 __all__ = ["GpuWish", "parse_constraint", "parse_gpus", "parse_gres", "parse_share"]
 
 MOST = 1_000_000
-_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}")
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ from dlsched.core.errors import BadInput
 __all__ = ["expand", "fold"]
 
 MOST = 65_536
-_PIECE = re.compile(r"([^\[\],]*)(?:\[([^\[\]]*)\])?")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
-_LAST_NUMBER = re.compile(r"(.*?)(\d{1,9})(\D*)")
+_PIECE = re.compile(r"([^\[\],]*)(?:\[([^\[\]]*)\])?", re.ASCII)
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
+_LAST_NUMBER = re.compile(r"(.*?)(\d{1,9})(\D*)", re.ASCII)
 
 
 def expand(what: str, text: str) -> list[str]:

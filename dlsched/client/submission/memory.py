@@ -9,7 +9,7 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["memory_bytes", "memory_text"]
 
-_SIZE = re.compile(r"(\d{1,18})(?:([kmgtp])(?:i?b)?)?", re.I)
+_SIZE = re.compile(r"(\d{1,18})(?:([kmgtp])(?:i?b)?)?", re.I | re.ASCII)
 _POWERS = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _MOST = 2**60
 

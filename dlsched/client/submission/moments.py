@@ -11,8 +11,8 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["moment"]
 
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-_COUNT = re.compile(r"(\d{1,12}) *(seconds?|secs?|minutes?|mins?|hours?|days?|weeks?)")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_COUNT = re.compile(r"(\d{1,12}) *(seconds?|secs?|minutes?|mins?|hours?|days?|weeks?)", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMED = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0)}
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()

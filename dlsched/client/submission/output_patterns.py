@@ -20,7 +20,7 @@ LETTERS = {
     "t": "rank",
     "%": "a percent sign",
 }
-_ESCAPE = re.compile(r"%(\d{0,2})(.?)")
+_ESCAPE = re.compile(r"%(\d{0,2})(.?)", re.ASCII)
 
 
 def output_pattern(what: str, text: str) -> str:

@@ -14,7 +14,7 @@ __all__ = ["MOST_TASKS", "TaskSet", "fold_tasks", "parse_tasks"]
 
 MOST_TASKS = 1_000_000
 HIGHEST_TASK = 2**31 - 2
-_RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?")
+_RANGE = re.compile(r"(\d{1,10})(?:-(\d{1,10})(?::(\d{1,10}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["WarningSignal", "parse_warning", "signal_number"]
 
-_FORM = re.compile(r"(?:([BbRr]+):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?")
+_FORM = re.compile(r"(?:([BbRr]+):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
 _DEFAULT_S = 60
 
 

@@ -1,0 +1,117 @@
+"""`#DLSCHED` and `#SBATCH` lines: which are read, in which order they win, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlsched.client.submission.bulk import read_rows
+from dlsched.client.submission.directives import read_directives
+from dlsched.core.errors import BadInput
+
+
+def read(*lines: str, ignore: bool = False) -> tuple[dict[str, str], tuple[str, ...]]:
+    text = "\n".join(["#!/bin/bash", *lines, ""])
+    found = read_directives("s.sh", text.encode(), ignore_unknown=ignore)
+    return found.layer, found.notes
+
+
+def test_the_forms_of_an_option() -> None:
+    layer, notes = read(
+        "#SBATCH -J a -t 10",
+        "#SBATCH --nodes=2 --ntasks 4  # why",
+        "#SBATCH -N3",
+        "   # an indented remark",
+        "",
+        "#DLSCHED --comment 'two words' --hold --set a=1 --set b=2",
+        "#SBATCHED is a remark",
+    )
+    assert notes == ()
+    assert layer == {
+        "name": "a",
+        "time": "10",
+        "nodes": "3",
+        "ntasks": "4",
+        "comment": "two words",
+        "hold": "yes",
+        "set": "a=1\nb=2",
+    }
+
+
+def test_ours_win_over_slurms_wherever_they_stand() -> None:
+    assert read("#DLSCHED --gpus 4", "#SBATCH --gres=gpu:8 -J x")[0] == {"gpus": "4", "name": "x"}
+
+
+def test_the_first_block_only_and_what_comes_late_is_told() -> None:
+    layer, notes = read("#SBATCH -J a", "echo", "#SBATCH -J b", "#DLSCHED --gpus 3")
+    assert layer == {"name": "a"}
+    assert notes == (
+        "s.sh:4: #SBATCH after the first command is not read",
+        "s.sh:5: #DLSCHED after the first command is not read",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#SBATCH --switches=1", "s.sh:2: #SBATCH --switches: not supported"),
+        ("#SBATCH --min-gpus=1", "s.sh:2: #SBATCH --min-gpus: not supported"),
+        ("#DLSCHED --zzz", "s.sh:2: #DLSCHED --zzz: not supported"),
+        ("#SBATCH foo", "s.sh:2: #SBATCH: 'foo' is not an option"),
+        ("#SBATCH -J", "s.sh:2: -J: needs a value"),
+        ("#SBATCH --hold=yes", "s.sh:2: --hold: takes no value"),
+        ("#SBATCH --exclusive=user", "s.sh:2: --exclusive: takes no value"),
+        ("#SBATCH -J 'open", "s.sh:2: #SBATCH: no closing quotation"),
+        ("#SBATCH --gres=nic:1", "s.sh:2: --gres: 'nic:1': gpu is the only resource known here"),
+    ],
+)
+def test_refusals_name_the_line(line: str, told: str) -> None:
+    with pytest.raises(BadInput) as error:
+        read(line)
+    assert str(error.value).startswith(told)
+
+
+def test_unknown_ones_can_be_left_out_one_by_one() -> None:
+    layer, notes = read("#SBATCH --switches 1@5 -J a --foo=1 -t 5", ignore=True)
+    assert layer == {"name": "a", "time": "5"}
+    assert notes == ("s.sh:2: #SBATCH --switches: left out", "s.sh:2: #SBATCH --foo: left out")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (b"", "s.sh: is empty"),
+        (b"echo\n", "s.sh:1: the first line must name the interpreter (#!/bin/bash)"),
+        (b"#!\n", "s.sh:1: the first line must name the interpreter (#!/bin/bash)"),
+        (b"#!/bin/sh\r\necho\r\n", "s.sh:1: has DOS line ends"),
+        (b"#!/bin/sh\n\0", "s.sh: holds a NUL character"),
+        (b"#!/bin/sh\n#SBATCH -J \xff\n", "s.sh:2: not valid UTF-8"),
+        (b"#!/bin/sh\n" + b"#" * 2_000_000, "s.sh: 2000010 bytes; at most 1048576"),
+    ],
+)
+def test_what_is_no_script(script: bytes, told: str) -> None:
+    with pytest.raises(BadInput) as error:
+        read_directives("s.sh", script)
+    assert str(error.value).startswith(told)
+
+
+@given(st.binary(max_size=60))
+def test_any_directive_line_is_read_or_refused_in_one_line(line: bytes) -> None:
+    said = "s.sh: read"
+    try:
+        read_directives("s.sh", b"#!/bin/sh\n#DLSCHED " + line + b"\n", ignore_unknown=True)
+    except BadInput as error:
+        said = str(error)
+    assert said.startswith("s.sh:")
+
+
+@given(st.binary(max_size=80))
+def test_any_file_of_rows_is_read_or_refused(data: bytes) -> None:
+    for head in (b"", b"command,gpus\n", b'{"command":'):
+        said = "f: read"
+        try:
+            assert list(read_rows("f", head + data))
+        except BadInput as error:
+            said = str(error)
+        assert said.startswith("f:")
