@@ -1,0 +1,1 @@
+"""What the live cluster costs, by itself and beside Slurm."""

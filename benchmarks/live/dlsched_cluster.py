@@ -1,0 +1,68 @@
+"""dlsched on this machine for as long as a comparison takes: one daemon, four agents, loopback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.live.local_cluster import LocalCluster
+
+__all__ = ["DlschedCluster"]
+
+
+class DlschedCluster:
+    """The daemons as they are installed, with default timings; only the GPUs are made up."""
+
+    def __init__(self, launcher: str = "plain") -> None:
+        self._cluster = LocalCluster(
+            nodes=4,
+            gpus="8:v100",
+            round={"interval_s": 60.0},
+            timing={"beat_s": 5.0, "reply_age_s": 5.0, "prepare_s": 30.0, "unkillable_s": 60.0},
+        )
+
+    def __enter__(self) -> DlschedCluster:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.__exit__(None, None, None)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For every command that talks to this cluster."""
+        return self._cluster.environment
+
+    def _own(self) -> list[psutil.Process]:
+        """The daemon, the agents and all of their processes, but not the jobs'."""
+        found = []
+        for process in self._cluster.processes.values():
+            parent = psutil.Process(process.pid)
+            found += [parent, *parent.children(recursive=True)]
+        return found
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the daemons so far, with the children that they have waited for."""
+        total = 0.0
+        for process in self._own():
+            try:
+                spent = process.cpu_times()
+            except psutil.Error:
+                continue
+            total += spent.user + spent.system + spent.children_user + spent.children_system
+        return total
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of the daemon with its worker, and of an agent with its zygote."""
+        figures = {}
+        for name, label in (("daemon", "memory: daemon MB"), ("n1", "memory: agent MB")):
+            parent = psutil.Process(self._cluster.processes[name].pid)
+            family = [parent, *parent.children(recursive=True)]
+            figures[label] = sum(p.memory_info().rss for p in family) / 1e6
+        return figures

@@ -1,0 +1,46 @@
+"""Clusters of real processes, on SQLite and on Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.local_cluster import LocalCluster
+from tests.postgres import PostgresCluster, postgres_cluster
+
+__all__ = ["postgres_cluster"]
+
+
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+
+
+def _database(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database; empty: a file of the cluster's own."""
+    if request.param == "sqlite":
+        return ""
+    server: PostgresCluster = request.getfixturevalue("postgres_cluster")
+    url = server.make()
+    request.addfinalizer(lambda: server.drop(url))
+    return url
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def shared(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """One daemon and three agents of four GPUs, for tests that leave them as they were."""
+    with LocalCluster(_database(request)) as running:
+        yield running
+
+
+@pytest.fixture(params=DATABASES)
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """One daemon and two agents of four GPUs."""
+    with LocalCluster(_database(request), nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def small() -> Iterator[LocalCluster]:
+    """One daemon and two agents on SQLite, for what no database has a say in."""
+    with LocalCluster(nodes=2) as running:
+        yield running

@@ -1,0 +1,38 @@
+"""An agent is killed while its jobs run and end: they run on, and their ends are known after."""
+
+from __future__ import annotations
+
+from tests.live.local_cluster import LocalCluster, eventually
+
+
+def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:
+    gate = small.folder / "gate"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
+    scripts = [f"{wait}; exit 0", f"{wait}; exit 3", f"{wait}; kill -SEGV $$", "sleep 600"]
+    jobs = [small.submit(script, nodelist="n1") for script in scripts]
+    for job in jobs:
+        small.until(job, "RUNNING")
+    small.kill("n1")
+    gate.touch()
+    folder = small.folder / "n1" / "state"
+    eventually("three records", lambda: len(list(folder.glob("**/exit.json"))) >= 3)
+    small.start_agent("n1")
+    ok, three, fault = (small.until(job, "COMPLETED", "FAILED") for job in jobs[:3])
+    assert (ok.state, ok.exit_code) == ("COMPLETED", 0)
+    assert (three.state, three.exit_code) == ("FAILED", 3)
+    assert (fault.state, fault.exit_signal) == ("FAILED", 11)
+    assert small.job(jobs[3]).state == "RUNNING"
+    assert {job.starts for job in small.jobs(jobs)} == {1}
+
+
+def test_a_silent_node_keeps_its_jobs_until_an_operator_speaks(small: LocalCluster) -> None:
+    """`fence = "hold"`: nothing restarts elsewhere until the old run is known to be over."""
+    job = small.submit("sleep 600", gpus="4", retries="1")
+    where = small.until(job, "RUNNING").nodes[0]
+    small.kill(where)
+    eventually("the node is late", lambda: small.node(where).state.startswith("late"), within=90)
+    assert (small.job(job).state, small.job(job).starts) == ("RUNNING", 1)
+    small.cli("admin", "node-down", where, "--confirmed")
+    again = small.until(job, "RUNNING", within=30)
+    assert again.starts == 2
+    assert again.nodes != (where,)

@@ -1,0 +1,69 @@
+"""The daemon is killed at any moment: nothing is lost, nothing runs twice, nobody stops."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dlsched.core.errors import DlschedError
+from tests.live.local_cluster import LocalCluster, eventually
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_sixty_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
+    marks = cluster.folder / "marks"
+    marks.mkdir()
+    accepted = []
+    for _ in range(60):
+        accepted.append(cluster.submit(f"echo x >> {marks}/$DLSCHED_JOB_ID"))
+        cluster.kill("daemon")
+        cluster.start_daemon()
+        cluster.wait_until_up()
+    assert len(set(accepted)) == 60
+    for job in accepted:
+        cluster.until(job, "COMPLETED", within=60)
+    ran = Counter({path.name: len(path.read_text().split()) for path in marks.iterdir()})
+    assert ran == Counter({str(job): 1 for job in accepted})
+
+
+def test_a_few_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
+    accepted = []
+    for _ in range(4):
+        accepted.append(cluster.submit("true"))
+        cluster.kill("daemon")
+        cluster.start_daemon()
+        cluster.wait_until_up()
+    assert len(set(accepted)) == 4
+    for job in accepted:
+        assert cluster.until(job, "COMPLETED").starts == 1
+
+
+def test_jobs_run_on_while_the_daemon_is_away(cluster: LocalCluster) -> None:
+    """Down for five observation windows; one job ends meanwhile, with 7."""
+    gate = cluster.folder / "gate"
+    script = f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 7"
+    ends = cluster.submit(script)
+    stays = cluster.submit("sleep 600")
+    for job in (ends, stays):
+        cluster.until(job, "RUNNING")
+    pid = cluster.submit("echo $$; sleep 600")
+    cluster.until(pid, "RUNNING")
+    eventually("it wrote", lambda: cluster.output(pid).strip())
+    cluster.kill("daemon")
+    with pytest.raises(DlschedError):
+        cluster.job(ends)
+    gate.touch()
+    records = cluster.folder
+    eventually(
+        "its end is on the node's disk",
+        lambda: any("7" in p.read_text() for p in records.glob("n*/state/**/exit.json")),
+    )
+    cluster.start_daemon()
+    cluster.wait_until_up()
+    ended = cluster.until(ends, "FAILED")
+    assert (ended.exit_code, ended.exit_signal, ended.starts) == (7, 0, 1)
+    assert "7:0" in cluster.cli("history", "-j", str(ends), "-o", "exit")
+    for job in (stays, pid):
+        assert (cluster.job(job).state, cluster.job(job).starts) == ("RUNNING", 1)

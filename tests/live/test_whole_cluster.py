@@ -1,0 +1,103 @@
+"""What a new user does first: submit, look, wait, cancel; on both databases."""
+
+from __future__ import annotations
+
+import json
+
+from tests.live.local_cluster import LocalCluster, eventually
+
+
+def test_a_job_runs_and_is_remembered(shared: LocalCluster) -> None:
+    job = shared.submit("echo hello from $DLSCHED_JOB_ID on $CUDA_VISIBLE_DEVICES", gpus="2")
+    ended = shared.until(job, "COMPLETED")
+    assert (ended.exit_code, ended.starts, ended.gpus) == (0, 1, 2)
+    words = shared.output(job).split()
+    assert words[:3] == ["hello", "from", str(job)]
+    assert len(words[-1].split(",")) == 2
+    history = json.loads(shared.cli("history", "--json"))
+    assert job in [row["job_id"] for row in history["jobs"]]
+
+
+def test_the_exit_code_and_the_signal_are_the_jobs_own(shared: LocalCluster) -> None:
+    seven = shared.submit("exit 7")
+    fault = shared.submit("kill -SEGV $$")
+    assert shared.until(seven, "FAILED").exit_code == 7
+    assert shared.until(fault, "FAILED").exit_signal == 11
+    done = shared.run("wait", str(seven))
+    assert done.returncode == 7
+    assert shared.run("wait", str(fault)).returncode == 128 + 11
+
+
+def test_a_full_cluster_queues_and_says_why(shared: LocalCluster) -> None:
+    first = shared.submit("sleep 60", gpus="12")
+    shared.until(first, "RUNNING")
+    second = shared.submit("true", gpus="4")
+    waiting = shared.job(second)
+    assert waiting.state == "PENDING"
+    assert waiting.reason
+    listed = shared.cli("queue")
+    assert str(first) in listed
+    assert str(second) in listed
+    shared.cli("cancel", str(first))
+    assert shared.until(first, "CANCELLED").starts == 1
+    shared.until(second, "COMPLETED")
+
+
+def test_hold_release_and_update(shared: LocalCluster) -> None:
+    job = shared.submit("true", hold="yes")
+    assert shared.job(job).reason == "JobHeldUser"
+    assert "0:10:00" in shared.cli("update", str(job), "--time", "10m")
+    shared.cli("release", str(job))
+    assert shared.until(job, "COMPLETED").time_limit_s == 600
+
+
+def test_a_time_limit_ends_a_job(shared: LocalCluster) -> None:
+    job = shared.submit("sleep 60", time="1s", grace="1s")
+    shared.until(job, "TIMEOUT")
+
+
+def test_a_suspended_job_is_cancelled_at_once(shared: LocalCluster) -> None:
+    job = shared.submit("sleep 600")
+    shared.until(job, "RUNNING")
+    shared.cli("suspend", str(job))
+    shared.until(job, "SUSPENDED")
+    shared.cli("cancel", str(job))
+    shared.until(job, "CANCELLED", within=2)
+
+
+def test_arrays_and_dependencies(shared: LocalCluster) -> None:
+    array = shared.submit("exit $DLSCHED_ARRAY_TASK_ID", array="0-2%1")
+    after = shared.submit("true", dependency=f"afterany:{array}")
+    never = shared.submit("true", dependency=f"afterok:{array}")
+    shared.until(after, "COMPLETED", within=30)
+    assert shared.until(never, "CANCELLED").reason == "DependencyNeverSatisfied"
+    codes = [job.exit_code for job in shared.jobs([array, array + 1, array + 2])]
+    assert codes == [0, 1, 2]
+
+
+def test_a_drained_node_takes_nothing_and_keeps_what_it_has(shared: LocalCluster) -> None:
+    job = shared.submit("sleep 60", gpus="4")
+    where = shared.until(job, "RUNNING").nodes[0]
+    others = ",".join(name for name in shared.names if name != where)
+    shared.cli("drain", where, "--reason", "bad fan")
+    assert shared.node(where).state == "draining"
+    more = shared.submit("true", exclude=others)
+    assert eventually("it has a reason", lambda: shared.job(more).reason)
+    assert shared.job(more).state == "PENDING"
+    shared.cli("cancel", str(job))
+    eventually("it is drained", lambda: shared.node(where).state == "drained")
+    shared.cli("resume-node", where)
+    shared.until(more, "COMPLETED")
+
+
+def test_the_policy_changes_while_jobs_run(shared: LocalCluster) -> None:
+    job = shared.submit("sleep 60")
+    shared.until(job, "RUNNING")
+    shared.cli("admin", "set-policy", "las")
+    with shared.client() as client:
+        assert client.status().policy == "las"
+    assert shared.job(job).starts == 1
+    shared.cli("cancel", str(job))
+    refused = shared.run("admin", "set-policy", "nonsense")
+    assert refused.returncode == 1
+    assert len(refused.stderr.strip().splitlines()) == 1
