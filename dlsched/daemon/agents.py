@@ -41,10 +41,20 @@ class Agents:
         described: by node, what it said of itself.
     """
 
-    def __init__(self, open_channel: Callable[[str, str], Any]) -> None:
-        """Take what opens a channel to an address, insisting on a node's name."""
+    def __init__(
+        self,
+        open_channel: Callable[[str, str], Any],
+        stamp: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Take what opens a channel to an address, insisting on a node's name.
+
+        Args:
+            open_channel: from an address and a name.
+            stamp: changes when channels are to be opened anew: another certificate.
+        """
         self._open = open_channel
-        self._channels: dict[NodeName, tuple[str, Any]] = {}
+        self._stamp = stamp
+        self._channels: dict[NodeName, tuple[object, Any]] = {}
         self.described: dict[NodeName, Described] = {}
         self._nudging: dict[NodeName, asyncio.Task[None]] = {}
         self._next: dict[NodeName, Nudge] = {}
@@ -71,12 +81,12 @@ class Agents:
         known = self.described.get(node)
         if known is None or not known.facts.address:
             return None
-        held = self._channels.get(node)
-        if held is None or held[0] != known.facts.address:
+        held, wanted = self._channels.get(node), (known.facts.address, self._stamp())
+        if held is None or held[0] != wanted:
             if held is not None:
                 self._close(held[1])
             channel = self._open(known.facts.address, node)
-            held = self._channels[node] = (known.facts.address, channel)
+            held = self._channels[node] = (wanted, channel)
         return node_pb2_grpc.AgentStub(held[1])  # type: ignore[no-untyped-call]  # generated
 
     def nudge(self, nudge: Nudge) -> None:

@@ -20,6 +20,7 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.waiting import Fate
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
+from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.records import Drained
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Write
@@ -87,6 +88,7 @@ class Cluster:
         self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
         self.rounds: Any = None  # set by whoever makes both
+        self.trust: DaemonTrust | None = None  # as well
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         shell.send_nudge = agents.nudge

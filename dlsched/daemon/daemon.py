@@ -33,15 +33,13 @@ from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
+from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store
 from dlsched.db.tokens import StoredTokens
 from dlsched.db.versions import migrate
-from dlsched.rpc.channels import ClientTrust, open_channel
-from dlsched.rpc.identity import DAEMON, node
 from dlsched.rpc.login import LoginServer
-from dlsched.rpc.server import ServerTrust, add_ports, new_server
-from dlsched.rpc.tls import KeyFiles
+from dlsched.rpc.server import add_ports, new_server
 from dlsched.rpc.tokens import LocalTokens
 from dlsched.rpc.v1 import control_pb2_grpc, node_pb2_grpc
 
@@ -93,11 +91,13 @@ class Daemon:
         self._store = store = await self._open_store()
         name = settings.daemon.name or f"{socket.gethostname()}:{os.getpid()}"
         self.shell = shell = Shell(store, settings, name)
-        files = None if self.insecure else KeyFiles.of(Path(settings.trust.folder), "daemon")
-        self.cluster = Cluster(shell, settings, Agents(self._opener(files)), self.file)
+        trust = DaemonTrust(settings.trust, insecure=self.insecure)
+        agents = Agents(trust.open_channel, trust.stamp)
+        self.cluster = Cluster(shell, settings, agents, self.file)
+        self.cluster.trust = trust
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)
         self.rounds = Rounds(self.cluster, worker, self.metrics)
-        await self._listen(files)
+        await self._listen(trust)
         if settings.daemon.metrics:
             self.metrics_port = self.metrics.serve(settings.daemon.metrics)
         shell.start()
@@ -160,26 +160,12 @@ class Daemon:
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))
                 pause = min(pause * 2, 10.0)
 
-    def _opener(self, files: KeyFiles | None) -> Any:
-        if files is None:
-            trust = ClientTrust.claimed_role(DAEMON)
-        else:
-            trust = ClientTrust.certificate(files)
-        return lambda address, name: open_channel(address, trust.towards(node(name)))
-
-    async def _listen(self, files: KeyFiles | None) -> None:
+    async def _listen(self, proofs: DaemonTrust) -> None:
         listen = self.settings.daemon.listen
         sockets = [Path(text.removeprefix("unix:")) for text in listen if text.startswith("unix:")]
         tokens = LocalTokens() if sockets and not self.insecure else None
         assert self._store is not None
-        trust = ServerTrust(
-            files=files,
-            denied=Path(self.settings.trust.denied) if self.settings.trust.denied else None,
-            insecure_loopback=self.insecure,
-            local=tokens,
-            remote=StoredTokens(self._store.engine),
-            operators=frozenset(self.settings.trust.operators),
-        )
+        trust = proofs.server(tokens, StoredTokens(self._store.engine))
         self._server = server = new_server(trust)
         services: tuple[tuple[Any, Any], ...] = (
             (node_pb2_grpc.add_LeaderServicer_to_server, LeaderService),

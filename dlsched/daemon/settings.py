@@ -80,8 +80,9 @@ class TrustSection(_Section):
 
     mode: Literal["tls", "insecure-loopback"] = "tls"
     folder: str = "/etc/dlsched/tls"  # ca.crt, daemon.crt, daemon.key
-    denied: str = ""  # file of refused certificates
+    denied: str = ""  # file of refused certificates; empty: `denied` in the folder
     operators: tuple[str, ...] = ("root",)
+    root_jobs: bool = False  # run root's jobs too; each agent has a say of its own
 
 
 class LimitsSection(_Section):

@@ -43,6 +43,9 @@ def problems(cluster: Cluster) -> tuple[str, list[str]]:
             yellow.append(f"nodes late: {', '.join(late[:10])}")
         if shell.committed.orphans:
             yellow.append(f"{len(shell.committed.orphans)} runs are alive that nobody knows")
+    certificate = cluster.trust.problem() if cluster.trust is not None else None
+    if certificate is not None:
+        yellow.append(certificate)
     yellow += [text for at, text in shell.alarms if wall() - at < RECENT_S]
     return ("red" if red else "yellow" if yellow else "green"), [*red, *yellow]
 

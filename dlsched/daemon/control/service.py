@@ -19,19 +19,22 @@ from dlsched.daemon.control import (
     waiting,
 )
 from dlsched.daemon.control import submit as submission
+from dlsched.daemon.control.token_desk import TokenDesk
 from dlsched.daemon.control.views import Views
 from dlsched.daemon.refusals import answered, streamed
+from dlsched.db.tokens import StoredTokens
 from dlsched.rpc.identity import identity_of
 from dlsched.rpc.v1 import control_pb2_grpc
 
 __all__ = ["ControlService"]
 
 
-class ControlService(control_pb2_grpc.ControlServicer):
+class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     """What users and operators ask. Method names are the wire's."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.tokens = StoredTokens(cluster.shell.store.engine)
         self._views = Views(cluster)
         self._ends = waiting.Ends(cluster)
 

@@ -16,6 +16,7 @@ from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.door import Asked, admit
 from dlsched.daemon.faultpoints import faultpoint
 from dlsched.daemon.refusals import Conflict, TooMuch
+from dlsched.daemon.trust import check_may_run
 from dlsched.db.records import Dependency, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
 from dlsched.protocol.ledger import Request
@@ -39,6 +40,7 @@ async def submit(
     faultpoint("after-submit-read")
     shell, limits = cluster.shell, cluster.settings.limits
     shell.require_lead()
+    check_may_run(caller, cluster.settings.trust)
     if not request.jobs:
         raise BadInput("nothing to submit")
     if len(request.jobs) > limits.batch_size:
