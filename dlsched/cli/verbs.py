@@ -32,6 +32,9 @@ VERBS: dict[str, LazyVerb] = {
     "trace": LazyVerb("dlsched.cli.trace:trace_app", "Import, show and generate traces."),
     "policy": LazyVerb("dlsched.cli.policy:policy_app", "List policies and their options."),
     "admin": LazyVerb("dlsched.cli.admin:admin_app", "For those who run the cluster."),
+    "quickstart": LazyVerb(
+        "dlsched.cli.quickstart:quickstart_command", "A whole cluster here, for a minute."
+    ),
     "daemon": LazyVerb(
         "dlsched.cli.services:daemon_command", "Run the daemon in the foreground.", passes=True
     ),

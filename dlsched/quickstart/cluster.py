@@ -1,0 +1,205 @@
+"""A cluster in one folder: a daemon with SQLite, two agents, their logs, and how to end them.
+
+Nothing listens outside this machine: the daemon has a unix socket in the folder, the agents ports
+of the loopback address. It is the development mode without certificates, for this user.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dlsched.core.errors import BadInput, DlschedError
+from dlsched.quickstart import processes
+
+__all__ = [
+    "POLICY",
+    "ROUND_S",
+    "QuickCluster",
+    "environment",
+    "stop_kept",
+]
+
+PRETENDED = (2, 2)  # GPUs of each node
+POLICY = "las"
+ROUND_S = 2.0
+LONGEST_FOLDER = 60  # characters: sockets below it have a limit
+STARTING_S = 30.0
+NOTE = "quickstart.json"
+CONFIGURATION = """\
+# A cluster for trying things on one machine. Without certificates: for nothing else.
+[cluster]
+name = "quickstart"
+
+[daemon]
+database = "sqlite:///{folder}/dlsched.db"
+listen = ["unix:{folder}/daemon.sock"]
+metrics = ""
+
+[round]
+policy = "{policy}"       # the least served go first: newcomers displace those who had much
+interval_s = {round_s}
+min_run_s = {min_run_s}       # nobody is displaced sooner
+
+[trust]
+mode = "insecure-loopback"
+operators = ["{user}"]
+
+[timing]
+beat_s = 1.0
+"""
+
+
+class QuickCluster:
+    """The daemon and the agents of one folder.
+
+    Attributes:
+        gpus: of each node, n1 first.
+        pretended: there are none; jobs are told numbers of GPUs all the same.
+    """
+
+    def __init__(self, folder: Path, *, pretend: bool = False) -> None:
+        """Look at the machine; nothing is started.
+
+        Args:
+            folder: that does not hold a quickstart yet.
+            pretend: also where there are real GPUs that nobody uses.
+        """
+        real = 0 if pretend else idle_gpus()
+        self.pretended = not real
+        self.gpus = (real,) if real else PRETENDED
+        self.folder = folder.resolve()
+        if len(str(self.folder)) > LONGEST_FOLDER:
+            raise BadInput(
+                f"--folder {folder}: longer than {LONGEST_FOLDER} characters, as sockets"
+            )
+        self.jobs_folder = self.folder / "jobs"
+        self.address = f"unix:{self.folder}/daemon.sock"
+        self._services: dict[str, processes.Identity] = {}
+        self._running: list[object] = []
+
+    def start(self) -> None:
+        """Start all and wait until the nodes are there.
+
+        Raises:
+            DlschedError: with the last line that the service which failed has said.
+        """
+        try:
+            self.jobs_folder.mkdir(parents=True)
+        except FileExistsError:
+            raise BadInput(f"--folder {self.folder}: there is a quickstart in it") from None
+        except OSError as error:
+            raise BadInput(f"--folder {self.folder}: {error.strerror}") from None
+        configuration = self.folder / "daemon.toml"
+        configuration.write_text(
+            CONFIGURATION.format(
+                folder=self.folder,
+                policy=POLICY,
+                round_s=ROUND_S,
+                min_run_s=2 * ROUND_S,
+                user=getpass.getuser(),
+            )
+        )
+        processes.adopt_orphans()
+        self._start("daemon", "dlsched.daemon", "--config", str(configuration))
+        self._wait((self.folder / "daemon.sock").exists, "listen")
+        for number, gpus in enumerate(self.gpus, 1):
+            name = f"n{number}"
+            base = self.folder / name
+            pretend = ("--fake-gpus", f"{gpus}:gpu") if self.pretended else ()
+            self._start(
+                *(name, "dlsched.nodeagent", "--name", name, "--daemon", self.address),
+                *("--listen", "127.0.0.1:0", "--insecure-loopback", "--launcher", "plain"),
+                *("--state-dir", str(base / "state"), "--run-dir", str(base / "run")),
+                *("--minimum-uid", str(min(os.getuid(), 1000)), *pretend),
+            )
+        (self.folder / NOTE).write_text(json.dumps({"services": self._services}))
+
+    def wait_for_nodes(self, count: Callable[[], int]) -> None:
+        """Until so many nodes have registered as there are agents."""
+        self._wait(lambda: count() == len(self.gpus), "register")
+
+    def stop(self) -> None:
+        """End everything that was started here and all that it has started."""
+        if self._services:
+            processes.end(list(self._services.values())[1:], 3.0)  # agents first: no new jobs
+            processes.end([*self._services.values(), *processes.below(os.getpid())], 2.0)
+            processes.end(processes.below(os.getpid()), 0.0)
+            self._services.clear()
+
+    def _start(self, name: str, module: str, *words: str) -> None:
+        running = processes.start(
+            [sys.executable, "-m", module, *words], self.folder / f"{name}.log", environment()
+        )
+        self._running.append(running)  # its object must live as long: it would warn
+        found = processes.identity(running.pid)
+        if found is None:
+            raise DlschedError(f"{name}: ended at once: {self._last_words(name)}")
+        self._services[name] = found
+
+    def _wait(self, is_there: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + STARTING_S
+        while not is_there():
+            processes.reap()
+            for name, known in self._services.items():
+                if processes.identity(known[0]) != known:
+                    raise DlschedError(f"{name} has ended: {self._last_words(name)}")
+            if time.monotonic() > until:
+                raise DlschedError(f"the services did not {what} within {STARTING_S:g} s")
+            time.sleep(0.02)
+
+    def _last_words(self, name: str) -> str:
+        try:
+            lines = (self.folder / f"{name}.log").read_text(errors="replace").split("\n")
+        except OSError:
+            lines = []
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def idle_gpus() -> int:
+    """How many real GPUs there are, if nobody computes on any of them; else 0."""
+    try:
+        import pynvml  # noqa: PLC0415  # not everybody has it
+    except ImportError:
+        return 0
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return 0
+    try:
+        devices = [pynvml.nvmlDeviceGetHandleByIndex(k) for k in range(pynvml.nvmlDeviceGetCount())]
+        used = any(pynvml.nvmlDeviceGetComputeRunningProcesses(each) for each in devices)
+    except pynvml.NVMLError:
+        return 0
+    finally:
+        pynvml.nvmlShutdown()
+    return 0 if used else len(devices)
+
+
+def environment() -> dict[str, str]:
+    """For services and jobs: ours, so that they find this very dlsched."""
+    package = str(Path(__file__).parents[2])
+    path = os.environ.get("PYTHONPATH")
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DLSCHED_", "SLURM_"))}
+    return {**inherited, "PYTHONPATH": f"{package}{os.pathsep}{path}" if path else package}
+
+
+def stop_kept(folder: Path) -> None:
+    """End what `--keep` has left running.
+
+    Raises:
+        BadInput: there is no such thing in the folder.
+    """
+    try:
+        services = json.loads((folder / NOTE).read_text())["services"]
+        known = [(int(pid), int(began)) for pid, began in services.values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"--stop {folder}: no quickstart has been kept there") from None
+    left = [each for one in known for each in processes.below(one[0])]
+    processes.end(known[1:], 3.0)
+    processes.end([*known, *left], 2.0)

@@ -1,0 +1,84 @@
+"""What a quickstart trains: small real jobs that come while others hold all GPUs.
+
+Each writes a line a step. At the end the lines must be those of jobs that nobody disturbed: every
+step once, in order.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlsched.quickstart import jobs
+
+__all__ = ["QuickJob", "is_unbroken", "workload"]
+
+PROGRAMS = Path(jobs.__path__[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickJob:
+    """A job, and when it comes."""
+
+    name: str
+    after_s: float
+    program: str
+    words: tuple[str, ...]
+    options: dict[str, str]
+
+    def argv(self, folder: Path) -> tuple[str, ...]:
+        """The command."""
+        losses = ("--losses", str(losses_of(folder, self.name)))
+        return (sys.executable, str(PROGRAMS / self.program), *self.words, *losses)
+
+
+def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
+    """By time of arrival; with PyTorch, also a gang, over two nodes where there are two."""
+    half = max(1, sum(gpus_of_nodes) // 2)
+
+    def digits(name: str, after_s: float, gpus: int, epochs: int) -> QuickJob:
+        return QuickJob(
+            name=name,
+            after_s=after_s,
+            program="digits_numpy.py",
+            words=("--epochs", str(epochs), "--pause", "0.02"),
+            options={"gpus": str(gpus)},
+        )
+
+    found = [
+        digits("wide", 0.0, half, 6),
+        digits("deep", 0.0, half, 6),
+        digits("small", 3.0, 1, 2),
+        digits("tiny", 4.0, 1, 1),
+    ]
+    if importlib.util.find_spec("torch") is not None:
+        over = min(2, len(gpus_of_nodes))
+        ranks = min(2, sum(gpus_of_nodes))
+        gang = QuickJob(
+            name="gang",
+            after_s=2.0,
+            program="gloo_gang.py",
+            words=("--epochs", "2", "--pause", "0.02"),
+            options={"nodes": str(over), "gpus_per_node": str(ranks // over), "launch": "gpu"},
+        )
+        found.insert(2, gang)
+    return found
+
+
+def losses_of(folder: Path, name: str) -> Path:
+    """Where a job writes a line a step."""
+    return folder / f"{name}.losses"
+
+
+def is_unbroken(folder: Path, name: str) -> bool:
+    """Whether a job has done every step once and in order."""
+    try:
+        lines = losses_of(folder, name).read_text().splitlines()
+    except OSError:
+        return False
+    return bool(lines) and [line.split()[0] for line in lines] == [
+        str(step) for step in range(len(lines))
+    ]
