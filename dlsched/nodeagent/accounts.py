@@ -105,8 +105,6 @@ def launch_facts(settings: Settings, spec: Any) -> LaunchFacts:
     )
 
 
-
-
 def _below(directory: str, path: str) -> str:
     """Where a relative path is."""
     return os.path.join(directory, path) if path else ""

@@ -182,7 +182,9 @@ def _open_output(path: str, truncate: bool) -> int:
         why = "it is a symbolic link" if error.errno == 40 else error.strerror
         raise CannotStart(f"cannot open output {path}: {why}") from None
     mode = os.fstat(fd).st_mode
-    if not stat.S_ISREG(mode) and not (stat.S_ISCHR(mode) and (path == "/dev/null" or os.isatty(fd))):
+    if not stat.S_ISREG(mode) and not (
+        stat.S_ISCHR(mode) and (path == "/dev/null" or os.isatty(fd))
+    ):
         raise CannotStart(f"cannot open output {path}: not a regular file")
     os.set_blocking(fd, True)
     return fd

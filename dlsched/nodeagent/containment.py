@@ -90,7 +90,9 @@ class Namespace(Tree):
 
     def members(self) -> list[process.Stat]:
         """Everything in the namespace, processes that entered it from outside too."""
-        return [each for each in process.all_processes() if each.pid != 1 and each.state not in "ZX"]
+        return [
+            each for each in process.all_processes() if each.pid != 1 and each.state not in "ZX"
+        ]
 
     def _all(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -121,6 +120,8 @@ def _alive(pid: int) -> bool:
 
 def _act(tool: str, pid: int, action: str, limit_s: float, *more: str) -> str:
     """One action of the tool; why it failed, or nothing."""
+    import subprocess  # noqa: PLC0415  # not in every keeper's memory
+
     command = [tool, "--action", action, "--pid", str(pid), *more]
     try:
         running = subprocess.Popen(

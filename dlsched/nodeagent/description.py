@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 
 from dlsched.nodeagent.launchers import Launcher
@@ -75,7 +76,5 @@ async def describe(shell: AgentShell, launcher: Launcher, address: str) -> None:
                 continue
             in_full = False
             wait *= EVERY_BEATS
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(shell.changed.wait(), wait)
-        except TimeoutError:
-            pass

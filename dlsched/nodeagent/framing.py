@@ -6,10 +6,11 @@ Neither side ever waits for the other: what cannot be sent now is kept until it 
 from __future__ import annotations
 
 import json
-import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
+
+from dlsched.nodeagent import lean_socket
 
 _LENGTH = struct.Struct("!I")
 MAX_FRAME = 64 * 1024 * 1024
@@ -59,7 +60,7 @@ class Frames:
 class FrameSocket:
     """One connection of a keeper, never blocking."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: lean_socket.Socket) -> None:
         connection.setblocking(False)
         self.socket = connection
         self.open = True

@@ -1,20 +1,20 @@
 """The socket between a keeper and the processes of its job.
 
-Who connects is what SO_PEERCRED says; only the job's user and root are heard. A rank that says hello
-is told when to leave; what it tells goes on to the agent. No packet can hurt the keeper: what it
-does not understand it skips, and a peer that sends garbage is hung up on.
+Who connects is what SO_PEERCRED says; only the job's user and root are heard. A rank that says
+hello is told when to leave; what it tells goes on to the agent. No packet can hurt the keeper: what
+it does not understand it skips, and a peer that sends garbage is hung up on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dlsched.job import messages as words
+from dlsched.nodeagent import lean_socket
 
 _CREDENTIALS = struct.Struct("3i")
 MAX_PEERS = 512
@@ -24,7 +24,7 @@ MAX_PEERS = 512
 class Peer:
     """One connected process."""
 
-    socket: socket.socket
+    socket: lean_socket.Socket
     pid: int
     rank: int | None = None  # after hello
     capabilities: tuple[str, ...] = ()
@@ -33,7 +33,9 @@ class Peer:
     def say(self, message: words.Message) -> None:
         """Send; a peer that does not read misses it."""
         with contextlib.suppress(OSError):
-            self.socket.send(words.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self.socket.send(
+                words.encode(message), lean_socket.MSG_DONTWAIT | lean_socket.MSG_NOSIGNAL
+            )
 
 
 class JobSocket:
@@ -41,7 +43,9 @@ class JobSocket:
 
     def __init__(self, path: str, uid: int, heard: Callable[[Peer, words.FromJob], None]) -> None:
         self._uid, self._heard = uid, heard
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self.listener = lean_socket.Socket(
+            lean_socket.AF_UNIX, lean_socket.SOCK_SEQPACKET | lean_socket.SOCK_NONBLOCK
+        )
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         self.listener.bind(path)
@@ -52,10 +56,12 @@ class JobSocket:
     def accept(self) -> Peer | None:
         """A process has connected; None when it may not."""
         try:
-            connection, _ = self.listener.accept()
+            connection = lean_socket.accept(self.listener)
         except OSError:
             return None
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        raw = connection.getsockopt(
+            lean_socket.SOL_SOCKET, lean_socket.SO_PEERCRED, _CREDENTIALS.size
+        )
         pid, uid, _ = _CREDENTIALS.unpack(raw)
         if uid not in (self._uid, 0) or len(self.peers) >= MAX_PEERS:
             connection.close()
@@ -68,13 +74,13 @@ class JobSocket:
     def receive(self, peer: Peer) -> bool:
         """Take one packet; False when the peer has gone or sends garbage."""
         try:
-            packet, fds, flags, _ = socket.recv_fds(peer.socket, words.MAX_MESSAGE, 4)
+            packet, fds, flags = lean_socket.recv_fds(peer.socket, words.MAX_MESSAGE, 4)
         except BlockingIOError:
             return True
         except OSError:
             return False
         peer.streams.extend(fds)
-        if not packet or flags & socket.MSG_TRUNC:
+        if not packet or flags & lean_socket.MSG_TRUNC:
             return False
         try:
             message = words.decode_from_job(packet)

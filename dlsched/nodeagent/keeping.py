@@ -7,18 +7,18 @@ waits for the agent, and leaves only when the end of its run is durable and comm
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
-import selectors
 import signal
-import socket
 import struct
 import sys
 from collections import deque
 from collections.abc import Callable
 
 from dlsched.core.errors import BadInput
-from dlsched.nodeagent import child, clock, process, runfiles, syscalls
+from dlsched.job import messages as words
+from dlsched.nodeagent import child, clock, lean_socket, process, runfiles, syscalls
 from dlsched.nodeagent.checkpointing import Suspension
 from dlsched.nodeagent.containment import Cgroup, Containment, Namespace, Tree
 from dlsched.nodeagent.environment import build, ranks_here
@@ -29,9 +29,9 @@ from dlsched.nodeagent.plainjson import plain, value_of
 from dlsched.nodeagent.rank_steps import RankSteps
 from dlsched.nodeagent.rendezvous import HeldPort, PortTaken, derived
 from dlsched.nodeagent.spec import KeeperSpec
-from dlsched.job import messages as words
 from dlsched.protocol import keeper
 from dlsched.protocol.messages import (
+    ExitRecord,
     Forget,
     Freeze,
     Kill,
@@ -60,7 +60,7 @@ class Keeper:
     """One run on one node."""
 
     def __init__(
-        self, spec: KeeperSpec, agent: socket.socket, identity: process.Identity, spawning: int
+        self, spec: KeeperSpec, agent: lean_socket.Socket, identity: process.Identity, spawning: int
     ) -> None:
         self.spec = spec
         self._spawning = spawning  # held open until the run is recorded: see zygote
@@ -74,7 +74,8 @@ class Keeper:
         )
         self.containment: Containment = _containment(spec)
         self._events: deque[keeper.Event] = deque()
-        self._selector = selectors.EpollSelector()
+        self._poll = select.epoll()
+        self._calls: dict[int, tuple[Callable[[int], None], int]] = {}
         self._timer = syscalls.make_timer()
         self._children = self._watch_children()
         self._agents: list[FrameSocket] = []
@@ -92,7 +93,7 @@ class Keeper:
         self._start_limit: float | None = None
         self._warned = False
         self._port: HeldPort | None = None
-        self._on(self._timer, self._timer_rang)
+        self.watch(self._timer, self._timer_rang)
         self.job: JobSocket | None = None
         self.steps = RankSteps(self)
         self.suspension = Suspension(self)
@@ -108,8 +109,9 @@ class Keeper:
             self.feed(keeper.Began(clock.now(), self.spec.covered_until))
             while not self._left:
                 self._set_timer()
-                for key, mask in self._selector.select():
-                    key.data(mask)
+                for fd, mask in self._poll.poll():
+                    if fd in self._calls:  # an earlier call may have ended it
+                        self._calls[fd][0](mask)
                 self._drain()
         except CannotKeep as error:
             self.tell({"failed": str(error)})
@@ -117,15 +119,16 @@ class Keeper:
         faultpoint("keeper-forgotten")
         return 0
 
-    def _on(self, fd: int, call: Callable[[int], None], mask: int = selectors.EVENT_READ) -> None:
-        self._selector.register(fd, mask, call)
-
-    watch = _on
+    def watch(self, fd: int, call: Callable[[int], None]) -> None:
+        """Have a descriptor's events handled."""
+        self._poll.register(fd, select.EPOLLIN)
+        self._calls[fd] = (call, select.EPOLLIN)
 
     def unwatch(self, fd: int) -> None:
         """Look at a descriptor no more."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(fd)
+        if self._calls.pop(fd, None) is not None:
+            with contextlib.suppress(OSError):
+                self._poll.unregister(fd)
 
     def feed(self, event: keeper.Event) -> None:
         """One step, and those that follow from what it commands."""
@@ -229,14 +232,16 @@ class Keeper:
         try:
             mine = self.folder.reserve(file)
         except OSError as error:
-            raise CannotKeep(f"no space on {self.spec.node}: {error.strerror}") from None
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            what = "no space" if full else "the run cannot be recorded"
+            raise CannotKeep(f"{what} on {self.spec.node}: {error.strerror}") from None
         if mine:
             os.rename(self.folder.agent_socket + ".new", self.folder.agent_socket)
             os.rename(self.folder.job_socket + ".new", self.folder.job_socket)
         os.close(self._spawning)
         self._events.append(keeper.Reserved(clock.now(), mine))
 
-    def _persist_exit(self, record: keeper.ExitRecord) -> None:
+    def _persist_exit(self, record: ExitRecord) -> None:
         self.containment.remove()
         self.folder.end(record)
         self._events.append(keeper.ExitWritten(clock.now()))
@@ -277,7 +282,7 @@ class Keeper:
         if entrance is not None:
             os.close(entrance)
         self._pipes[pipe] = pid
-        self._on(pipe, lambda _mask: self._child_told(pipe))
+        self.watch(pipe, lambda _mask: self._child_told(pipe))
         return pid
 
     def _write_script(self) -> None:
@@ -348,14 +353,14 @@ class Keeper:
 
     # -- ends ----------------------------------------------------------------------------------
 
-    def _watch_children(self) -> socket.socket:
-        reading, writing = socket.socketpair()
+    def _watch_children(self) -> lean_socket.Socket:
+        reading, writing = lean_socket.pair()
         reading.setblocking(False)
         writing.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
         self._wakeup = writing
-        self._on(reading.fileno(), lambda _mask: self._reap())
+        self.watch(reading.fileno(), lambda _mask: self._reap())
         return reading
 
     def _reap(self) -> None:
@@ -391,9 +396,10 @@ class Keeper:
             self._code, self._signal, self._detail = code, number, detail
             if self._running:
                 self._end_the_others()
-        if not self._running:
+        if not self._running and self.state.stage is not keeper.Stage.STOPPING:
             self._stuck_at = clock.now() + self.spec.timing.unkillable_s
             self._kill()
+        # asked to leave: a shell dies of TERM at once, what it had started has its grace
 
     def _end_the_others(self) -> None:
         """A rank has failed: those beside it on this node leave, or are made to."""
@@ -462,23 +468,25 @@ class Keeper:
         path = self.folder.agent_socket + ".new"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener = lean_socket.Socket(
+            lean_socket.AF_UNIX, lean_socket.SOCK_STREAM | lean_socket.SOCK_NONBLOCK
+        )
         listener.bind(path)
         os.chmod(path, 0o600)
         listener.listen(4)
         self._listener = listener
-        self._on(listener.fileno(), lambda _mask: self._agent_came())
+        self.watch(listener.fileno(), lambda _mask: self._agent_came())
         job = JobSocket(self.folder.job_socket + ".new", self.spec.launch.uid, self._job_said)
         self.job = job
-        self._on(job.listener.fileno(), lambda _mask: self._peer_came())
+        self.watch(job.listener.fileno(), lambda _mask: self._peer_came())
         if self.state.needs_lease:
             self._lease_watch = syscalls.watch_folder(self.spec.run_dir)
-            self._on(self._lease_watch, lambda _mask: self._folder_changed())
+            self.watch(self._lease_watch, lambda _mask: self._folder_changed())
 
     def _agent_came(self) -> None:
         with contextlib.suppress(OSError):
-            connection, _ = self._listener.accept()
-            raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            connection = lean_socket.accept(self._listener)
+            raw = connection.getsockopt(lean_socket.SOL_SOCKET, lean_socket.SO_PEERCRED, 12)
             _, uid, _ = struct.unpack("3i", raw)
             if uid not in (0, os.geteuid()):
                 connection.close()
@@ -487,20 +495,21 @@ class Keeper:
             self.feed(keeper.AgentAttached(clock.now()))
             self.steps.agent_came()
 
-    def _attach(self, connection: socket.socket) -> None:
+    def _attach(self, connection: lean_socket.Socket) -> None:
         for old in self._agents:  # there is one agent; an older connection is a dead one's
             self.unwatch(old.socket.fileno())
             old.close()
         link = FrameSocket(connection)
         self._agents = [link]
-        mask = selectors.EVENT_READ
-        self._on(connection.fileno(), lambda found: self._agent_said(link, found), mask)
+        self.watch(connection.fileno(), lambda mask: self._agent_said(link, mask))
 
     def _agent_said(self, link: FrameSocket, mask: int) -> None:
         fd = link.socket.fileno()
-        if mask & selectors.EVENT_WRITE:
+        if mask & select.EPOLLOUT:
             link.flush()
-        messages = link.receive() if mask & (selectors.EVENT_READ | select.EPOLLHUP) else []
+        messages = (
+            link.receive() if mask & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) else []
+        )
         if not link.open:
             self.unwatch(fd)
             self._agents = [each for each in self._agents if each is not link]
@@ -510,10 +519,12 @@ class Keeper:
             self._obey(message)
 
     def _want_write(self, link: FrameSocket) -> None:
-        mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.wants_to_write else 0)
-        key = self._selector.get_key(link.socket.fileno())
-        if key.events != mask:
-            self._selector.modify(link.socket.fileno(), mask, key.data)
+        fd = link.socket.fileno()
+        mask = select.EPOLLIN | (select.EPOLLOUT if link.wants_to_write else 0)
+        call, present = self._calls[fd]
+        if present != mask:
+            self._poll.modify(fd, mask)
+            self._calls[fd] = (call, mask)
 
     def tell(self, message: dict[str, object]) -> bool:
         """Tell the agent, if there is one."""
@@ -553,7 +564,7 @@ class Keeper:
         assert self.job is not None
         peer = self.job.accept()
         if peer is not None:
-            self._on(peer.socket.fileno(), lambda _mask: self._peer_spoke(peer))
+            self.watch(peer.socket.fileno(), lambda _mask: self._peer_spoke(peer))
 
     def _peer_spoke(self, peer: Peer) -> None:
         assert self.job is not None
@@ -578,7 +589,7 @@ def _containment(spec: KeeperSpec) -> Containment:
 
 
 def keep(
-    spec: KeeperSpec, agent: socket.socket, identity: process.Identity, spawning: int
+    spec: KeeperSpec, agent: lean_socket.Socket, identity: process.Identity, spawning: int
 ) -> int:
     """Be a keeper; the process's exit code."""
     try:

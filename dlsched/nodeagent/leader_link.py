@@ -25,6 +25,8 @@ from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2_grpc
 
 log = logging.getLogger(__name__)
 AT_ONCE, PATIENCE_S = 3, 0.5
+_leader: Callable[[aio.Channel], Any] = node_pb2_grpc.LeaderStub
+_runs: Callable[[aio.Channel], Any] = control_pb2_grpc.RunsStub
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 _LATER = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
@@ -96,7 +98,7 @@ class LeaderLink:
         before = self._answered
         try:
             channel = self._dialled()
-            stub: Any = node_pb2_grpc.LeaderStub(channel)
+            stub = _leader(channel)
             answer = await stub.Sync(to_wire(sync), timeout=self._timing.reply_age_s)
             reply = from_wire(Reply, answer)
         except aio.AioRpcError as error:
@@ -153,7 +155,7 @@ class LeaderLink:
         request = control_pb2.LaunchRequest(node=self._node, key=to_wire(key))
         while True:
             try:
-                stub: Any = control_pb2_grpc.RunsStub(self._dialled())
+                stub = _runs(self._dialled())
                 return await stub.Launch(request, timeout=self._timing.reply_age_s)
             except aio.AioRpcError as error:
                 if error.code() not in _LATER:
@@ -167,17 +169,17 @@ class LeaderLink:
 
     async def describe(self, description: Any) -> Any:
         """Tell what this node is; None when nobody listens."""
-        return await self._once(node_pb2_grpc.LeaderStub, "Describe", description)
+        return await self._once(_leader, "Describe", description)
 
     async def report(self, report: Any) -> Any:
         """Tell what a rank has told; None when nobody listens."""
-        return await self._once(control_pb2_grpc.RunsStub, "Report", report)
+        return await self._once(_runs, "Report", report)
 
     async def commit_checkpoint(self, commit: Any) -> Any:
         """Ask for a commit until somebody answers: accepted or not, and why."""
         while True:
             await self.connected.wait()
-            stub: Any = control_pb2_grpc.RunsStub(self._dialled())
+            stub = _runs(self._dialled())
             try:
                 return await stub.CommitCheckpoint(commit, timeout=self._timing.reply_age_s)
             except aio.AioRpcError as error:

@@ -51,9 +51,11 @@ def cgroup_members(path: str) -> set[int]:
     """The processes in a run's cgroup."""
     found: set[int] = set()
     for leaf in ("job", "keeper"):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             with open(os.path.join(path, leaf, "cgroup.procs"), encoding="ascii") as file:
                 found |= {int(line) for line in file}
+        except (OSError, ValueError):
+            continue
     return found if path else set()
 
 

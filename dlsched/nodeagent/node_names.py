@@ -29,9 +29,7 @@ def _folded(head: str, numbers: list[str]) -> str:
     spans: list[list[str]] = []
     for number in numbers:
         last = spans[-1][-1] if spans else None
-        if last is not None and len(last) == len(number) and int(last) + 1 == int(number):
-            spans[-1] = [spans[-1][0], number]
-        elif last is not None and _follows(last, number):
+        if last is not None and _follows(last, number):
             spans[-1] = [spans[-1][0], number]
         else:
             spans.append([number])
@@ -40,6 +38,6 @@ def _folded(head: str, numbers: list[str]) -> str:
 
 
 def _follows(last: str, number: str) -> bool:
-    """Whether unpadded numbers follow each other over a change of length: 9, 10."""
+    """Whether two numbers are neighbours in a range: 08, 09 or 9, 10, but not 9, 010."""
     padded = last.startswith("0") or number.startswith("0")
-    return not padded and int(last) + 1 == int(number)
+    return int(last) + 1 == int(number) and (len(last) == len(number) or not padded)

@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.child import expanded
@@ -33,7 +33,7 @@ async def read_output(
     tail_lines: int,
     follow: bool,
     live: Callable[[], bool],
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """The bytes of one stream, as they are.
 
     Args:

@@ -32,7 +32,9 @@ def owners(
     own = _namespace(os.getpid())
     by_namespace = {_namespace(pid): run for run, pid in keepers.items()}
     by_namespace.pop(own, None)
-    by_cgroup = {pid: run for run, path in cgroups.items() for pid in leftovers.cgroup_members(path)}
+    by_cgroup = {
+        pid: run for run, path in cgroups.items() for pid in leftovers.cgroup_members(path)
+    }
     by_keeper = {pid: run for run, pid in keepers.items()}
     found: dict[int, RunId | None] = {}
     for pid in wanted:

@@ -41,7 +41,7 @@ class Peers:
         channel = self._channels.get((node, target))
         if channel is None:
             channel = self._channels[node, target] = to_peer(self._settings, node, target)
-        return node_pb2_grpc.AgentStub(channel)
+        return node_pb2_grpc.AgentStub(channel)  # type: ignore[no-untyped-call]  # generated
 
     async def ask(self, query: WitnessQuery) -> WitnessAnswer | None:
         """Ask a witness; None when it does not answer."""

@@ -21,12 +21,12 @@ Decoder = typing.Callable[[Any], Any]
 _decoders: dict[Any, Decoder] = {}
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Any:  # noqa: PLR0911  # one case a kind of value
     """What JSON can hold of a value."""
-    if value is None or isinstance(value, str | int | float | bool):
-        return value.value if isinstance(value, Enum) else value
     if isinstance(value, Enum):
         return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, tuple | list):
@@ -96,9 +96,9 @@ def _make(kind: Any) -> Decoder:  # noqa: PLR0911  # one case a kind of type
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
     if kind is bytes:
-        return lambda given: base64.b64decode(given)
+        return base64.b64decode
     if kind is float:
-        return lambda given: float(given)
+        return float
     if kind in (int, str, bool):
         return _exactly(kind)
     if dataclasses.is_dataclass(kind):

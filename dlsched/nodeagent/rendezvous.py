@@ -7,8 +7,9 @@ another port, and a run on one node takes the next port.
 
 from __future__ import annotations
 
-import socket
-import zlib
+import binascii
+
+from dlsched.nodeagent import lean_socket
 
 FIRST, COUNT = 20000, 12000  # below the ports that the system gives to clients
 
@@ -19,7 +20,7 @@ class PortTaken(Exception):
 
 def derived(run_id: str, attempt: int = 0) -> int:
     """The port of a run."""
-    return FIRST + (zlib.crc32(run_id.encode()) + attempt * 7919) % COUNT
+    return FIRST + (binascii.crc32(run_id.encode()) + attempt * 7919) % COUNT
 
 
 class HeldPort:
@@ -28,7 +29,7 @@ class HeldPort:
     def __init__(self, run_id: str, *, alone: bool) -> None:
         for attempt in range(64 if alone else 1):
             self.port = derived(run_id, attempt)
-            claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            claim = lean_socket.Socket(lean_socket.AF_UNIX, lean_socket.SOCK_DGRAM)
             try:
                 claim.bind(f"\0dlsched-port-{self.port}")
                 self._bound = self._bind()
@@ -39,9 +40,9 @@ class HeldPort:
             return
         raise PortTaken(f"port {self.port} of the run's first node is taken")
 
-    def _bind(self) -> socket.socket:
-        bound = socket.socket(socket.AF_INET)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    def _bind(self) -> lean_socket.Socket:
+        bound = lean_socket.Socket(lean_socket.AF_INET)
+        bound.setsockopt(lean_socket.SOL_SOCKET, lean_socket.SO_REUSEADDR, 1)
         try:
             bound.bind(("0.0.0.0", self.port))
         except OSError:

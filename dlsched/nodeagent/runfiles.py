@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dlsched.core.errors import BadInput
@@ -29,7 +27,6 @@ from dlsched.protocol.messages import BootId, DesiredRun, ExitRecord, NodeName, 
 
 EXIT_BYTES = 8192  # of a record, without the names of the nodes of a gang
 LONGEST_NAME = 28
-_DROPPED = "dropped."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +91,7 @@ def folder_name(key: RunKey) -> str:
     return f"{int(key.job)}.{int(key.run)}.{run_id}"
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """A folder for sockets: their paths have few bytes, so a long run id is cut."""
     return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME]
 
@@ -105,7 +102,7 @@ class RunFolder:
     def __init__(self, state_dir: str, run_dir: str, key: RunKey) -> None:
         name = folder_name(key)
         self.records = os.path.join(state_dir, "jobs", name)
-        self.sockets = os.path.join(run_dir, "jobs", _short(name))
+        self.sockets = os.path.join(run_dir, "jobs", short(name))
 
     @property
     def agent_socket(self) -> str:
@@ -179,18 +176,6 @@ class RunFolder:
         except BadInput as error:
             raise BadInput(f"{self.records}: {error}") from None
 
-    def drop(self) -> None:
-        """Delete the run's files; half a deletion is finished by `sweep`."""
-        faultpoint("agent-drop-before")
-        shutil.rmtree(self.sockets, ignore_errors=True)
-        gone = os.path.join(os.path.dirname(self.records), _DROPPED + os.path.basename(self.records))
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(self.records, gone)
-            durable.sync_folder(os.path.dirname(self.records))
-        faultpoint("agent-drop-half")
-        shutil.rmtree(gone, ignore_errors=True)
-        faultpoint("agent-drop-after")
-
 
 def prepare(state_dir: str, run_dir: str) -> None:
     """Make the folders that everything else is in."""
@@ -199,31 +184,6 @@ def prepare(state_dir: str, run_dir: str) -> None:
     for path in (run_dir, os.path.join(run_dir, "jobs")):
         os.makedirs(path, 0o711, exist_ok=True)
         os.chmod(path, 0o711)  # the way to the job sockets, whatever the umask
-
-
-def sweep(state_dir: str, run_dir: str) -> Iterator[FoundRun]:
-    """Every reserved run; what was never reserved or is half deleted goes.
-
-    Only while no keeper is on its way to its reservation.
-
-    Raises:
-        BadInput: with the file that cannot be read.
-    """
-    jobs = os.path.join(state_dir, "jobs")
-    known = set()
-    for name in sorted(os.listdir(jobs)):
-        path = os.path.join(jobs, name)
-        if name.startswith(_DROPPED) or not os.path.exists(os.path.join(path, "run.json")):
-            shutil.rmtree(path, ignore_errors=True)
-            continue
-        found = found_in(path)
-        if found is not None:
-            known.add(_short(name))
-            yield found
-    sockets = os.path.join(run_dir, "jobs")
-    for name in os.listdir(sockets):
-        if name not in known:
-            shutil.rmtree(os.path.join(sockets, name), ignore_errors=True)
 
 
 def found_in(path: str) -> FoundRun | None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _LAST_SIGNAL = 64
 
 
-class AgentService(node_pb2_grpc.AgentServicer):  # type: ignore[misc]  # generated, untyped
+class AgentService(node_pb2_grpc.AgentServicer):
     """One agent's."""
 
     def __init__(self, shell: AgentShell) -> None:
@@ -48,9 +48,7 @@ class AgentService(node_pb2_grpc.AgentServicer):  # type: ignore[misc]  # genera
         """One signal to one run, and nothing else."""
         key = from_wire(RunKey, request.key)
         if not 0 < request.number <= _LAST_SIGNAL:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT, f"{request.number} is no signal"
-            )
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{request.number} is no signal")
         if key.run_id not in self._shell.state.held:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, f"node {self._shell.state.node} holds no run {key}"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+from typing import Any
 
 from dlsched import __version__
 from dlsched.nodeagent import clock, trust
@@ -61,7 +62,9 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         trust=trust.client(settings),
     )
     server = new_server(trust.server(settings))
-    node_pb2_grpc.add_AgentServicer_to_server(AgentService(shell), server)
+    node_pb2_grpc.add_AgentServicer_to_server(  # type: ignore[no-untyped-call]  # generated
+        AgentService(shell), server
+    )
     port = add_ports(server, [settings.listen], trust.server(settings))[0]
     await server.start()
     try:
@@ -80,7 +83,8 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         notify("READY=1")
         shell.task(watchdog())
         leaving = asyncio.ensure_future(leave.wait())
-        await asyncio.wait({leaving, shell.failed}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {leaving, shell.failed}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
         if shell.failed.done():
             shell.failed.result()

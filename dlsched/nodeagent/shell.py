@@ -1,8 +1,8 @@
 """The agent's process: carries out what `dlsched.protocol.agent` commands.
 
 One event at a time goes through the pure step; everything that takes time is a task that ends in
-another event. Files are written by one thread, in the order of the commands. The agent may be killed
-anywhere: what it knows is on disk or in keepers, and `begin` reads both.
+another event. Files are written by one thread, in the order of the commands. The agent may be
+killed anywhere: what it knows is on disk or in keepers, and `begin` reads both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.nodeagent import accounts, clock, leftovers, runfiles
+from dlsched.nodeagent import accounts, clock, dropping, leftovers, runfiles
 from dlsched.nodeagent.births import Births
 from dlsched.nodeagent.faultpoint import faultpoint
 from dlsched.nodeagent.gpus.watch import GpuWatch
@@ -157,7 +157,7 @@ class AgentShell:
             )
         runs, keepers = [], []
         boot = clock.boot_id()
-        for found in runfiles.sweep(settings.state_dir, settings.run_dir):
+        for found in dropping.sweep(settings.state_dir, settings.run_dir):
             run_id = found.file.desired.key.run_id
             self.facts[run_id] = found.file.facts
             self._folders[run_id] = self._folder(found.file.desired)
@@ -230,7 +230,7 @@ class AgentShell:
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _do(self, command: agent.Command) -> None:  # noqa: PLR0912  # one case a command
+    def _do(self, command: agent.Command) -> None:  # one case a command
         match command:
             case agent.SendSync(sync=sync):
                 self.leader.send(sync)
@@ -298,7 +298,7 @@ class AgentShell:
         self._why.pop(run_id, None)
         self.suspended.pop(run_id, None)
         if folder is not None:
-            await self._on_disk(folder.drop)
+            await self._on_disk(dropping.drop, folder)
         if facts is not None:
             await self._on_disk(leftovers.remove_cgroup, facts.cgroup)
 
@@ -507,4 +507,3 @@ def _end(folder: runfiles.RunFolder, record: ExitRecord) -> None:
     if os.path.isdir(folder.records):
         folder.end(record)
     faultpoint("agent-end-after")
-

@@ -1,7 +1,7 @@
 """An agent from its command line to its end.
 
-Order counts: first the lock of the state folder, then the zygote, which must not inherit a thread or
-a channel; only then gRPC is loaded.
+Order counts: first the lock of the state folder, then the zygote, which must not inherit a thread
+or a channel; only then gRPC is loaded.
 """
 
 from __future__ import annotations

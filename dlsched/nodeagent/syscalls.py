@@ -53,6 +53,13 @@ def set_name(name: str) -> None:
     _libc.prctl(_PR_SET_NAME, buffer, 0, 0, 0)
 
 
+def return_free_memory() -> None:
+    """Give what is free in the heap back to the system; not every C library can."""
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def unshare(flags: int) -> None:
     """Leave namespaces."""
     _check(_libc.unshare(flags), "unshare")

@@ -3,9 +3,9 @@
 A fresh interpreter costs more time and memory than a keeper may. The zygote has loaded what a
 keeper needs, and nothing else. It ends with its agent; keepers do not depend on it.
 
-`RUN/spawning.lock`: the zygote and every keeper that has not recorded its run yet hold it shared. An
-agent that starts takes it exclusively first, so that what its predecessor had under way is either on
-disk or dead when it looks.
+`RUN/spawning.lock`: the zygote and every keeper that has not recorded its run yet hold it shared.
+An agent that starts takes it exclusively first, so that what its predecessor had under way is
+either on disk or dead when it looks.
 """
 
 from __future__ import annotations
@@ -13,23 +13,28 @@ from __future__ import annotations
 import sys
 import types
 
-for _name in ("inspect", "hashlib"):
-    # dataclasses and the protocol import them, keepers never call them: two megabytes each
-    if __name__ == "__main__" and _name not in sys.modules:
+import dlsched
+
+if __name__ == "__main__":
+    for _name in ("inspect", "hashlib"):
+        # dataclasses and the protocol import them, keepers never call them: megabytes each
         _spare = types.ModuleType(_name)
         _spare.signature = lambda _kind: ""  # type: ignore[attr-defined]
-        sys.modules[_name] = _spare
+        sys.modules.setdefault(_name, _spare)
+    # a keeper needs the words of the job library, not the library
+    _words_only = types.ModuleType("dlsched.job")
+    _words_only.__path__ = [f"{path}/job" for path in dlsched.__path__]
+    sys.modules.setdefault("dlsched.job", _words_only)
 
-import contextlib  # noqa: E402
-import gc  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
-import socket  # noqa: E402
+import contextlib
+import gc
+import json
+import os
+import signal
 
-from dlsched.nodeagent import keeping, process, syscalls  # noqa: E402
-from dlsched.nodeagent.plainjson import decoder, loads  # noqa: E402
-from dlsched.nodeagent.spec import KeeperSpec  # noqa: E402
+from dlsched.nodeagent import keeping, lean_socket, process, syscalls
+from dlsched.nodeagent.plainjson import decoder, loads
+from dlsched.nodeagent.spec import KeeperSpec
 
 MAX_REQUEST = 4096
 
@@ -64,7 +69,7 @@ def can_have_namespaces() -> bool:
 class Zygote:
     """Serves one agent until it hangs up."""
 
-    def __init__(self, agent: socket.socket, spawning: int) -> None:
+    def __init__(self, agent: lean_socket.Socket, spawning: int) -> None:
         self._agent, self._spawning = agent, spawning
         self._namespaces = can_have_namespaces()
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -74,7 +79,7 @@ class Zygote:
         self._agent.send(json.dumps({"namespaces": self._namespaces}).encode())
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self._agent, MAX_REQUEST, 2)
+                data, fds, _ = lean_socket.recv_fds(self._agent, MAX_REQUEST, 2)
             except InterruptedError:
                 continue
             if not data:
@@ -83,11 +88,13 @@ class Zygote:
             answer, handles = self._answer(request, fds)
             for fd in fds:
                 os.close(fd)
-            socket.send_fds(self._agent, [json.dumps(answer).encode()], handles)
+            lean_socket.send_fds(self._agent, json.dumps(answer).encode(), handles)
             for fd in handles:
                 os.close(fd)
 
-    def _answer(self, request: dict[str, int], fds: list[int]) -> tuple[dict[str, object], list[int]]:
+    def _answer(
+        self, request: dict[str, int], fds: list[int]
+    ) -> tuple[dict[str, object], list[int]]:
         answer: dict[str, object] = {"id": request["id"]}
         try:
             pid = self._fork(fds, bool(request.get("namespace")) and self._namespaces)
@@ -131,7 +138,7 @@ class Zygote:
             syscalls.become_subreaper()
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file_:
             file_.write(str(spec.oom_score_adj))
-        return keeping.keep(spec, socket.socket(fileno=fds[1]), identity, self._spawning)
+        return keeping.keep(spec, lean_socket.Socket(fileno=fds[1]), identity, self._spawning)
 
 
 def main() -> None:
@@ -144,11 +151,12 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end are nobody's zombies
     decoder(KeeperSpec)
     syscalls.set_name("dls-zygote")
-    agent = socket.socket(fileno=control)
+    agent = lean_socket.Socket(fileno=control)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     zygote = Zygote(agent, spawning)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
+    syscalls.return_free_memory()
     gc.freeze()
     zygote.serve()
 

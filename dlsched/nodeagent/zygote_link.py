@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
+import dlsched
 from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.faultpoint import faultpoint
 from dlsched.nodeagent.plainjson import dumps
@@ -71,7 +73,7 @@ class ZygoteLink:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-OO", "-m", "dlsched.nodeagent.zygote"),
+                *(sys.executable, "-S", "-OO", "-m", "dlsched.nodeagent.zygote"),
                 *(str(theirs.fileno()), str(spawning)),
             ],
             pass_fds=(theirs.fileno(), spawning),
@@ -127,7 +129,7 @@ class ZygoteLink:
     async def _answer(self) -> tuple[dict[str, int], list[int]]:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket.fileno(), lambda: arrived.done() or arrived.set_result(None))
+        loop.add_reader(self._socket.fileno(), _once, arrived)
         try:
             await asyncio.wait_for(arrived, 30)
         except TimeoutError:
@@ -145,10 +147,18 @@ class ZygoteLink:
         self._process.wait(timeout=10)
 
 
+def _once(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
+
+
 def _environment() -> dict[str, str]:
     """Of the agent's own only what an interpreter and a test need; never a job's."""
-    kept = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+    kept = ("PATH", "LD_LIBRARY_PATH")
     found = {name: os.environ[name] for name in kept if name in os.environ}
+    found |= {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "1"}  # no locale is loaded
+    # without `site`, whose imports cost every keeper memory: one folder is enough
+    found["PYTHONPATH"] = str(Path(dlsched.__file__).parents[1])
     found["MALLOC_ARENA_MAX"] = "1"
     if "DLSCHED_FAULTPOINT" in os.environ:
         found["DLSCHED_FAULTPOINT"] = os.environ["DLSCHED_FAULTPOINT"]

@@ -20,7 +20,7 @@ if "scripted_leader" not in sys.modules:
     sys.modules["scripted_leader"] = _MODULE
     _SPEC.loader.exec_module(_MODULE)
 
-from scripted_leader import Cluster  # noqa: E402
+from scripted_leader import Cluster
 
 
 @pytest.hookimpl(wrapper=True)

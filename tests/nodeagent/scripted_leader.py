@@ -7,6 +7,8 @@ back as the next term. It places what a test asks for and decides nothing by its
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import pwd
 import secrets
@@ -43,9 +45,10 @@ from dlsched.protocol.messages import (
 )
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.conversion import from_wire, to_wire
-from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc, run_pb2
+from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
 TIMING = Timing(beat_s=0.5, prepare_s=5.0, unkillable_s=3.0)
+NO_LIMITS = Limits()
 TOML = """
 [timing]
 beat_s = {t.beat_s}
@@ -108,6 +111,7 @@ class Leader(
         self._token = 0
         self._replies: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
         self._channels: dict[str, aio.Channel] = {}
+        self._nudges: set[asyncio.Future[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -187,7 +191,9 @@ class Leader(
                     if waiting is not None and not waiting.done():
                         waiting.set_result(reply)
                 case leader.SendNudge(nudge=nudge):
-                    asyncio.ensure_future(self._nudge(nudge))
+                    task = asyncio.ensure_future(self._nudge(nudge))
+                    self._nudges.add(task)
+                    task.add_done_callback(self._nudges.discard)
                 case leader.Answer(token=token):
                     self._answers[token] = command
                 case leader.Alarm(text=text):
@@ -291,7 +297,7 @@ class Leader(
         gang: tuple[int, ...] = (1,),
         mode: LaunchMode = LaunchMode.BATCH,
         grace_s: float = 5.0,
-        limits: Limits = Limits(),
+        limits: Limits = NO_LIMITS,
         level: SuspendLevel = SuspendLevel.FREEZE,
         **more: Any,
     ) -> JobId:
@@ -399,6 +405,12 @@ class Leader(
 
         eventually(up, f"nodes {names} up")
 
+    def wait_phase(self, node: str, phase: Any) -> None:
+        """Until a run on a node is in this phase."""
+        eventually(
+            lambda: any(each.phase is phase for each in self.held(node)), f"{node}: {phase.value}"
+        )
+
     def held(self, node: str) -> tuple[Any, ...]:
         hearing = self.state.hearings.get(NodeName(node))
         return hearing.held if hearing is not None else ()
@@ -465,9 +477,7 @@ class AgentProcess:
 
     def keeper(self, run_id: str) -> int:
         """The process id of a run's keeper, as its record has it."""
-        import json
-
-        found = [path for path in (self.state_dir / "jobs").glob(f"*.{run_id}/run.json")]
+        found = list((self.state_dir / "jobs").glob(f"*.{run_id}/run.json"))
         assert found, f"run {run_id} is not recorded"
         return int(json.loads(found[0].read_text())["keeper"]["pid"])
 
@@ -512,14 +522,12 @@ class Cluster:
 
 
 def kill_quietly(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def marked(folder: str) -> list[int]:
-    """Live processes that work for a cluster: keepers by their sockets, jobs by their environment."""
+    """Live processes that work for a cluster: keepers by sockets, jobs by their environment."""
     found = []
     needle = folder.encode()
     for name in os.listdir("/proc"):

@@ -1,20 +1,426 @@
-"""A job from its submission to its end, through a real agent and a real keeper."""
+"""Jobs from their submission to their end, through a real agent and real keepers."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
-from scripted_leader import Work
+import pytest
+from scripted_leader import TIMING, Work, alive, eventually, marked
 
 from dlsched.protocol.ledger import JobStatus
+from dlsched.protocol.messages import (
+    ExitReason,
+    LaunchMode,
+    Limits,
+    NodeName,
+    Phase,
+    StopReason,
+)
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+DUMP = b"""#!/bin/sh
+env -0 >"$OUT/env.${DLSCHED_NODE}.${RANK}.new"
+mv "$OUT/env.${DLSCHED_NODE}.${RANK}.new" "$OUT/env.${DLSCHED_NODE}.${RANK}"
+"""
 
 
-def test_a_job_starts_runs_and_is_recorded(cluster: Any) -> None:
+def environment(path: Path) -> dict[str, str]:
+    eventually(path.exists, f"{path} written")
+    words = path.read_bytes().rstrip(b"\0").split(b"\0")
+    return dict(word.decode().split("=", 1) for word in words)
+
+
+def run(leader: Any, work: Work, nodes: tuple[str, ...] = ("n1",), **request: Any) -> Any:
+    job = leader.submit(work, **request)
+    leader.place(job, nodes)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "code", "signal"),
+    [
+        ("exit 0", JobStatus.COMPLETED, 0, 0),
+        ("exit 3", JobStatus.FAILED, 3, 0),
+        ("kill -SEGV $$", JobStatus.FAILED, 0, 11),
+    ],
+)
+def test_how_a_job_ends_is_kept(
+    cluster: Any, command: str, status: JobStatus, code: int, signal: int
+) -> None:
+    leader = cluster.up("n1")
+    job = run(leader, Work(argv=("/bin/sh", "-c", command)))
+    row = leader.wait(job)
+    assert row.status is status
+    record = leader.run_of(job).members["n1"].exit
+    assert (record.code, record.signal) == (code, signal)
+    agent = cluster.agents["n1"]
+    eventually(lambda: not agent.records(), "the record goes once it is acknowledged")
+    eventually(lambda: not list((agent.run_dir / "jobs").iterdir()), "and so do the sockets")
+
+
+def test_a_script_gets_arguments_environment_and_folder(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    folder = cluster.folder / "work"
+    folder.mkdir()
+    script = b'#!/bin/sh -e\npwd\necho "$1|$2"\necho $MINE\necho err >&2\n'
+    job = run(
+        leader,
+        Work(
+            script=script,
+            argv=("one", "two words"),
+            directory=str(folder),
+            output="o.%N.%n.%t.%%",
+            error="e",
+            environment={"MINE": "x", "DLSCHED_JOB_ID": "999", "PATH": os.environ["PATH"]},
+        ),
+    )
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    assert (folder / "o.n1.0.0.%").read_text() == f"{folder}\none|two words\nx\n"
+    assert (folder / "e").read_text() == "err\n"
+
+
+def test_what_every_process_is_told(cluster: Any) -> None:
+    cluster.agent("n1")
+    cluster.agent("n2", "--fake-gpus", "4:v100")
+    leader = cluster.leader
+    leader.wait_node("n1", "n2")
+    work = Work(
+        script=DUMP,
+        environment={"OUT": str(cluster.folder), "DLSCHED_RUN": "77", "SLURM_JOB_ID": "1"},
+        more={"array_job": 5, "array_task": 3, "array_count": 4, "partition": "main"},
+    )
+    job = run(leader, work, ("n1", "n2"), gang=(2, 1), mode=LaunchMode.GPU)
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    found = [environment(cluster.folder / f"env.{name}") for name in ("n1.0", "n1.1", "n2.2")]
+    gpus = leader.ledger.nodes[NodeName("n1")].gpus
+    assert [each["RANK"] for each in found] == ["0", "1", "2"]
+    assert [each["LOCAL_RANK"] for each in found] == ["0", "1", "0"]
+    assert {each["WORLD_SIZE"] for each in found} == {"3"}
+    assert [each["LOCAL_WORLD_SIZE"] for each in found] == ["2", "2", "1"]
+    assert [each["NODE_RANK"] for each in found] == ["0", "0", "1"]
+    assert {each["DLSCHED_NODELIST"] for each in found} == {"n[1-2]"}
+    assert {each["DLSCHED_GPUS"] for each in found} == {"3"}
+    assert [each["DLSCHED_GPUS_ON_NODE"] for each in found] == ["2", "2", "1"]
+    assert found[0]["CUDA_VISIBLE_DEVICES"] == ",".join(gpus[:2])
+    assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
+    assert len({each["MASTER_PORT"] for each in found}) == 1
+    assert {each["DLSCHED_RUN"] for each in found} == {"1"}
+    assert {each["SLURM_JOB_ID"] for each in found} == {str(job)}
+    assert [each["SLURM_PROCID"] for each in found] == ["0", "1", "2"]
+    assert {each["SLURM_TASKS_PER_NODE"] for each in found} == {"2,1"}
+    assert {each["DLSCHED_ARRAY_TASK_ID"] for each in found} == {"3"}
+    assert {each["SLURM_ARRAY_TASK_COUNT"] for each in found} == {"4"}
+    assert all(len(each["DLSCHED_CTL_SOCK"]) < 108 for each in found)
+
+
+def test_launch_mode_batch_runs_on_the_first_node_only(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    work = Work(script=DUMP, environment={"OUT": str(cluster.folder)})
+    job = run(leader, work, ("n1", "n2"), gang=(1, 1))
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    assert sorted(path.name for path in cluster.folder.glob("env.*")) == ["env.n1.0"]
+    eventually(lambda: not leader.held("n2"), "the other member is let go")
+
+
+def test_a_failed_rank_ends_those_beside_it(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    script = b'#!/bin/sh\n[ "$RANK" = 1 ] && exit 5\nexec sleep 1000\n'
+    job = run(leader, Work(script=script), gang=(3,), mode=LaunchMode.GPU)
+    assert leader.wait(job).status is JobStatus.FAILED
+    assert leader.run_of(job).members["n1"].exit.code == 5
+
+
+@pytest.mark.parametrize(
+    ("work", "detail"),
+    [
+        (Work(argv=("true",), output="/nowhere/at/all"), "cannot open output /nowhere/at/all"),
+        (Work(argv=("true",), directory="/nowhere"), "cannot enter working directory /nowhere"),
+        (Work(argv=("no-such-program",)), "no-such-program: command not found"),
+        (Work(argv=("/etc/passwd",)), "cannot execute /etc/passwd: Permission denied"),
+        (Work(script=b"#!/no/such/shell\n"), "/no/such/shell: command not found"),
+    ],
+)
+def test_what_cannot_start_fails_by_name(cluster: Any, work: Work, detail: str) -> None:
+    leader = cluster.up("n1")
+    job = run(leader, work)
+    assert leader.wait(job).status is JobStatus.FAILED
+    record = leader.run_of(job).members["n1"].exit
+    assert record.reason is ExitReason.EXITED
+    assert record.code in (126, 127)
+    assert detail in record.detail
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "device", "folder"])
+def test_output_goes_to_a_regular_file_only(cluster: Any, kind: str) -> None:
+    leader = cluster.up("n1")
+    path = cluster.folder / "out"
+    target = cluster.folder / "victim"
+    target.write_text("mine")
+    match kind:
+        case "link":
+            path.symlink_to(target)
+        case "fifo":
+            os.mkfifo(path)
+        case "device":
+            path = Path("/dev/zero")
+        case "folder":
+            path.mkdir()
+    job = run(leader, Work(argv=("echo", "x"), output=str(path)))
+    assert leader.wait(job).status is JobStatus.FAILED
+    assert "cannot open output" in leader.run_of(job).members["n1"].exit.detail
+    assert target.read_text() == "mine"
+
+
+@ROOT
+def test_a_job_is_its_user_and_opens_files_as_that_user(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    theirs = cluster.folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    mine = cluster.folder / "mine"
+    mine.mkdir(mode=0o700)
+    who = {"user": "somebody", "uid": 12345}
+    script = b"#!/bin/sh\nid -u; id -g; id -G; cat $0 | head -1\n"
+    job = run(leader, Work(script=script, directory=str(theirs), output="out", **who))
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    assert (theirs / "out").read_text() == "12345\n12345\n12345\n#!/bin/sh\n"
+    assert (theirs / "out").stat().st_uid == 12345
+    job = run(leader, Work(argv=("true",), output=str(mine / "out"), **who))
+    assert leader.wait(job).status is JobStatus.FAILED
+    assert "Permission denied" in leader.run_of(job).members["n1"].exit.detail
+
+
+@ROOT
+def test_a_node_has_its_own_veto_on_users(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    job = leader.submit(Work(argv=("true",), user="nobody", uid=65534))
+    run_id = leader.place(job, ("n1",))
+
+    def end() -> Any:
+        return leader.ledger.runs[run_id].members["n1"].exit
+
+    record = eventually(end, "refused")
+    assert record.reason is ExitReason.NOT_STARTED
+    assert record.detail == "node n1 runs no jobs of user nobody (65534)"
+
+
+def test_time_limit_with_a_warning_before(cluster: Any) -> None:
     leader = cluster.up("n1")
     output = cluster.folder / "out"
-    job = leader.submit(
-        Work(script=b"#!/bin/sh\necho hello from $DLSCHED_JOB_ID\n", output=str(output))
+    script = (
+        b'#!/bin/bash\n/bin/bash -c \'trap "echo warned" USR1; '
+        b'trap "echo term; exit 143" TERM; echo ready; while :; do sleep 0.02; done\'\necho never\n'
     )
-    leader.place(job, ("n1",))
+    job = run(
+        leader,
+        Work(script=script, output=str(output), more={"warn_signal": 10, "warn_before_s": 0.6}),
+        limits=Limits(time_s=1.2),
+    )
+    assert leader.wait(job).status is JobStatus.TIMEOUT
+    said = [word for word in output.read_text().split() if word != "Terminated"]  # bash says so
+    assert said == ["ready", "warned", "term"]
+
+
+def test_preempted_and_deaf_is_killed_after_its_grace(cluster: Any) -> None:
+    """Fault row D5."""
+    leader = cluster.up("n1")
+    flag = cluster.folder / "up"
+    script = f"#!/bin/bash\ntrap '' TERM\n(trap '' TERM; touch {flag}; sleep 1000) & wait\n"
+    job = run(leader, Work(script=script.encode()), grace_s=0.5)
+    eventually(flag.exists)
+    since = time.monotonic()
+    leader.stop(job, StopReason.PREEMPT)
+    leader.wait(job, JobStatus.PENDING)
+    assert 0.4 < time.monotonic() - since < 5
+    record = leader.run_of(job).members["n1"].exit
+    assert (record.signal, record.stop) == (9, StopReason.PREEMPT)
+    assert leader.job(job).preemptions == 1
+    assert not [p for p in marked(str(flag)) if alive(p)]
+
+
+def test_suspend_resume_and_cancel_while_suspended(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    count = cluster.folder / "count"
+    script = f"#!/bin/bash\nwhile :; do echo x >>{count}; sleep 0.01; done\n"
+    job = run(leader, Work(script=script.encode()), grace_s=1000.0)
+    eventually(lambda: count.exists() and count.stat().st_size > 10)
+    leader.suspend(job)
+    leader.wait_phase("n1", Phase.SUSPENDED)
+    size = count.stat().st_size
+    since = time.monotonic()
+    while time.monotonic() - since < 0.2:
+        assert count.stat().st_size == size
+    leader.suspend(job, suspended=False)
+    eventually(lambda: count.stat().st_size > size)
+    leader.suspend(job)
+    leader.wait_phase("n1", Phase.SUSPENDED)
+    since = time.monotonic()
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+    assert time.monotonic() - since < 2
+
+
+def test_one_signal_goes_to_those_that_handle_it(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    output = cluster.folder / "out"
+    script = (
+        b"#!/bin/bash\nbash -c 'trap \"echo got\" USR2; echo up; while :; do sleep 0.02; done'\n"
+    )
+    job = leader.submit(Work(script=script, output=str(output)))
+    run_id = leader.place(job, ("n1",))
+    eventually(lambda: output.exists() and output.read_text() == "up\n")
+    leader.signal("n1", run_id, 12)
+    eventually(lambda: output.read_text() == "up\ngot\n")
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+
+
+def test_processes_that_escape_go_with_their_job(cluster: Any) -> None:
+    """Fault row C20."""
+    leader = cluster.up("n1")
+    pids = cluster.folder / "pids"
+    script = (
+        "import os,sys,time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        f"        os.environ.clear(); open({str(pids)!r}, 'w').write('x')\n"
+        "        time.sleep(1000)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        f"while not os.path.exists({str(pids)!r}): time.sleep(0.01)\n"
+        "print(os.path.getsize('/proc/self/cmdline'))\n"
+    )
+    work = Work(argv=("python3", "-c", script), environment={"PATH": os.environ["PATH"]})
+    job = run(leader, work)
     assert leader.wait(job).status is JobStatus.COMPLETED
-    assert output.read_text() == f"hello from {job}\n"
+    assert not [p for p in marked(str(pids)) if alive(p)]
+
+
+def test_logs_are_bytes_and_shown_to_the_last(cluster: Any) -> None:
+    """Fault row C29."""
+    leader = cluster.up("n1")
+    output = cluster.folder / "out"
+    data = bytes(range(256)) * 64 + b"no newline at the end"
+    script = (
+        "import sys,time\n"
+        "d = bytes(range(256)) * 64 + b'no newline at the end'\n"
+        "for k in range(50):\n"
+        "    sys.stdout.buffer.write(d); sys.stdout.flush(); time.sleep(0.005)\n"
+    )
+    work = Work(
+        argv=("python3", "-c", script),
+        output=str(output),
+        environment={"PATH": os.environ["PATH"]},
+    )
+    job = leader.submit(work)
+    run_id = leader.place(job, ("n1",))
+    eventually(output.exists)
+    followed = leader.output("n1", run_id, follow=True)
+    assert leader.wait(job).status is JobStatus.COMPLETED
+    assert output.read_bytes() == data * 50
+    assert followed == data * 50
+    asked = {"path": str(output), "user": work.user, "uid": work.uid}
+    eventually(lambda: not cluster.agents["n1"].records())
+    tail = leader.output("n1", run_id, tail_lines=1, **asked)
+    assert tail == data[data.rindex(b"\n") + 1 :]
+
+
+def test_a_keeper_is_small_and_cheap(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    job = leader.submit(Work(argv=("sleep", "1000")))
+    run_id = leader.place(job, ("n1",))
+    leader.wait_phase("n1", Phase.RUNNING)
+    keeper = cluster.agents["n1"].keeper(run_id)
+    status = Path(f"/proc/{keeper}/status").read_text()
+    resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
+    words = Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()
+    cpu = sum(int(word) for word in words[11:13]) / os.sysconf("SC_CLK_TCK")
+    threads = int(status.split("Threads:")[1].split()[0])
+    print(json.dumps({"resident_mib": resident, "cpu_s": cpu}))
+    assert resident <= 12
+    assert cpu <= 0.04  # ticks of 10 ms
+    assert threads == 1
+
+
+def test_two_agents_on_one_state_folder_are_refused(cluster: Any) -> None:
+    cluster.up("n1")
+    first = cluster.agents["n1"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "dlsched.nodeagent", "--name", "n1"),
+            *("--daemon", "127.0.0.1:1", "--insecure-loopback", "--fake-gpus", "1:v100"),
+            *("--state-dir", str(first.state_dir), "--run-dir", str(first.run_dir)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "another agent runs here" in done.stderr
+
+
+def test_gangs_prepare_all_or_nothing(cluster: Any) -> None:
+    """Fault row D1."""
+    leader = cluster.up("n1", "n2")
+    output = cluster.folder / "ran"
+    script = f"#!/bin/sh\necho x >>{output}\nsleep 1000\n".encode()
+    job = leader.submit(Work(script=script), gang=(1, 1), mode=LaunchMode.NODE)
+    cluster.agents["n2"].state_dir.joinpath("jobs").rename(cluster.folder / "away")
+    run_id = leader.place(job, ("n1", "n2"))
+    leader.wait(job, JobStatus.PENDING)
+    refused = leader.ledger.runs[run_id].members["n2"].exit
+    assert refused.detail == "the run cannot be recorded on n2: No such file or directory"
+    eventually(lambda: not leader.held("n1"), "the other member is torn down")
+    assert leader.ledger.runs[run_id].members["n1"].exit.reason is ExitReason.NOT_STARTED
+    assert not output.exists()
+    (cluster.folder / "away").rename(cluster.agents["n2"].state_dir / "jobs")
+    leader.place(job, ("n1", "n2"))
+    leader.wait(job, JobStatus.RUNNING)
+    eventually(lambda: output.exists() and output.read_text() == "x\nx\n")
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+
+
+def test_a_gang_that_is_cancelled_while_it_prepares_starts_nowhere(cluster: Any) -> None:
+    """Fault row D4."""
+    leader = cluster.up("n1", "n2")
+    output = cluster.folder / "ran"
+    script = f"#!/bin/sh\necho x >>{output}\n".encode()
+    job = leader.submit(Work(script=script), gang=(1, 1), mode=LaunchMode.NODE)
+    os.kill(cluster.agents["n2"].process.pid, 19)  # its member cannot prepare
+    leader.place(job, ("n1", "n2"))
+    leader.wait_phase("n1", Phase.PREPARED)
+    leader.cancel(job)
+    os.kill(cluster.agents["n2"].process.pid, 18)
+    leader.wait(job, JobStatus.CANCELLED)
+    eventually(lambda: not leader.held("n1") and not leader.held("n2"))
+    assert not output.exists()
+
+
+def test_prepared_members_give_up_by_themselves(cluster: Any) -> None:
+    """Fault row D2: the daemon goes between prepare and release."""
+    leader = cluster.up("n1", "n2")
+    output = cluster.folder / "ran"
+    script = f"#!/bin/sh\necho x >>{output}\n".encode()
+    job = leader.submit(Work(script=script), gang=(1, 1), mode=LaunchMode.NODE)
+    os.kill(cluster.agents["n2"].process.pid, 19)
+    run_id = leader.place(job, ("n1", "n2"))
+    leader.wait_phase("n1", Phase.PREPARED)
+    leader.end()
+    os.kill(cluster.agents["n2"].process.pid, 18)
+    found = cluster.agents["n1"].state_dir / "jobs"
+    within = TIMING.prepare_s + 5
+    eventually(lambda: list(found.glob("*/exit.json")), "n1 gives up", within=within)
+    leader.begin()
+    leader.wait(job, JobStatus.PENDING)
+    record = leader.ledger.runs[run_id].members["n1"].exit
+    assert (record.reason, record.detail) == (ExitReason.NOT_STARTED, "not released in time")
+    assert not output.exists()

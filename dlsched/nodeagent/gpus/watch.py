@@ -1,8 +1,8 @@
 """What is known of the GPUs from one look to the next, and what follows from it.
 
-A problem that a look finds makes a GPU unhealthy; it stays so until a look finds it well again, and a
-GPU that had vanished stays until an operator restarts the agent. Looks happen in a thread with a time
-limit: a driver that hangs makes all GPUs unhealthy, not the agent.
+A problem that a look finds makes a GPU unhealthy until a look finds it well again; a GPU that had
+vanished stays so until an operator restarts the agent. Looks happen in a thread with a time limit:
+a driver that hangs makes all GPUs unhealthy, not the agent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class GpuWatch:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
         self._problems: dict[str, str] = {}  # of the node, by where they come from
         self._vanished: set[GpuId] = set()
-        self.states: dict[GpuId, GpuState] = {gpu.uuid: GpuState(uuid=gpu.uuid) for gpu in inventory.gpus}
+        self.states: dict[GpuId, GpuState] = {
+            gpu.uuid: GpuState(uuid=gpu.uuid) for gpu in inventory.gpus
+        }
         self.why: dict[GpuId, str] = {}  # unhealthy
         self.foreign: dict[GpuId, str] = {}
         self.uses: dict[RunId, int] = {}  # bytes on GPUs by run
@@ -106,7 +108,9 @@ class GpuWatch:
         if strangers:
             self.node_problem("gpus", f"GPU {strangers[0]} was not here when the agent started")
         self.why = {
-            gpu.uuid: "fell off the bus" for gpu in self.inventory.gpus if gpu.uuid in self._vanished
+            gpu.uuid: "fell off the bus"
+            for gpu in self.inventory.gpus
+            if gpu.uuid in self._vanished
         }
         pids = {each.pid for state in found for each in state.processes or ()}
         whose = owners(pids)

@@ -1,0 +1,123 @@
+"""NVIDIA GPUs, asked through a watched process: a call that hangs costs it, not the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from typing import Any
+
+from dlsched.core.errors import DlschedError
+from dlsched.nodeagent.gpus.backend import GpuState, Inventory
+from dlsched.nodeagent.plainjson import value_of
+
+LIMIT_S = 8.0
+
+
+class DriverSilent(DlschedError):
+    """The driver does not answer, or says it cannot."""
+
+
+class NvmlGpus:
+    """The GPUs of this machine; none where there is no driver."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._given_up: list[subprocess.Popen[bytes]] = []
+
+    def inventory(self) -> Inventory:
+        """Which GPUs there are; a machine without a driver has none, and says why."""
+        try:
+            return value_of(Inventory, self._ask("inventory"))
+        except DriverSilent as error:
+            return Inventory(gpus=(), problem=f"no GPUs: {error}")
+
+    def states(self) -> tuple[GpuState, ...]:
+        """How they are.
+
+        Raises:
+            DriverSilent: when nobody knows.
+        """
+        return tuple(value_of(GpuState, each) for each in self._ask("states"))
+
+    def _ask(self, question: str) -> Any:
+        for process in list(self._given_up):
+            if process.poll() is not None:
+                self._given_up.remove(process)
+        if self._given_up:
+            raise DriverSilent("the driver does not answer")
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        try:
+            process.stdin.write(question.encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._drop()
+            raise DriverSilent("the process that asks the driver has ended") from None
+        return self._answer()
+
+    def _start(self) -> None:
+        self._rest = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dlsched.nodeagent.gpus.nvml_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+        )
+        self._answer()
+
+    def _answer(self) -> Any:
+        line = self._line()
+        found = json.loads(line)
+        if "failed" in found:
+            self._drop()
+            raise DriverSilent(found["failed"])
+        return found.get("answer")
+
+    def _line(self) -> bytes:
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        until = time.monotonic() + self._limit_s
+        while b"\n" not in self._rest:
+            left = until - time.monotonic()
+            readable = select.select([process.stdout], [], [], left)[0] if left > 0 else []
+            if not readable:
+                self._drop()
+                raise DriverSilent("the driver does not answer")
+            data = os.read(process.stdout.fileno(), 65536)
+            if not data:
+                self._drop()
+                raise DriverSilent("the process that asks the driver has ended")
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _drop(self) -> None:
+        """Let go of the process; one stuck in the kernel is waited for before another is made."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        try:
+            process.wait(1)
+        except subprocess.TimeoutExpired:
+            self._given_up.append(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    continue
+
+    def close(self) -> None:
+        """No more questions."""
+        self._drop()

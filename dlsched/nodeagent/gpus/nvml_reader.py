@@ -1,0 +1,235 @@
+"""One look at the GPUs through the driver's library; runs in a process of its own.
+
+Every optional call may be missing from a driver or not supported by a GPU: then its answer is not
+known. A GPU whose required calls fail has a problem of its own; the others are read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from dlsched.nodeagent.gpus import xid
+from dlsched.nodeagent.gpus.backend import Gpu, GpuProcess, GpuState, Inventory
+from dlsched.protocol.messages import GpuId
+
+_ABSENT = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_NO_DATA,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+}
+_RECOVERY = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+_RECOVERY_WORDS = {1: "needs a reset", 2: "needs a reboot", 3: "drain P2P", 4: "drain and reset"}
+_XID_CRITICAL = 0x8
+_EVENT_WAIT_MS = 1
+
+
+def optional(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What a call says, or None where it cannot say."""
+    try:
+        return call(*arguments)
+    except pynvml.NVMLError as error:
+        if error.value in _ABSENT:
+            return None
+        raise
+    except (AttributeError, TypeError):  # an older or newer binding
+        return None
+
+
+def text(value: Any) -> str:
+    """Names come as text or as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def short_type(name: str) -> str:
+    """`NVIDIA H100 80GB HBM3` is `h100`, `Tesla V100-SXM2-32GB` is `v100`."""
+    for word in name.replace("-", " ").split():
+        small = word.lower()
+        if small not in ("nvidia", "tesla", "quadro", "geforce", "rtx", "graphics"):
+            return small
+    return name.lower()
+
+
+class NvmlReader:
+    """Holds the library open and remembers what only changes count of."""
+
+    def __init__(self) -> None:
+        pynvml.nvmlInit()
+        self._ecc: dict[GpuId, int] = {}
+        self._xids: dict[GpuId, list[int]] = {}
+        self._events: Any = None
+        self._by_handle: dict[str, GpuId] = {}
+        self._register_events()
+
+    def _handles(self) -> list[tuple[int, Any]]:
+        found = []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                found.append((index, pynvml.nvmlDeviceGetHandleByIndex(index)))
+            except pynvml.NVMLError:
+                continue  # one that has fallen off the bus is missed by its UUID
+        return found
+
+    def _register_events(self) -> None:
+        self._events = optional(pynvml.nvmlEventSetCreate)
+        if self._events is None:
+            return
+        for _, handle in self._handles():
+            supported = optional(pynvml.nvmlDeviceGetSupportedEventTypes, handle)
+            if supported is None or supported & _XID_CRITICAL:
+                optional(pynvml.nvmlDeviceRegisterEvents, handle, _XID_CRITICAL, self._events)
+
+    # -- what they are -------------------------------------------------------------------------
+
+    def inventory(self) -> Inventory:
+        """Which GPUs there are, and who is linked with whom."""
+        found, problem = [], ""
+        handles = self._handles()
+        for index, handle in handles:
+            try:
+                uuid = GpuId(text(pynvml.nvmlDeviceGetUUID(handle)))
+                numa = optional(getattr(pynvml, "nvmlDeviceGetNumaNodeId", _missing), handle)
+                mig = optional(pynvml.nvmlDeviceGetMigMode, handle)
+                if mig is not None and mig[0]:
+                    problem = f"GPU {index} is in MIG mode"
+                found.append(
+                    Gpu(
+                        uuid=uuid,
+                        index=index,
+                        type=short_type(text(pynvml.nvmlDeviceGetName(handle))),
+                        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                        numa_node=-1 if numa is None else int(numa),
+                        minor=optional(pynvml.nvmlDeviceGetMinorNumber, handle),
+                        linked=self._linked(handle, handles),
+                    )
+                )
+            except pynvml.NVMLError as error:
+                problem = f"GPU {index} cannot be read: {error}"
+        driver = optional(pynvml.nvmlSystemGetDriverVersion)
+        return Inventory(
+            gpus=tuple(found), driver="" if driver is None else text(driver), problem=problem
+        )
+
+    def _linked(self, handle: Any, handles: list[tuple[int, Any]]) -> tuple[GpuId, ...]:
+        found = []
+        for _, other in handles:
+            status = optional(
+                pynvml.nvmlDeviceGetP2PStatus, handle, other, pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+            )
+            if status == pynvml.NVML_P2P_STATUS_OK:
+                found.append(GpuId(text(pynvml.nvmlDeviceGetUUID(other))))
+        return tuple(found)
+
+    # -- how they are --------------------------------------------------------------------------
+
+    def states(self) -> tuple[GpuState, ...]:
+        """How the GPUs are now."""
+        self._take_events()
+        found = []
+        for index, handle in self._handles():
+            try:
+                uuid = GpuId(text(pynvml.nvmlDeviceGetUUID(handle)))
+            except pynvml.NVMLError:
+                continue
+            try:
+                found.append(self._state(uuid, handle))
+            except pynvml.NVMLError as error:
+                found.append(GpuState(uuid=uuid, problem=f"GPU {index} cannot be read: {error}"))
+        return tuple(found)
+
+    def _state(self, uuid: GpuId, handle: Any) -> GpuState:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        rates = optional(pynvml.nvmlDeviceGetUtilizationRates, handle)
+        warmth = optional(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+        problem, node_problem, after_job = self._health(uuid, handle)
+        return GpuState(
+            uuid=uuid,
+            utilization=None if rates is None else rates.gpu / 100,
+            memory_used_bytes=int(memory.used),
+            memory_free_bytes=int(memory.free),
+            temperature_c=None if warmth is None else float(warmth),
+            processes=self._processes(handle),
+            problem=problem,
+            node_problem=node_problem,
+            after_job=after_job,
+        )
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...] | None:
+        plain = optional(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        shared = optional(
+            getattr(pynvml, "nvmlDeviceGetMPSComputeRunningProcesses", _missing), handle
+        )
+        if plain is None:
+            return None
+        found = {}
+        for each in [*plain, *(shared or [])]:
+            used = each.usedGpuMemory
+            found[int(each.pid)] = None if used is None else int(used)
+        return tuple(GpuProcess(pid=pid, memory_bytes=used) for pid, used in found.items())
+
+    def _health(self, uuid: GpuId, handle: Any) -> tuple[str, str, str]:
+        problems: list[str] = []
+        node_problem, after_job = "", ""
+        for number in self._xids.get(uuid, []):
+            scope, words = xid.meaning(number)
+            if scope != xid.APPLICATION:
+                problems.append(words)
+            if scope == xid.NODE:
+                node_problem = words
+        errors = optional(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        )
+        if errors is not None:
+            first = self._ecc.setdefault(uuid, int(errors))
+            if int(errors) > first:
+                problems.append(f"{int(errors) - first} uncorrected ECC errors")
+        rows = optional(pynvml.nvmlDeviceGetRemappedRows, handle)
+        if rows is not None:
+            _, _, pending, failed = rows
+            if failed:
+                problems.append("row remapping failed")
+            elif pending:
+                after_job = "row remapping waits for a reset"
+        retired = optional(pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
+        if retired:
+            after_job = after_job or "retired pages wait for a reset"
+        action = self._recovery(handle)
+        if action:
+            problems.append(action)
+        return "; ".join(problems), node_problem, after_job
+
+    def _recovery(self, handle: Any) -> str:
+        values = optional(pynvml.nvmlDeviceGetFieldValues, handle, [_RECOVERY])
+        if not values or values[0].nvmlReturn != 0:
+            return ""
+        number = int(values[0].value.uiVal)
+        return _RECOVERY_WORDS.get(number, f"recovery action {number}") if number else ""
+
+    def _take_events(self) -> None:
+        if self._events is None:
+            return
+        while True:
+            try:
+                event = pynvml.nvmlEventSetWait_v2(self._events, _EVENT_WAIT_MS)
+            except (pynvml.NVMLError, AttributeError):
+                return  # nothing more, or no events here
+            if event.eventType & _XID_CRITICAL:
+                try:
+                    uuid = GpuId(text(pynvml.nvmlDeviceGetUUID(event.device)))
+                except pynvml.NVMLError:
+                    continue
+                seen = self._xids.setdefault(uuid, [])
+                if int(event.eventData) not in seen:
+                    seen.append(int(event.eventData))
+
+
+def _missing(*_: Any) -> None:
+    """A call that this binding does not have."""
