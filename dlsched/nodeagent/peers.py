@@ -9,7 +9,7 @@ from grpc import aio
 
 from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.settings import Settings
-from dlsched.nodeagent.trust import to_peer
+from dlsched.nodeagent.trust import certificate_stamp, to_peer
 from dlsched.protocol.messages import NodeName, WitnessAnswer, WitnessQuery
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import node_pb2_grpc
@@ -24,6 +24,7 @@ class Peers:
         self._settings = settings
         self._addresses: dict[NodeName, str] = {}
         self._channels: dict[tuple[NodeName, str], aio.Channel] = {}
+        self._stamp = certificate_stamp(settings)
 
     def learn(self, addresses: Mapping[str, str]) -> None:
         """Where agents are, as the daemon says."""
@@ -38,6 +39,10 @@ class Peers:
         target = address or self._addresses.get(node, "")
         if not target:
             raise DlschedError(f"the address of node {node} is not known")
+        stamp = certificate_stamp(self._settings)
+        if stamp != self._stamp:  # renewed: whoever still talks keeps the old channel until then
+            self._stamp = stamp
+            self._channels.clear()
         channel = self._channels.get((node, target))
         if channel is None:
             channel = self._channels[node, target] = to_peer(self._settings, node, target)

@@ -48,6 +48,12 @@ def server(settings: Settings) -> ServerTrust:
     )
 
 
+def certificate_stamp(settings: Settings) -> object:
+    """Changes when the certificate was renewed."""
+    files = _files(settings)
+    return None if files is None else files.stamp()
+
+
 def to_peer(settings: Settings, node: str, target: str) -> aio.Channel:
     """A channel to another node's agent."""
     return open_channel(target, client(settings).towards(node_role(node)))
