@@ -58,7 +58,8 @@ class Rounds:
         self._full_at = 0.0
         self._look_at = 0.0
         self._pause_until = 0.0
-        self._wake_at = float("inf")
+        self._wake_at = self._policy_wake_at = float("inf")
+        self._seen_until = float("-inf")  # on the policy's clock: the last snapshot
         self.failures = 0
         self.total_failures = 0
         self.last_failure = ""
@@ -163,15 +164,18 @@ class Rounds:
             return
         if full or cluster.board.changed or now >= self._wake_at:
             await self._round("full" if full else "fill")
-        again = cluster.board.next_moment(cluster.now) - cluster.now
-        self._wake_at = min(self._wake_at, now + again) if self._wake_at > now else now + again
+        # what has become due while a round was decided was not in its snapshot
+        again = boottime() + cluster.board.next_moment(self._seen_until) - cluster.now
+        self._wake_at = min(self._policy_wake_at, again)
         if cluster.board.changed:
             self._wake.set()
 
     async def _round(self, mode: Mode) -> None:
         cluster, began = self._cluster, boottime()
         board = cluster.board
-        snapshot = board.snapshot(mode, cluster.now)
+        self._seen_until = cluster.now
+        self._policy_wake_at = float("inf")
+        snapshot = board.snapshot(mode, self._seen_until)
         faultpoint("before-round-decided")
         try:
             decided = await self._worker.decide(snapshot)
@@ -192,7 +196,7 @@ class Rounds:
             if self.last_wall_s > interval
             else ""
         )
-        self._wake_at = boottime() + max(decided.wake_at - cluster.now, 0.0)
+        self._policy_wake_at = boottime() + max(decided.wake_at - cluster.now, 0.1)
         if mode == "fill" and decided.changes_nothing:
             kept = board.policy_state, board.round_number
             board.accept(decided)  # reasons and places; its state counts only when it is stored
