@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,14 +43,11 @@ def logs_command(
         raise BadInput(f"{job}: name one element ({name.job}_{name.tasks[0]})")
     with client(daemon, insecure) as cluster:
         number = name.job if not name.tasks else _element(cluster, name.job, name.tasks[0])
-        chunks = cluster.logs(
-            number,
-            run=run,
-            rank=rank,
-            error=stderr,
-            tail_lines=lines,
-            follow=follow,
-            on_lost=lambda why: typer.echo(f"dlsched: {why}; trying again", err=True),
+        wanted: dict[str, Any] = {"run": run, "rank": rank, "error": stderr, "tail_lines": lines}
+        chunks = (
+            cluster.follow(number, on_lost=_say_lost, **wanted)
+            if follow
+            else cluster.logs(number, **wanted)
         )
         try:
             _pour(chunks)
@@ -59,12 +56,23 @@ def logs_command(
 
 
 def follow_to_the_end(cluster: Client, job: int) -> None:
-    """The output of a job from its first byte, for as long as it is written."""
+    """The output of a job from its first byte, for as long as it is written.
+
+    That there is none to be had is told, and no reason to fail: the job itself goes on.
+    """
+    from dlsched.client.errors import Refused  # noqa: PLC0415
+
     try:
-        _pour(cluster.logs(job, follow=True))
+        _pour(cluster.follow(job, on_lost=_say_lost))
+    except Refused as error:
+        typer.echo(f"dlsched: {error}", err=True)
     except KeyboardInterrupt:
         typer.echo(f"dlsched: no longer following; job {job} goes on", err=True)
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def _say_lost(why: str) -> None:
+    typer.echo(f"dlsched: {why}; trying again", err=True)
 
 
 def _element(cluster: Client, array: int, task: int) -> int:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from dlsched.client.connection import Connection
-from dlsched.client.errors import Lost, Unavailable
+from dlsched.client.errors import Lost, Refused, Unavailable
 from dlsched.client.ids import JobName, job_names
 from dlsched.client.reading import detail_of, job_of, node_of, queue_of, usage_of
 from dlsched.client.submission.options import BY_NAME, put
@@ -26,6 +26,7 @@ from dlsched.rpc.v1 import control_pb2
 
 __all__ = ["Acted", "Client", "filter_of", "here"]
 
+REFUSED_S = 5.0  # a running job's node may not know of it for so long
 PATIENCE_S = 600.0  # for a daemon that went away while something was waited for
 ACTIONS = {
     "cancel": control_pb2.ACTION_CANCEL,
@@ -333,6 +334,39 @@ class Client:
             seen = max(seen, passed)
             if fresh:
                 yield fresh
+
+    def follow(
+        self,
+        job: int,
+        *,
+        on_lost: Callable[[str], None] = lambda _: None,
+        **wanted: Any,
+    ) -> Iterator[bytes]:
+        """What a job writes, from when it starts; `wanted` is as for `logs`.
+
+        Raises:
+            DlschedError: also when it ended without having written anything that is there.
+        """
+        pause, refused_at = 0.1, 0.0
+        while True:
+            begun = False
+            try:
+                for chunk in self.logs(job, follow=True, on_lost=on_lost, **wanted):
+                    begun = True
+                    yield chunk
+            except Refused:
+                # it waits, or its node does not know it yet
+                found = self.show(filter_of([JobName(job=job)]))
+                if begun or not found or found[0].job.ended_at is not None:
+                    raise
+                if not found[0].job.is_pending and found[0].job.state != "STARTING":
+                    refused_at = refused_at or time.monotonic()
+                    if time.monotonic() - refused_at > REFUSED_S:
+                        raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(2.0, pause * 1.3)
 
     def _patiently(
         self, method: str, request: Callable[[], Any], on_lost: Callable[[str], None]

@@ -225,3 +225,21 @@ def test_a_snapshot_is_a_file(dlsched, control, tmp_path):
     assert dlsched("admin", "snapshot", "-o", path) == (0, f"{path}: 3 bytes\n", "")
     assert path.read_bytes() == b"abc"
     assert [each.name for each in tmp_path.iterdir() if each.name != "config"] == ["state"]
+
+
+def test_followed_logs_wait_for_the_start(dlsched, control, job_view, refusal, one_a_call):
+    early = refusal(grpc.StatusCode.NOT_FOUND, "job 7 has not run yet")
+    control.answers["Logs"] = one_a_call(early, early, [pb.LogChunk(data=b"x\n")])
+    waits, starts = (
+        pb.ShowReply(jobs=[pb.JobDetail(job=job_view(7, state=state))])
+        for state in ("PENDING", "STARTING")
+    )
+    control.answers["Show"] = one_a_call(waits, starts)
+    assert dlsched("logs", "-f", "7") == (0, "x\n", "")
+
+
+def test_followed_logs_of_a_job_that_never_ran(dlsched, control, job_view, refusal):
+    control.answers["Logs"] = refusal(grpc.StatusCode.NOT_FOUND, "job 7 has not run yet")
+    over = job_view(7, state="CANCELLED", ended_at=1795242441.0)
+    control.answers["Show"] = pb.ShowReply(jobs=[pb.JobDetail(job=over)])
+    assert dlsched("logs", "-f", "7") == (1, "", "dlsched: job 7 has not run yet\n")
