@@ -1,0 +1,110 @@
+"""The configuration file: taken as a whole or not at all, with one line for what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from dlsched.core.errors import BadInput
+from dlsched.daemon.__main__ import main
+from dlsched.daemon.settings import load_settings
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import Running, eventually, job
+from .scripted_agent import ScriptedAgent
+
+WRONG = [
+    ("unknown key", "[daemon]\nlisten_on = 1\n", "daemon.listen_on: unknown key"),
+    ("unknown section", "[demon]\n", "demon: unknown key"),
+    ("wrong kind", "[round]\ninterval_s = 'x'\n", "round.interval_s: Input should be a valid"),
+    ("negative", "[round]\ninterval_s = -1\n", "round.interval_s: Input should be greater than 0"),
+    ("unsafe timing", "[timing]\nmargin_s = 1.0\n", "timing: margin_s is 1, needs at least"),
+    ("twice", "[[vcs]]\nname='a'\n[[vcs]]\nname='a'\n", "vcs: a is there twice"),
+    ("host list", "[[partitions]]\nname='a'\nnodes='n]1['\n", "host list 'n]1['"),
+    ("toml", "[daemon\n", "Expected ']'"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "d.toml"
+    file.write_text(text)
+    with pytest.raises(BadInput) as error:
+        load_settings(file)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_file_ends_the_program_with_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.toml").write_text("[x]\n")
+    assert main(["--config", str(tmp_path / "d.toml")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_example_is_fine() -> None:
+    example = Path(__file__).parents[2] / "packaging" / "dlsched.toml"
+    assert load_settings(example).daemon.listen
+
+
+TEXT = """
+[daemon]
+database = "sqlite:///{folder}/d.db"
+listen = ["127.0.0.1:0"]
+metrics = "127.0.0.1:0"
+[trust]
+mode = "insecure-loopback"
+[timing]
+beat_s = 0.4
+[round]
+policy = "{policy}"
+{more}
+"""
+
+
+def test_a_reload_is_refused_as_a_whole_and_a_removed_node_drains(tmp_path: Path) -> None:
+    file = tmp_path / "d.toml"
+
+    def write(policy: str = "fifo", more: str = "") -> None:
+        file.write_text(TEXT.format(folder=tmp_path, policy=policy, more=more))
+
+    both = '[[nodes]]\nname = "n[1-2]"\ngpus = 4\n'
+
+    async def scene() -> None:
+        write(more=both + '[[partitions]]\nname = "main"\n')
+        async with (
+            Running(load_settings(file), file) as running,
+            ScriptedAgent("n1", running.target),
+            ScriptedAgent("n2", running.target),
+        ):
+            root = running.caller("root", 0)
+            await eventually(lambda: len(running.daemon.shell.committed.nodes) == 2)
+            [number] = await root.submit(job(held=True))
+
+            async def reload() -> Any:
+                return (await root.control.Reload(c.ReloadRequest(), timeout=30)).changes
+
+            for wrong in ("[round]\nx = 1\n",):
+                file.write_text(wrong)
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await reload()
+            write("no-such-policy", both + '[[partitions]]\nname = "main"\n')
+            with pytest.raises(grpc.aio.AioRpcError, match="no-such-policy"):
+                await reload()
+            write(more=both)
+            with pytest.raises(grpc.aio.AioRpcError, match=f"partition main .*job {number}"):
+                await reload()
+            assert running.daemon.cluster.settings.round.policy == "fifo"
+            one = '[[nodes]]\nname = "n1"\ngpus = 4\n[[partitions]]\nname = "main"\n'
+            write("las", one)
+            assert any("fifo -> las" in line for line in await reload())
+            assert running.daemon.cluster.board.settings.policy == "las"
+            nodes = (await root.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+            assert {n.name: n.state for n in nodes} == {"n1": "idle", "n2": "drained"}
+
+    asyncio.run(scene())

@@ -1,0 +1,120 @@
+"""What is refused at the door: one line that names the limit, and nothing is left behind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from dlsched.core.errors import BadInput
+from dlsched.daemon.control.arrays import fold_tasks, parse_array
+from dlsched.daemon.control.door import Capacity, Host, admit
+from dlsched.daemon.settings import Settings
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import job
+
+NOW = 1_800_000_000.0
+SETTINGS = Settings.model_validate(
+    {
+        "partitions": [{"name": "main", "default": True, "max_time_s": 3600.0}],
+        "vcs": [{"name": "research", "gpus": 8}],
+    }
+)
+CAPACITY = Capacity(
+    hosts={
+        name: Host(name=name, gpus=8, gpu_type=kind, partitions=("main",))
+        for name, kind in (("n1", "v100"), ("n2", "v100"), ("n3", "A100"))
+    }
+)
+
+
+def admitted(wanted: c.JobRequest, *common: c.EnvironmentVariable) -> Any:
+    return admit(wanted, common, SETTINGS, CAPACITY, NOW)
+
+
+REFUSED = [
+    ("no gpus", {"gpus": 0}, "gpus: 0 is not within 1 and 1000000"),
+    ("negative", {"gpus": -3}, "gpus: -3 is not within"),
+    ("too many", {"gpus": 25}, "needs 25 GPUs, and the cluster has 24 of that kind"),
+    ("too many of a type", {"gpus": 9, "gpu_types": ["a100"]}, "the cluster has 8 of that kind"),
+    ("one node too big", {"nodes": 1, "gpus_per_node": 9}, "the largest with 8"),
+    ("too many nodes", {"nodes": 4, "gpus_per_node": 1}, "needs 4 nodes"),
+    ("contradiction", {"nodes": 2, "gpus": 9, "gpus_per_node": 4}, "are not 9 GPUs"),
+    ("unknown type", {"gpu_types": ["k80"]}, "GPU type 'k80' is not known; known: A100, v100"),
+    ("unknown partition", {"partition": "x"}, "partition 'x' is not known; known: main"),
+    ("unknown vc", {"vc": "x"}, "vc 'x' is not known; known: research"),
+    ("unknown node", {"only_nodes": ["n9"]}, "node 'n9' is not known"),
+    ("too long", {"time_limit_s": 7200.0}, "above partition main's, 3600 s"),
+    ("not a number", {"time_limit_s": math.nan}, "time limit: nan is not within"),
+    ("infinite", {"priority": math.inf}, "priority: inf is not within"),
+    ("min over max", {"min_gpus": 4, "max_gpus": 2}, "more than max gpus"),
+    ("escape codes", {"name": "a\x1b[31m"}, r"name: has the character \x1b"),
+    ("new line", {"name": "a\nb"}, r"name: has the character \n"),
+    ("reversed text", {"name": "a\u202eb"}, r"name: has the character \u202e"),
+    ("long name", {"name": "x" * 2000}, "name: longer than 1024 bytes"),
+    ("share", {"share": 1.5}, "share: 1.5 is not above 0 and at most 1"),
+    ("past deadline", {"deadline_at": 5.0}, "it has passed already"),
+    ("far begin", {"begin_at": 1e12}, "begin: 1e+12 is not within"),
+    ("script without #!", {"script": b"echo"}, "does not begin with #!"),
+    ("huge script", {"script": b"#!" + b"x" * (5 << 20)}, "script bytes"),
+    ("array", {"array": "5-1"}, "is not a range"),
+    ("array grammar", {"array": "1,,2"}, "is not N, N-M or N-M:STEP"),
+    ("huge array", {"array": "0-999999999"}, "is not a range up to"),
+    ("large array", {"array": "0-10000"}, "more than 10000 elements"),
+    ("column", {"extra": {"a b": "c"}}, "column 'a b' is not a name"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_what_the_door_refuses(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        admitted(job(**fields))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_command_is_needed_and_no_nul_in_it() -> None:
+    with pytest.raises(BadInput, match="neither a script nor a command"):
+        admitted(c.JobRequest(name="x"))
+    with pytest.raises(BadInput, match="NUL"):
+        admitted(job("a\0b"))
+
+
+def test_own_variables_win_over_the_calls() -> None:
+    wanted = job(environment=[c.EnvironmentVariable(name="A", value="own")])
+    common = [c.EnvironmentVariable(name=n, value="all") for n in ("A", "B")]
+    assert admitted(wanted, *common).body.environment == {"A": "own", "B": "all"}
+
+
+def test_who_waits_for_another_cluster_is_taken() -> None:
+    assert admitted(job(gpus=99, open_ended=True)).body.gpus == 99
+
+
+def test_shapes() -> None:
+    assert admitted(job(nodes=2, gpus_per_node=4)).body.gang == (4, 4)
+    assert admitted(job(nodes=2, gpus=5)).body.gang == (3, 2)
+    assert admitted(job(gpus=8, gpus_per_node=4)).body.gang == (4, 4)
+    assert admitted(job(gpus=8)).body.gang is None
+    assert admitted(job(gpu_types=["V100"])).body.gpu_types == ("v100",)
+
+
+def test_the_partitions_limit_is_the_default() -> None:
+    asked = admitted(job())
+    assert (asked.body.partition, asked.request.limits.time_s) == ("main", 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks", "limit"),
+    [("0-9%2", range(10), 2), ("1,3,7", (1, 3, 7), 0), ("0-15:4", (0, 4, 8, 12), 0)],
+)
+def test_arrays(text: str, tasks: Any, limit: int) -> None:
+    shape = parse_array(text, 100)
+    assert (shape.tasks, shape.limit) == (tuple(tasks), limit)
+
+
+def test_tasks_are_folded() -> None:
+    assert fold_tasks([2, 3, 4, 9], 2) == "2-4,9%2"
