@@ -94,7 +94,6 @@ class LimitsSection(_Section):
     jobs: Annotated[int, Field(ge=1)] = 200_000
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
-    message_bytes: Annotated[int, Field(ge=65536)] = 16 * 1024 * 1024
     grace_s: Seconds = 600.0  # the longest that a job may ask for
     retries: Annotated[int, Field(ge=0)] = 1000
 

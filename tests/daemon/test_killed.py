@@ -1,4 +1,4 @@
-"""The daemon is killed at every interesting place; what was told is there, and nothing runs twice."""
+"""The daemon is killed at every interesting place: what was told is there, nothing runs twice."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_it_agrees_with_a_dict_through_any_changes() -> None:
 
 
 def test_an_older_version_stays() -> None:
-    old: Table[int, str] = Table({k: "old" for k in range(1000)})
+    old: Table[int, str] = Table(dict.fromkeys(range(1000), "old"))
     new = old
     for k in range(1000):
         new = new.having(k, "new").without([k + 1])
