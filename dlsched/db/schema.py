@@ -215,7 +215,7 @@ runs = _table(
     _seconds("executed_s", nullable=False),
     _seconds("gpu_s", nullable=False),
 )
-_live(runs, "job")
+_live(runs, "job", "run")
 Index("runs_by_job", runs.c.job, runs.c.run)
 Index("runs_by_end", runs.c.ended_at)
 

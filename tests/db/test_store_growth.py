@@ -95,7 +95,7 @@ def scans(store: Store, work: Callable[[], object]) -> list[str]:
             prefix = "EXPLAIN QUERY PLAN " if store.kind == "SQLite" else "EXPLAIN "
             plan = connection.exec_driver_sql(prefix + statement, first_of(given))  # type: ignore[arg-type]
             lines = [" ".join(map(str, row)) for row in plan]
-            found += [line for line in lines if is_scan(line)]
+            found += [line for line in lines if is_scan(line, "LIMIT" in statement)]
     return found
 
 
@@ -104,12 +104,12 @@ def first_of(given: object) -> object:
     return given[0] if isinstance(given, list) else given
 
 
-def is_scan(line: str) -> bool:
-    """Whether a line of a plan reads all of a table that grows with the history."""
+def is_scan(line: str, limited: bool) -> bool:
+    """Whether a line of a plan reads all of a table or index that grows with the history."""
     words = line.replace("Seq Scan on", "SCAN").split()
-    if "SCAN" not in words or "INDEX" in words:
+    if "SCAN" not in words or words[words.index("SCAN") + 1] not in LARGE:
         return False
-    return words[words.index("SCAN") + 1] in LARGE
+    return not ("INDEX" in words and (limited or "_live_by_" in line))
 
 
 @pytest.fixture
@@ -141,22 +141,25 @@ def test_no_live_query_reads_through_the_history(busy: Store, epoch: Epoch) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_b9_a_million_ended_jobs_do_not_slow_live_queries(busy: Store, epoch: Epoch) -> None:
+    clock = time.process_time if busy.kind == "SQLite" else time.perf_counter
+
     def cost() -> list[float]:
+        """The best of many: other work on the machine only ever adds."""
         found = []
         for work in live_work(busy)[:2]:
             times = []
-            for _ in range(15):
-                began = time.perf_counter()
+            for _ in range(60):
+                began = clock()
                 work()
-                times.append(time.perf_counter() - began)
-            found.append(sorted(times)[3])
+                times.append(clock() - began)
+            found.append(min(times))
         return found
 
     before = cost()
     add_history(busy, 1_000_000)
     after = cost()
     for old, new in zip(before, after, strict=True):
-        assert new < old * 1.2 + 0.002
+        assert new < old * 1.2 + 0.001
     for work in live_work(busy):
         assert scans(busy, work) == []
     began = time.perf_counter()

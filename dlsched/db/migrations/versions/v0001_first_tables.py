@@ -317,9 +317,9 @@ def upgrade() -> None:
     op.create_index("runs_by_end", "runs", ["ended_at"])
     op.create_index("runs_by_job", "runs", ["job", "run"])
     op.create_index(
-        "runs_live_by_job",
+        "runs_live_by_job_run",
         "runs",
-        ["job"],
+        ["job", "run"],
         sqlite_where=sa.text("live = 1"),
         postgresql_where=sa.text("live"),
     )
