@@ -175,6 +175,7 @@ class CertificateFolder:
         Raises:
             BadInput: when nothing is meant by it.
         """
+        self.authority()
         meant = self._meant(what)
         denied = read_denied(self.deny_list) if self.deny_list.exists() else frozenset()
         lines = self.deny_list.read_text() if self.deny_list.exists() else ""

@@ -168,10 +168,23 @@ def serving() -> Serving:
     return _serving
 
 
+def _accounts() -> list[tuple[str, int]]:
+    """Accounts of this machine that are neither root's nor nobody's nor the tests' own."""
+    kept = {0, 65534, os.geteuid()}
+    return [(each.pw_name, each.pw_uid) for each in pwd.getpwall() if each.pw_uid not in kept]
+
+
 @pytest.fixture(scope="session")
 def account() -> tuple[str, int]:
-    """An account of this machine that is neither root's nor nobody's."""
-    for entry in pwd.getpwall():
-        if entry.pw_uid not in {0, 65534, os.geteuid()}:
-            return entry.pw_name, entry.pw_uid
-    pytest.skip("this machine has no further account")
+    """A user."""
+    if not _accounts():
+        pytest.skip("this machine has no further account")
+    return _accounts()[0]
+
+
+@pytest.fixture(scope="session")
+def other_account() -> tuple[str, int]:
+    """Another one."""
+    if len(_accounts()) < 2:
+        pytest.skip("this machine has no two further accounts")
+    return _accounts()[1]

@@ -30,8 +30,7 @@ async def logs(
     Raises:
         DlschedError: when there is none, or its node does not answer.
     """
-    job, run = await _run(cluster, request)
-    require_owner(caller, job.request.user, f"job {request.job}")
+    job, run = await _run(cluster, request, caller)
     members = list(run.members.values())
     if request.rank < 0:
         raise BadInput(f"rank {request.rank} is negative")
@@ -70,10 +69,15 @@ async def logs(
         raise Refused(error.details() or str(error.code())) from None
 
 
-async def _run(cluster: Cluster, request: control_pb2.LogsRequest) -> tuple[Job, Run]:
+async def _run(
+    cluster: Cluster, request: control_pb2.LogsRequest, caller: Identity
+) -> tuple[Job, Run]:
+    """The run that is meant; who may not read it hears nothing else of it."""
     shell, job = cluster.shell, JobId(request.job)
     number = request.run if request.HasField("run") else None
     row = shell.committed.jobs.get(job)
+    if row is not None:
+        require_owner(caller, row.request.user, f"job {request.job}")
     runs = shell.committed.runs_of_job(job)
     found = [run for run in runs if number is None or run.key.run == number]
     if row is not None and found:
@@ -81,6 +85,7 @@ async def _run(cluster: Cluster, request: control_pb2.LogsRequest) -> tuple[Job,
     stored: dict[JobId, Any] = await shell.read(partial(shell.store.protocol_jobs, [job]))
     if job not in stored:
         raise no_such(str(request.job))
+    require_owner(caller, stored[job].request.user, f"job {request.job}")
     kept = await shell.read(partial(shell.store.runs, job))
     some = [each.run for each in kept if number is None or each.run.key.run == number]
     if not some:

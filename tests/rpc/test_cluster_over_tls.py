@@ -1,0 +1,308 @@
+"""A daemon and an agent as they are installed: made by `dlsched admin init`, over mutual TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlsched.rpc.server import ServerTrust
+from dlsched.rpc.tls import KeyFiles
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can run an agent whose jobs are other users'"
+)
+BEAT = "\n[timing]\nbeat_s = 0.4\n"
+SCRIPT = "#!/bin/sh\necho seen by $(id -u)\n"
+# imports as root, who can read this interpreter, and then becomes the user
+# becomes a user, but still reads this interpreter and project, wherever root has them
+AS_USER = """
+import ctypes, os, struct, sys
+KEEP_CAPABILITIES, READ_AND_SEARCH = 8, 1 << 2
+uid = int(sys.argv.pop(1))
+if uid:
+    kernel = ctypes.CDLL(None, use_errno=True)
+    kernel.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
+    os.setgroups([]); os.setgid(uid); os.setuid(uid)
+    sets = struct.pack("6I", READ_AND_SEARCH, READ_AND_SEARCH, 0, 0, 0, 0)
+    assert kernel.capset(struct.pack("Ii", 0x20080522, 0), sets) == 0
+import contextlib, io, json
+from dlsched.cli.main import run
+answers = []
+for config, words in json.load(sys.stdin):
+    os.environ["XDG_CONFIG_HOME"] = config
+    sys.argv = ["dlsched", *words]
+    text = io.TextIOWrapper(io.BytesIO(), write_through=True)
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        try:
+            run()
+        except SystemExit as end:
+            answers.append((end.code or 0, text.buffer.getvalue().decode().strip()))
+json.dump(answers, sys.stdout)
+"""
+
+
+def eventually(what: str, condition: Callable[[], Any], within: float = 20.0) -> Any:
+    until = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Cluster:
+    """The processes of one cluster and its folder."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    port: int = 0
+    users_port: int = 0
+
+    @property
+    def local(self) -> str:
+        return f"unix:{self.folder}/run/daemon.sock"
+
+    def start(self, log: str, *words: str) -> Path:
+        """A process of ours in the background; its log."""
+        path = self.folder / log
+        with path.open("wb") as file:
+            started = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={**os.environ, "GRPC_VERBOSITY": "NONE"},
+            )
+        self.processes.append(started)
+        return path
+
+    def agent(self, log: str, *, name: str, certificate: str = "", daemon: str = "") -> Path:
+        """An agent; `certificate` is of another node."""
+        home = self.folder / "nodes" / name
+        text = (home / "agent.toml").read_text()
+        text = text.replace("0.0.0.0:7818", "127.0.0.1:0")
+        text = re.sub(r"daemon = .*", f'daemon = ["{daemon or f"127.0.0.1:{self.port}"}"]', text)
+        if certificate:
+            text = text.replace(f"/nodes/{name}/", f"/nodes/{certificate}/")
+        own = {
+            "state_dir": f"{self.folder}/{log}.state",
+            "run_dir": f"{self.folder}/{log}.run",
+            "address": "127.0.0.1",
+            "fake_gpus": "2:v100",
+            "launcher": "plain",
+        }
+        lines = [f'{key} = "{value}"' for key, value in own.items()]
+        config = self.folder / f"{log}.toml"
+        config.write_text("\n".join([*lines, "minimum_uid = 1", text, BEAT]))
+        return self.start(log, "dlsched.nodeagent", "--config", str(config))
+
+    def call(self, *words: str, uid: int = 0, config: Path | None = None) -> tuple[int, str]:
+        """Exit code and output of one command."""
+        return self.calls((*words,), uid=uid, config=config)[0]
+
+    def calls(
+        self, *commands: tuple[str, ...], uid: int = 0, config: Path | None = None
+    ) -> list[tuple[int, str]]:
+        """Of several, in one process, as root or as another user."""
+        asked = [(str(config or self.folder / "none"), words) for words in commands]
+        found = subprocess.run(
+            [sys.executable, "-c", AS_USER, str(uid)],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder / "home",
+            env={
+                **os.environ,
+                "GRPC_VERBOSITY": "NONE",
+                "DLSCHED_DAEMON": "" if config else self.local,
+                "HOME": str(self.folder / "home"),
+            },
+        )
+        assert found.returncode == 0, found.stderr
+        return [(code, said) for code, said in json.loads(found.stdout)]
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("c")
+    for each in (folder, *folder.parents):  # other users walk through here
+        if each.name.startswith(("pytest-", "popen-", "c")):
+            each.chmod(0o755)
+    made = Cluster(folder)
+    (folder / "run").mkdir()
+    (folder / "home").mkdir()
+    (folder / "home").chmod(0o777)
+    code, said = made.call(
+        *("admin", "init", str(folder), "--node", "n[1-3]", "--operator", "olga", "--in-place"),
+        *("--daemon-host", "localhost", "--socket", f"{folder}/run/daemon.sock"),
+        *("--database", f"sqlite:///{folder}/run/dlsched.db"),
+    )
+    assert code == 0, said
+    config = folder / "dlsched.toml"
+    text = config.read_text().replace('"0.0.0.0:7817"', '"127.0.0.1:0", "users:127.0.0.1:0"')
+    config.write_text(text.replace(":7820", ":0") + BEAT)
+    log = made.start("daemon.log", "dlsched.daemon", "--config", str(config))
+    try:
+        ports = eventually(
+            "the daemon listens",
+            lambda: re.search(r"ports=\[0, (\d+), (\d+)\]", log.read_text()),
+        )
+        made.port, made.users_port = int(ports[1]), int(ports[2])
+        agent = made.agent("n1.log", name="n1")
+        eventually("the agent is known", lambda: "daemon-reached" in agent.read_text())
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def script(cluster: Cluster) -> str:
+    path = cluster.folder / "home" / "job.sh"
+    path.write_text(SCRIPT)
+    return str(path)
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    """A client's configuration; the folder to look in."""
+    home = folder / name / "dlsched"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.toml").write_text(text)
+    return home.parent
+
+
+def test_a_job_runs_as_its_user_over_mutual_tls(
+    cluster: Cluster, script: str, account: tuple[str, int]
+) -> None:
+    _, uid = account
+    code, said = cluster.call("submit", "--wait", "-o", "seen.out", script, uid=uid)
+    assert code == 0, said
+    seen = cluster.folder / "home" / "seen.out"
+    assert (seen.read_text(), seen.stat().st_uid) == (f"seen by {uid}\n", uid)
+
+
+def test_another_users_job_is_neither_cancelled_nor_read(
+    cluster: Cluster, script: str, account: tuple[str, int], other_account: tuple[str, int]
+) -> None:
+    owner, uid = account
+    other, other_uid = other_account
+    code, said = cluster.call("submit", "--hold", script, uid=uid)
+    assert code == 0, said
+    job = re.findall(r"\d+", said)[0]
+    cancelled, logs, reloaded = cluster.calls(
+        ("cancel", job), ("logs", job), ("admin", "reload"), uid=other_uid
+    )
+    assert cancelled == (1, f"cancelled 0 jobs\ndlsched: job {job}: not yours (owner {owner})")
+    assert logs == (1, f"dlsched: job {job} belongs to {owner}, not to {other}")
+    assert reloaded == (1, f"dlsched: Reload is for operators only; {other} is none")
+    assert cluster.call("cancel", job, uid=uid) == (0, "cancelled 1 job")
+
+
+def test_root_submits_nothing_and_gets_no_token_unless_it_is_allowed(
+    cluster: Cluster, script: str
+) -> None:
+    create = ("admin", "token", "create", "--user")
+    submitted, *tokens = cluster.calls(("submit", script), (*create, "root"), (*create, "nobody"))
+    assert submitted == (
+        1,
+        "dlsched: root's jobs are not run here: submit as a user ([trust] root_jobs)",
+    )
+    for user, found in zip(("root", "nobody"), tokens, strict=True):
+        assert found == (1, f"dlsched: {user} gets no token: not for use from a distance")
+
+
+def test_an_operator_at_a_distance_governs_but_runs_nothing(cluster: Cluster, script: str) -> None:
+    text = (cluster.folder / "operators/olga/config.toml").read_text()
+    home = written(cluster.folder, "olga", text.replace("7817", str(cluster.port)))
+    drained, resumed, submitted = cluster.calls(
+        ("drain", "n1", "--reason", "test"), ("resume-node", "n1"), ("submit", script), config=home
+    )
+    assert (drained[0], resumed[0]) == (0, 0), (drained, resumed)
+    assert submitted == (1, "dlsched: Submit is not for operator olga: users only")
+
+
+def test_a_token_from_creation_to_revocation(
+    cluster: Cluster, account: tuple[str, int], other_account: tuple[str, int]
+) -> None:
+    name, uid = account
+    other, other_uid = other_account
+    file, token = cluster.folder / "home" / "token", ("admin", "token")
+    code, said = cluster.call(*token, "create", "--days", "1", "-o", str(file), uid=uid)
+    assert code == 0, said
+    assert file.stat().st_mode & 0o777 == 0o600
+    token_id = re.findall(r"token (\w+) of", said)[0]
+    text = f'ca = "{cluster.folder}/tls/ca.crt"\ntoken_file = "{file}"\n'
+    home = written(
+        cluster.folder / "home", "far", f'daemon = "127.0.0.1:{cluster.users_port}"\n{text}'
+    )
+    queue, again = cluster.calls(("queue",), (*token, "create"), uid=uid, config=home)
+    assert queue[0] == 0, queue
+    assert again == (1, "dlsched: a token makes no tokens: log in on the daemon's machine")
+    # somebody else neither sees nor ends it
+    listed, ended = cluster.calls((*token, "list"), (*token, "revoke", token_id), uid=other_uid)
+    assert token_id not in listed[1]
+    assert ended == (1, f"dlsched: no token '{token_id}' of {other}")
+    listed, ended = cluster.calls((*token, "list", "--all"), (*token, "revoke", token_id))
+    assert re.search(rf"{token_id} +{name} +good", listed[1])
+    assert ended == (0, f"revoked token {token_id} of {name}")
+    code, said = cluster.call("queue", uid=uid, config=home)
+    assert (code, said) == (1, f"dlsched: token {token_id} has been revoked")
+    # on the port that asks for certificates
+    home = written(cluster.folder / "home", "wrong", f'daemon = "127.0.0.1:{cluster.port}"\n{text}')
+    code, said = cluster.call("queue", uid=uid, config=home)
+    assert (code, len(said.splitlines())) == (1, 1), said
+    assert "it asks for a certificate, and this client has a token only" in said
+
+
+def test_a_node_does_not_join_under_another_nodes_name(cluster: Cluster) -> None:
+    log = cluster.agent("posing.log", name="n2", certificate="n3")
+    why = "node n3 cannot speak for node n2"
+    eventually("it is refused", lambda: why in log.read_text())
+    assert "daemon-reached" not in log.read_text()
+    _, said = cluster.call("nodes")
+    assert "n2" not in said
+
+
+def test_an_agent_does_not_obey_what_is_not_the_daemon(cluster: Cluster, serving: Any) -> None:
+    async def work() -> None:
+        files = KeyFiles.of(cluster.folder / "nodes" / "n3" / "tls", "node")
+        async with serving(ServerTrust(files=files)) as served:
+            log = await asyncio.to_thread(
+                cluster.agent, "deceived.log", name="n2", daemon=served.target
+            )
+            why = f"{served.target} is not the daemon by its certificate"
+            await asyncio.to_thread(eventually, "it notices", lambda: why in log.read_text())
+            assert not served.seen
+
+    asyncio.run(work())
+
+
+def test_a_denied_node_is_cut_off_at_once(cluster: Cluster) -> None:
+    log = cluster.agent("denied.log", name="n3")
+    eventually("it joins", lambda: "daemon-reached" in log.read_text())
+    code, said = cluster.call("admin", "ca", "deny", "node/n3", "--folder", str(cluster.folder))
+    assert code == 0, said
+    eventually("it is refused", lambda: "has been denied" in log.read_text())
+    assert re.search(r"the certificate of node/n3 \(serial \w+\) has been denied", log.read_text())
