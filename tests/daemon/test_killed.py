@@ -172,6 +172,8 @@ def test_wherever_it_dies_the_jobs_run_once_and_end(point: str) -> None:
             def held() -> list[Any]:
                 return [key for agent in agents for key in agent.running()]
 
+            # four members: a gang's two begin one after the other
+            await eventually(lambda: [key.job for key in held()].count(ids[1]) == 2, 30)
             await eventually(lambda: {key.job for key in held()} == set(ids), 30)
             started = [key for agent in agents for key in agent.executed]
             assert len({(key.job, key.run) for key in started}) == 3
