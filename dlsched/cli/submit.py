@@ -119,9 +119,11 @@ def _one(
     from pathlib import Path  # noqa: PLC0415
 
     from dlsched.client.cluster import here  # noqa: PLC0415  # gRPC comes with it
+    from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import Command  # noqa: PLC0415
 
     caller = here()
+    layer = merged(layer, from_variables(caller.variables))
     if wrap is not None:
         yield _composed(layer, Command(script=_wrapped(wrap), name="wrap"), caller)
     elif is_command:
@@ -143,18 +145,18 @@ def _composed(
     told: str = "",
     ignore_unknown: bool = False,
 ) -> Submission:
-    """One submission: command line before environment before directives."""
+    """One submission: what is said already comes before the script's directives."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from dlsched.client.submission.directives import Directives, read_directives  # noqa: PLC0415
-    from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import compose  # noqa: PLC0415
 
-    said = Directives(layer={})
-    if told:
-        said = read_directives(told, command.script, ignore_unknown=ignore_unknown)
-    options = merged(layer, from_variables(caller.variables), said.layer)
-    found = compose(options, command, caller)
+    if not told:
+        return compose(layer, command, caller)
+    from dlsched.client.submission.directives import read_directives  # noqa: PLC0415
+    from dlsched.client.submission.options import merged  # noqa: PLC0415
+
+    said = read_directives(told, command.script, ignore_unknown=ignore_unknown)
+    found = compose(merged(layer, said.layer), command, caller)
     return replace(found, notes=(*said.notes, *found.notes)) if said.notes else found
 
 
@@ -165,12 +167,13 @@ def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iter
 
     from dlsched.client.cluster import here  # noqa: PLC0415
     from dlsched.client.submission.bulk import read_rows  # noqa: PLC0415
-    from dlsched.client.submission.options import merged  # noqa: PLC0415
+    from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import Command  # noqa: PLC0415
 
     told = "stdin" if source == "-" else source
     data = sys.stdin.buffer.read() if source == "-" else _read(Path(source))
     caller = here()
+    layer = merged(layer, from_variables(caller.variables))
     scripts: dict[str, bytes] = {}
     for row in read_rows(told, data):
         try:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlsched.client.connection import Connection
 from dlsched.client.errors import Lost, Refused, Unavailable
-from dlsched.client.ids import JobName, job_names
-from dlsched.client.reading import detail_of, job_of, node_of, queue_of, usage_of
-from dlsched.client.submission.options import BY_NAME, put
-from dlsched.client.submission.request import Caller, Command, Submission, compose
-from dlsched.client.views import Detail, Job, Node, Queue, Usage
 from dlsched.client.where import find_daemon
 from dlsched.core.errors import BadInput
 from dlsched.rpc.v1 import control_pb2
+
+if TYPE_CHECKING:  # each verb imports what it needs: a start is most of what a call costs
+    from dlsched.client.ids import JobName
+    from dlsched.client.submission.request import Caller, Submission
+    from dlsched.client.views import Detail, Job, Node, Queue, Usage
 
 __all__ = ["Acted", "Client", "filter_of", "here"]
 
@@ -103,6 +103,9 @@ class Client:
         Raises:
             DlschedError: malformed, refused, or no daemon.
         """
+        from dlsched.client.submission.options import BY_NAME, put  # noqa: PLC0415
+        from dlsched.client.submission.request import Command, compose  # noqa: PLC0415
+
         layer: dict[str, str] = {}
         for key, value in options.items():
             if key not in BY_NAME:
@@ -122,15 +125,19 @@ class Client:
         submit twice. Variables that all jobs share are sent once.
         """
         shared = _shared([submission.environment for submission in submissions])
+        common = shared.items()
         request = control_pb2.SubmitRequest(request_id=str(uuid.uuid4()), test_only=test_only)
         for variable, value in sorted(shared.items()):
             request.environment.add(name=variable, value=value)
+        own: dict[int, list[tuple[str, str]]] = {}  # what is not shared, by the mapping's identity
         for submission in submissions:
             job = request.jobs.add()
             job.CopyFrom(submission.request)
-            for variable, value in sorted(submission.environment.items()):
-                if shared.get(variable) != value:
-                    job.environment.add(name=variable, value=value)
+            mapping = submission.environment
+            if id(mapping) not in own:
+                own[id(mapping)] = sorted(item for item in mapping.items() if item not in common)
+            for variable, value in own[id(mapping)]:
+                job.environment.add(name=variable, value=value)
         reply: control_pb2.SubmitReply = self._connection.ask("Submit", request, repeatable=True)
         return reply
 
@@ -144,11 +151,15 @@ class Client:
         unfold: bool = False,
     ) -> Queue:
         """Live jobs; one's own when the filter does not say otherwise."""
+        from dlsched.client.reading import queue_of  # noqa: PLC0415
+
         request = control_pb2.QueueRequest(filter=chosen, predict=predict, unfold=unfold)
         return queue_of(self._connection.gather("Queue", request))
 
     def show(self, chosen: control_pb2.Filter, *, why_order: bool = False) -> list[Detail]:
         """All about some jobs."""
+        from dlsched.client.reading import detail_of  # noqa: PLC0415
+
         request = control_pb2.ShowRequest(filter=chosen, why_order=why_order)
         reply = self._connection.ask("Show", request, repeatable=True)
         return [detail_of(each) for each in reply.jobs]
@@ -163,6 +174,8 @@ class Client:
         live_too: bool = False,
     ) -> Iterator[Job]:
         """Jobs that have ended, as pages come in."""
+        from dlsched.client.reading import job_of  # noqa: PLC0415
+
         request = control_pb2.HistoryRequest(
             filter=chosen, since=since, until=until, limit=limit, live_too=live_too
         )
@@ -171,12 +184,16 @@ class Client:
 
     def nodes(self, names: Iterable[str] = ()) -> list[Node]:
         """Nodes, all or by name."""
+        from dlsched.client.reading import node_of  # noqa: PLC0415
+
         request = control_pb2.NodesRequest(names=list(names))
         reply = self._connection.ask("Nodes", request, repeatable=True)
         return [node_of(each) for each in reply.nodes]
 
     def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
         """GPU time by account, or by user."""
+        from dlsched.client.reading import usage_of  # noqa: PLC0415
+
         request = control_pb2.UsageRequest(by_user=by_user, since=since)
         reply = self._connection.ask("Usage", request, repeatable=True)
         return [usage_of(each) for each in reply.usage]
@@ -288,6 +305,8 @@ class Client:
             chosen: which.
             on_lost: is told, once each time, that the daemon went away.
         """
+        from dlsched.client.reading import job_of  # noqa: PLC0415
+
         told: set[int] = set()
         request = control_pb2.WaitRequest(filter=chosen)
         for reply in self._patiently("Wait", lambda: request, on_lost):
@@ -298,6 +317,8 @@ class Client:
 
     def wait_for(self, job: int) -> Job:
         """One job's end."""
+        from dlsched.client.ids import JobName  # noqa: PLC0415
+
         for ended in self.wait(filter_of([JobName(job=job)])):
             return ended
         raise Lost(f"job {job}: the daemon did not tell its end")
@@ -347,6 +368,8 @@ class Client:
         Raises:
             DlschedError: also when it ended without having written anything that is there.
         """
+        from dlsched.client.ids import JobName  # noqa: PLC0415
+
         pause, refused_at = 0.1, 0.0
         while True:
             begun = False
@@ -404,6 +427,8 @@ def filter_of(
     all_users: bool = False,
 ) -> control_pb2.Filter:
     """A filter; whoever names jobs or users means whosever jobs they are."""
+    from dlsched.client.ids import job_names  # noqa: PLC0415
+
     chosen = control_pb2.Filter(
         users=list(users),
         partitions=list(partitions),
@@ -424,6 +449,8 @@ def filter_of(
 
 def here() -> Caller:
     """This process's place, time and variables."""
+    from dlsched.client.submission.request import Caller  # noqa: PLC0415
+
     try:
         directory = str(Path.cwd())
     except OSError as error:
@@ -431,7 +458,7 @@ def here() -> Caller:
     return Caller(
         directory=directory,
         host=socket.gethostname(),
-        variables=os.environ,
+        variables=dict(os.environ),
         now=datetime.now().astimezone(),
     )
 

@@ -7,7 +7,6 @@ In this order: what the caller says, DLSCHED_DAEMON, `~/.config/dlsched/config.t
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,11 +84,15 @@ def _config_files(variables: Mapping[str, str]) -> tuple[Path, ...]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise BadInput(f"{path}: can't be read ({error.strerror})") from None
+    import tomllib  # noqa: PLC0415  # most have no such file
+
+    try:
+        document = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not TOML ({error})") from None
     for key, value in document.items():

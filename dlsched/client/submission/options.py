@@ -27,6 +27,7 @@ _TOGETHER = (
     {"cpus", "cpus_per_gpu", "cpus_per_task"},
     {"priority", "nice"},
 )
+_GROUP_OF = {key: group for group in _TOGETHER for key in group}
 _NOT_OPTIONS = {"DIR", "HOST"}  # what a job is told of its submission
 
 
@@ -34,8 +35,10 @@ def merged(*layers: Layer) -> dict[str, str]:
     """One layer of several, the nearest first; options that say one thing go together."""
     result: dict[str, str] = {}
     for layer in layers:
-        taken = {key for group in _TOGETHER if group & set(result) for key in group}
-        result |= {key: text for key, text in layer.items() if key not in taken | set(result)}
+        taken = {key for name in result for key in _GROUP_OF.get(name, ())}
+        for key, text in layer.items():
+            if key not in taken and key not in result:
+                result[key] = text
     return result
 
 

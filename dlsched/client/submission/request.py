@@ -1,4 +1,7 @@
-"""From options and a command to the request that the daemon gets."""
+"""From options and a command to the request that the daemon gets.
+
+The grammar of an option is imported when the option is there: a start is most of what a call costs.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,12 @@ import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.durations import duration, time_limit
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.hosts import expand
-from dlsched.client.submission.moments import moment
-from dlsched.client.submission.output_patterns import output_pattern
 from dlsched.client.submission.resources import Resources, resources
-from dlsched.client.submission.task_sets import parse_tasks
 from dlsched.client.submission.texts import check_text, check_words, shorten, whole_number
-from dlsched.client.submission.warning_signals import parse_warning
 from dlsched.core.errors import BadInput
 from dlsched.rpc.v1 import control_pb2, run_pb2
 
@@ -28,6 +26,18 @@ _NAMES = ("partition", "vc", "priority_class", "model")
 _LARGEST = 1e15
 
 
+def _words(enum: Any, prefix: str) -> dict[str, int]:
+    """An enumeration of the wire by the words of its options."""
+    return {name.removeprefix(prefix).lower(): value for name, value in enum.items() if value}
+
+
+_MODES = {
+    "launch": ("mode", _words(run_pb2.LaunchMode, "LAUNCH_MODE_")),
+    "fence": ("fence", _words(run_pb2.Fence, "FENCE_")),
+    "suspend": ("suspend_level", _words(run_pb2.SuspendLevel, "SUSPEND_LEVEL_")),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Where and when the submission is made."""
@@ -36,6 +46,15 @@ class Caller:
     host: str
     variables: Mapping[str, str] = field(repr=False)
     now: datetime  # with its zone
+    # by choice, so that many submissions of one call share them
+    _exports: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
+
+    def exported(self, choice: str) -> dict[str, str]:
+        """The variables that `--export` chooses; not to be changed."""
+        found = self._exports.get(choice)
+        if found is None:
+            found = self._exports[choice] = exported("--export", choice, self.variables)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +109,11 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
     _set_numbers(request, options)
     if "mail_user" in options:
         notes.append("--mail-user: not used; where notifications go is the site's setting")
-    variables = exported("--export", options.get("export", "ALL"), caller.variables)
+    variables = caller.exported(options.get("export", "ALL"))
+    of_tasks = _of_tasks(wanted, slurm=not request.no_slurm_environment)
     return Submission(
         request=request,
-        environment=variables | _of_tasks(wanted, slurm=not request.no_slurm_environment),
+        environment=variables | of_tasks if of_tasks else variables,
         notes=tuple(notes),
         wait=_on(options, "wait"),
         parsable=_on(options, "parsable"),
@@ -116,6 +136,8 @@ def _directory(options: Mapping[str, str], caller: Caller) -> str:
 def _set_files(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
     for key in ("output", "error"):
         if key in options:
+            from dlsched.client.submission.output_patterns import output_pattern  # noqa: PLC0415
+
             setattr(request, key, output_pattern(_word(key), options[key]))
     if options.get("input", "/dev/null") not in {"/dev/null", "none"}:
         raise BadInput(
@@ -146,6 +168,8 @@ def _set_times(
             request.time_limit_s = limit
     for key, name in (("begin", "begin_at"), ("deadline", "deadline_at")):
         if key in options:
+            from dlsched.client.submission.moments import moment  # noqa: PLC0415
+
             setattr(request, name, moment(_word(key), options[key], now=caller.now))
     if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
         raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
@@ -154,6 +178,8 @@ def _set_times(
     if "grace" in options:
         request.grace_s = duration("--grace", options["grace"], bare="seconds")
     if "signal" in options:
+        from dlsched.client.submission.warning_signals import parse_warning  # noqa: PLC0415
+
         warning = parse_warning("--signal", options["signal"])
         request.warn_signal, request.warn_before_s = warning.number, warning.before_s
         if warning.batch_only:
@@ -170,31 +196,32 @@ def _set_handling(request: control_pb2.JobRequest, options: Mapping[str, str]) -
     request.open_ended = _on(options, "open_ended")
     for key, field_name in (("nodelist", "only_nodes"), ("exclude", "not_nodes")):
         if key in options:
+            from dlsched.client.submission.hosts import expand  # noqa: PLC0415
+
             getattr(request, field_name).extend(expand(_word(key), options[key]))
     both = set(request.only_nodes) & set(request.not_nodes)
     if both:
         raise BadInput(f"--exclude: {min(both)} is also in --nodelist")
     if "array" in options:
+        from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
+
         request.array = str(parse_tasks("--array", options["array"]))
-    for each in (
-        parse_dependencies("--dependency", options["dependency"]) if "dependency" in options else ()
-    ):
+    if "dependency" in options:
+        _set_dependencies(request, options["dependency"])
+    if _choice(options, "kill_on_invalid_dep", ("yes", "no"), "yes") == "no":
+        request.broken_dependency = control_pb2.BROKEN_KEEP
+    for key, (field_name, words) in _MODES.items():
+        if key in options:
+            setattr(request, field_name, words[_choice(options, key, tuple(words), "")])
+
+
+def _set_dependencies(request: control_pb2.JobRequest, text: str) -> None:
+    from dlsched.client.submission.dependencies import parse_dependencies  # noqa: PLC0415
+
+    for each in parse_dependencies("--dependency", text):
         request.dependencies.add(
             kind=each.kind, job=each.job, task=each.task, delay_s=each.delay_s, or_next=each.or_next
         )
-    if _choice(options, "kill_on_invalid_dep", ("yes", "no"), "yes") == "no":
-        request.broken_dependency = control_pb2.BROKEN_KEEP
-    for key, enum, field_name in (
-        ("launch", run_pb2.LaunchMode, "mode"),
-        ("fence", run_pb2.Fence, "fence"),
-        ("suspend", run_pb2.SuspendLevel, "suspend_level"),
-    ):
-        prefix = {"launch": "LAUNCH_MODE_", "fence": "FENCE_", "suspend": "SUSPEND_LEVEL_"}[key]
-        words = {
-            name.removeprefix(prefix).lower(): number for name, number in enum.items() if number
-        }
-        if key in options:
-            setattr(request, field_name, words[_choice(options, key, tuple(words), "")])
 
 
 def _set_numbers(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:

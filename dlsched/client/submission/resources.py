@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_share
-from dlsched.client.submission.memory import memory_bytes
 from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput
 
@@ -162,6 +161,8 @@ def _memory(
     given = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if key in options]
     if not given:
         return None
+    from dlsched.client.submission.memory import memory_bytes  # noqa: PLC0415  # few say it
+
     if len(given) > 1:
         raise BadInput(f"{_word(given[0])} and {_word(given[1])}: only one of them")
     (key,) = given

@@ -1,0 +1,133 @@
+"""What a call of the client costs: `python -m benchmarks.live.client [REPEATS]`.
+
+The verbs are started as a user starts them, and answered by a scripted daemon in this process, so
+that nothing but the client is measured: CPU seconds of the children, median of some repeats.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from dlsched.rpc.v1 import control_pb2 as pb
+from dlsched.rpc.v1.control_pb2_grpc import ControlServicer, add_ControlServicer_to_server
+
+__all__ = ["main"]
+
+MANY = 10_000
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One call, and what it may cost in CPU seconds."""
+
+    name: str
+    words: tuple[str, ...]
+    budget_s: float
+    bytes_budget: int | None = None
+
+
+class Answers(ControlServicer):
+    """Takes everything, and lists ten thousand waiting jobs."""
+
+    def Submit(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return pb.SubmitReply(jobs=[pb.Submitted(job=7 + k) for k in range(len(request.jobs))])
+
+    def Queue(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        for first in range(0, MANY, PAGE):
+            yield pb.QueuePage(jobs=[_waiting(first + k) for k in range(PAGE)])
+
+
+def _waiting(number: int) -> pb.JobView:
+    return pb.JobView(
+        job=11_151 + number,
+        name=f"train-{number % 97}",
+        user=f"user{number % 13}",
+        vc="research",
+        partition="main",
+        state="PENDING",
+        reason="Resources: 16 of 32 free",
+        gpus=8,
+        gpu_types=["a100"],
+        submitted_at=1_795_242_340.0 + number,
+        position=number + 1,
+        time_limit_s=86_400.0,
+    )
+
+
+def main() -> int:
+    """Print a table; exit 1 when a budget is exceeded."""
+    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    add_ControlServicer_to_server(Answers(), server)  # type: ignore[no-untyped-call]  # generated
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    exceeded = False
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder, "jobs.csv")
+        rows.write_text("command,name,gpus\n" + "".join(f"true,job-{k},1\n" for k in range(MANY)))
+        cases = (
+            Case(name="--help", words=("--help",), budget_s=0.15),
+            Case(name="submit", words=("submit", "-G", "1", "--", "true"), budget_s=0.15),
+            Case(name="queue, 10,000, text", words=("queue", "-a"), budget_s=0.8),
+            Case(
+                name="queue, 10,000, JSON",
+                words=("queue", "-a", "--json"),
+                budget_s=1.0,
+                bytes_budget=8_000_000,
+            ),
+            Case(name="submit --from, 10,000", words=("submit", "--from", str(rows)), budget_s=2.0),
+        )
+        print(f"Python {sys.version.split()[0]}, typer {version('typer')}, {repeats} repeats")
+        print(f"{'call':<24}{'CPU s':>8}{'wall s':>8}{'budget':>8}{'bytes':>12}")
+        for case in cases:
+            cpu, wall, size = _measured(case, address, repeats)
+            over = cpu > case.budget_s or size > (case.bytes_budget or size)
+            exceeded |= over
+            print(
+                f"{case.name:<24}{cpu:>8.3f}{wall:>8.3f}{case.budget_s:>8.2f}{size:>12,}"
+                + ("  over" if over else "")
+            )
+    server.stop(None).wait()
+    return int(exceeded)
+
+
+def _measured(case: Case, address: str, repeats: int) -> tuple[float, float, int]:
+    """Medians of CPU and wall seconds, and the bytes printed."""
+    variables = {**os.environ, "DLSCHED_DAEMON": address, "DLSCHED_INSECURE_LOOPBACK": "1"}
+    cpu, wall, size = [], [], 0
+    for _ in range(repeats):
+        before, begun = _children_s(), time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "dlsched", *case.words],
+            capture_output=True,
+            check=True,
+            env=variables,
+        )
+        wall.append(time.perf_counter() - begun)
+        cpu.append(_children_s() - before)
+        size = len(done.stdout)
+    return statistics.median(cpu), statistics.median(wall), size
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
