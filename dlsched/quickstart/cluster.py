@@ -18,6 +18,7 @@ from dlsched.core.errors import BadInput, DlschedError
 from dlsched.quickstart import processes
 
 __all__ = [
+    "LIMIT",
     "POLICY",
     "ROUND_S",
     "QuickCluster",
@@ -26,7 +27,8 @@ __all__ = [
 ]
 
 PRETENDED = (2, 2)  # GPUs of each node
-POLICY = "las"
+POLICY = "tiresias"
+LIMIT = 8  # GPU-seconds after which a job gives way to newcomers
 ROUND_S = 2.0
 LONGEST_FOLDER = 60  # characters: sockets below it have a limit
 STARTING_S = 30.0
@@ -42,9 +44,9 @@ listen = ["unix:{folder}/daemon.sock"]
 metrics = ""
 
 [round]
-policy = "{policy}"       # the least served go first: newcomers displace those who had much
 interval_s = {round_s}
-min_run_s = {min_run_s}       # nobody is displaced sooner
+policy = "{policy}"      # jobs that have had less than the limit go before the others
+options = ["limits={limit}"]
 
 [trust]
 mode = "insecure-loopback"
@@ -81,7 +83,6 @@ class QuickCluster:
         self.jobs_folder = self.folder / "jobs"
         self.address = f"unix:{self.folder}/daemon.sock"
         self._services: dict[str, processes.Identity] = {}
-        self._running: list[object] = []
 
     def start(self) -> None:
         """Start all and wait until the nodes are there.
@@ -101,7 +102,7 @@ class QuickCluster:
                 folder=self.folder,
                 policy=POLICY,
                 round_s=ROUND_S,
-                min_run_s=2 * ROUND_S,
+                limit=LIMIT,
                 user=getpass.getuser(),
             )
         )
@@ -133,11 +134,10 @@ class QuickCluster:
             self._services.clear()
 
     def _start(self, name: str, module: str, *words: str) -> None:
-        running = processes.start(
+        pid = processes.start(
             [sys.executable, "-m", module, *words], self.folder / f"{name}.log", environment()
         )
-        self._running.append(running)  # its object must live as long: it would warn
-        found = processes.identity(running.pid)
+        found = processes.identity(pid)
         if found is None:
             raise DlschedError(f"{name}: ended at once: {self._last_words(name)}")
         self._services[name] = found

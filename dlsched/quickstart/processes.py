@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,19 +26,20 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def start(
-    words: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start a service; what it says goes to a file."""
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            env=dict(environment),
-            start_new_session=True,
-        )
+def start(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> int:
+    """Start a service; what it says goes to a file. `reap` waits for it."""
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        words[0],
+        list(words),
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
 
 
 def identity(pid: int) -> Identity | None:

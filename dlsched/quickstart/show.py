@@ -24,6 +24,7 @@ from dlsched.client.submission.request import Caller, Command, compose
 from dlsched.client.views import Job
 from dlsched.core.errors import DlschedError
 from dlsched.quickstart.cluster import (
+    LIMIT,
     POLICY,
     ROUND_S,
     QuickCluster,
@@ -36,6 +37,7 @@ from dlsched.quickstart.workload import QuickJob, is_unbroken, workload
 __all__ = ["quickstart", "stop_quickstart"]
 
 TRAINING_S = 90.0  # after which something is wrong
+CANCELLING_S = 20.0
 LOOK_S = 0.2
 REPLAYED = (POLICY, "fifo", "srtf")
 
@@ -75,7 +77,14 @@ def quickstart(folder: Path | None, *, keep: bool, pretend: bool) -> int:
 
 
 def stop_quickstart(folder: Path) -> None:
-    """End a cluster that was kept; its folder stays."""
+    """End a cluster that was kept, and its jobs; its folder stays."""
+    address = QuickCluster(folder, pretend=True).address
+    with contextlib.suppress(DlschedError), Client(address, insecure_loopback=True) as client:
+        everybody = filter_of(all_users=True)
+        client.act("cancel", everybody)
+        until = time.monotonic() + CANCELLING_S
+        while client.queue(everybody).jobs and time.monotonic() < until:
+            time.sleep(LOOK_S)
     stop_kept(folder)
     _say(f"ended; {folder} can be removed")
 
@@ -144,9 +153,8 @@ def _look_back(cluster: QuickCluster) -> None:
     _say("that very history, replayed under two other policies")
     spec = f"{len(cluster.gpus)}x{cluster.gpus[0]}"
     policies = ",".join(REPLAYED)
-    _run(
-        cluster, "replay", trace, "--cluster", spec, "--policy", policies, "--round", f"{ROUND_S:g}"
-    )
+    same = ("--round", f"{ROUND_S:g}", "-o", f"{POLICY}.limits={LIMIT}")
+    _run(cluster, "replay", trace, "--cluster", spec, "--policy", policies, *same)
 
 
 def _run(cluster: QuickCluster, *words: str) -> None:

@@ -1,4 +1,4 @@
-"""What a quickstart trains: small real jobs that come while others hold all GPUs.
+"""What a quickstart trains: small real jobs, some of which come while others hold all GPUs.
 
 Each writes a line a step. At the end the lines must be those of jobs that nobody disturbed: every
 step once, in order.
@@ -48,24 +48,24 @@ def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
             options={"gpus": str(gpus)},
         )
 
-    found = [
-        digits("wide", 0.0, half, 6),
-        digits("deep", 0.0, half, 6),
-        digits("small", 3.0, 1, 2),
-        digits("tiny", 4.0, 1, 1),
-    ]
+    first = digits("deep", 0.0, half, 6)
     if importlib.util.find_spec("torch") is not None:
         over = min(2, len(gpus_of_nodes))
         ranks = min(2, sum(gpus_of_nodes))
-        gang = QuickJob(
+        first = QuickJob(
             name="gang",
-            after_s=2.0,
+            after_s=0.0,
             program="gloo_gang.py",
-            words=("--epochs", "2", "--pause", "0.02"),
+            words=("--epochs", "3", "--pause", "0.02"),
             options={"nodes": str(over), "gpus_per_node": str(ranks // over), "launch": "gpu"},
         )
-        found.insert(2, gang)
-    return found
+    return [
+        first,
+        digits("wide", 0.0, half, 6),
+        digits("late", 5.0, half, 3),
+        digits("small", 5.5, 1, 2),
+        digits("tiny", 6.0, 1, 1),
+    ]
 
 
 def losses_of(folder: Path, name: str) -> Path:
