@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ATTEMPTS = 8  # of a transaction that lost against another
+PATIENCE_S = 10.0  # with all of them
 LONGEST_WAIT_S = 0.5
 REMEMBERED = 256  # transactions of an epoch that may still be repeated
 
@@ -186,11 +187,12 @@ class Store(reads.Reads):
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
         """Repeat what lost against another transaction, a bounded number of times."""
+        until = time.monotonic() + PATIENCE_S
         for k in range(ATTEMPTS):
             try:
                 return attempt()
             except Passing as error:
-                if k == ATTEMPTS - 1:
+                if k == ATTEMPTS - 1 or time.monotonic() > until:
                     raise StoreUnavailable(str(error)) from error
                 log.info("%s (attempt %d)", error, k + 1)
                 time.sleep(self._chance.uniform(0, min(LONGEST_WAIT_S, 0.01 * 2**k)))
@@ -198,7 +200,7 @@ class Store(reads.Reads):
                 # a connection that was lost while it rested: a fresh one tells more
                 if k > 0:
                     raise
-                self.engine.pool.dispose()
+                self.engine.dispose()
         raise AssertionError("unreachable")
 
     def _read(self, query: Callable[[Connection], T]) -> T:

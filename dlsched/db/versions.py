@@ -13,7 +13,7 @@ from dlsched.db.engine import is_sqlite, open_engine, reading, translated, writi
 from dlsched.db.errors import SchemaMismatch, StoreCorrupt
 from dlsched.db.statements import add_unless_there
 
-__all__ = ["migrate", "prepare", "restored", "version"]
+__all__ = ["migrate", "prepare", "version"]
 
 
 def version(url: str) -> str | None:
@@ -101,29 +101,5 @@ def migrate(url: str) -> tuple[str | None, str]:
             with translated(engine):
                 upgrade(engine, before)
         return before, schema.VERSION
-    finally:
-        engine.dispose()
-
-
-def restored(url: str, *, jump: int = 1000) -> int:
-    """Say that a database was put back from a backup: job ids jump over those that were lost.
-
-    Returns:
-        The next job id.
-    """
-    engine = open_engine(url)
-    try:
-        prepare(engine)
-        with writing(engine) as connection:
-            counters, leader = schema.counters, schema.leader
-            connection.execute(schema.transactions.delete())
-            connection.execute(leader.update().values(name="", session=0, beat_at=0.0))
-            next_job = connection.execute(
-                counters.update()
-                .where(counters.c.name == "next_job")
-                .values(value=counters.c.value + jump)
-                .returning(counters.c.value)
-            ).scalar_one()
-            return int(next_job)
     finally:
         engine.dispose()

@@ -159,7 +159,7 @@ def test_b9_a_million_ended_jobs_do_not_slow_live_queries(busy: Store, epoch: Ep
     add_history(busy, 1_000_000)
     after = cost()
     for old, new in zip(before, after, strict=True):
-        assert new < old * 1.2 + 0.001
+        assert new < old * 1.2 + 0.005
     for work in live_work(busy):
         assert scans(busy, work) == []
     began = time.perf_counter()

@@ -135,7 +135,7 @@ def test_b4_a_full_database_refuses_and_recovers(
 ) -> None:
     def limit(full: bool) -> None:
         if store.kind == "SQLite":
-            store.engine.pool.dispose()  # the bound belongs to a connection
+            store.engine.dispose()  # the bound belongs to a connection
             pages = "PRAGMA page_count"
             with store.engine.connect() as connection:
                 now = connection.execute(text(pages)).scalar_one()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,16 @@ from alembic.command import upgrade
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import BadInput, DlschedError
 from dlsched.db import schema
+from dlsched.db.__main__ import main
+from dlsched.db.backup import backup, restored
 from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import SchemaMismatch, StoreCorrupt
 from dlsched.db.migrations import configuration, newest
 from dlsched.db.records import PolicySet
 from dlsched.db.store import Store
-from dlsched.db.versions import begin, migrate, restored, version
+from dlsched.db.versions import begin, migrate, version
 from dlsched.protocol.ledger import Adopt, Attach
 from dlsched.protocol.messages import Epoch, HeldRun, NodeName, Phase
 from tests.db.ledgers import assign, ended, key, node, submit, submit_array
@@ -94,12 +97,13 @@ def test_somebody_elses_database_is_not_touched(url: str) -> None:
         Store.open(url)
 
 
-def test_two_programs_may_open_an_empty_database_at_once(url: str) -> None:
-    first, second = open_engine(url), open_engine(url)
-    first.dispose()
-    second.dispose()
-    with Store.open(url), Store.open(url):
-        assert version(url) == schema.VERSION
+def test_several_programs_may_open_an_empty_database_at_once(url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        stores = list(pool.map(Store.open, [url] * 4))
+    leaders = [store.contend(f"d{k}") for k, store in enumerate(stores)]
+    assert [term.epoch for term in leaders if term is not None] == [1]
+    for store in stores:
+        store.close()
 
 
 def test_f8_a_restored_database_leaps_over_the_ids_that_were_lost(url: str) -> None:
@@ -194,3 +198,41 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"this is no database" * 1000)
     with pytest.raises(StoreCorrupt, match="not a database"):
         Store.open(f"sqlite:///{path}")
+
+
+# -- backups --------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_taken_while_the_leader_writes(tmp_path: Path) -> None:
+    url, copy = f"sqlite:///{tmp_path}/a.db", tmp_path / "copy.db"
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1)], 1.0)
+        backup(url, copy)
+        store.persist(term.epoch, 2, [submit(2)], 1.0)
+        with pytest.raises(BadInput, match="is there already"):
+            backup(url, copy)
+    with Store.open(f"sqlite:///{copy}") as store:
+        assert [job.job.job for job in store.queue()] == [1]
+        term = store.contend("daemon-2")
+        assert term is not None
+        assert term.epoch == 2  # what nodes have seen is above: they will say so
+
+
+def test_the_operators_verbs(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", url]) == 0
+    assert main(["migrate", url]) == 0
+    assert main(["migrate", url]) == 0
+    assert main(["restored", url, "--jump", "50"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"database is at empty, this program needs {schema.VERSION}",
+        f"empty -> {schema.VERSION}",
+        f"{schema.VERSION} -> {schema.VERSION}",
+        "the next job is 51",
+    ]
+    assert main(["backup", url, str(tmp_path / "x.db")]) == (0 if "sqlite" in url else 2)
+    assert main(["backup", url, str(tmp_path / "x.db")]) == 2
+    assert main(["version", "nonsense"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("error: ") for line in said)
