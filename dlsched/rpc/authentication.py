@@ -16,16 +16,11 @@ from typing import Any
 
 from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.rpc.identity import NOBODY, Identity, Role
+from dlsched.rpc.metadata import BEARER, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY
 from dlsched.rpc.tls import DenyList, PeerCertificate, read_certificate
 from dlsched.rpc.tokens import LocalTokens, TokenStore, check_remote
 
 __all__ = ["ROLE_KEY", "TOKEN_KEY", "UID_KEY", "USER_KEY", "Authenticator"]
-
-TOKEN_KEY = "authorization"
-USER_KEY = "dlsched-user"
-UID_KEY = "dlsched-uid"
-ROLE_KEY = "dlsched-role"
-BEARER = "Bearer "
 
 
 def _account(name: str) -> int | None:

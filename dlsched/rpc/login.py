@@ -19,11 +19,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlsched.core.errors import DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.endpoint import check_socket
 from dlsched.rpc.identity import NOBODY
-from dlsched.rpc.tokens import LocalTokens, LocalUser
+
+if TYPE_CHECKING:
+    from dlsched.rpc.tokens import LocalTokens
 
 __all__ = ["Login", "LoginServer", "log_in", "name_of", "peer_uid"]
 
@@ -108,6 +111,8 @@ class LoginServer:
             writer.close()
 
     async def _answer(self, uid: int) -> dict[str, object]:
+        from dlsched.rpc.tokens import LocalUser  # noqa: PLC0415  # a client needs none of it
+
         if uid in self._refused:
             log.warning("login-refused uid=%d", uid)
             return {"error": f"user id {uid} is nobody in particular and gets no token"}
