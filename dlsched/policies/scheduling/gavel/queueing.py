@@ -1,0 +1,97 @@
+"""Policies that give whole GPUs to one job after the other: FIFO, its packed form, shortest first.
+
+Gavel, section 4.2, as its artifact runs them: anew at every solve, and the first job that does not
+fit ends the scan (nobody overtakes). X is 0 or 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Rows
+from dlsched.policies.scheduling.gavel.problem import Problem, Shares
+
+__all__ = ["in_order", "in_order_indifferent", "in_order_packed", "shortest_first"]
+
+WORTH_SHARING = 1.5  # a/T_i + b/T_k from which on two jobs are put together
+
+
+def in_order(problem: Problem, order: Rows | None = None) -> Shares:
+    """Each job gets the type with room on which it is fastest; the first of equals."""
+    x, _ = _served(problem, _by_id(problem) if order is None else order)
+    return Shares(x, _no_pairs(problem))
+
+
+def shortest_first(problem: Problem) -> Shares:
+    """In the order of n_i / max_j T_ij, then id."""
+    problem.require_remaining()
+    return in_order(problem, np.argsort(problem.remaining / problem.best, kind="stable"))
+
+
+def in_order_indifferent(problem: Problem, rng: np.random.Generator) -> Shares:
+    """Running jobs stay where they are; the others, by id, take any type with room, by chance."""
+    free = problem.workers.copy()
+    x = np.where(problem.home >= 1.0, 1.0, 0.0)
+    free -= (problem.scale[:, None] * x).sum(axis=0)
+    for job in _by_id(problem).tolist():
+        if x[job].any():
+            continue
+        roomy = np.flatnonzero((free >= problem.scale[job]) & (problem.throughput[job] > 0))
+        if not len(roomy):
+            break
+        kind = roomy[rng.integers(len(roomy))]
+        x[job, kind] = 1.0
+        free[kind] -= problem.scale[job]
+    return Shares(x, _no_pairs(problem))
+
+
+def in_order_packed(problem: Problem) -> Shares:
+    """FIFO; then the next ones join a running job of their size while that is worth it."""
+    x, waiting = _served(problem, _by_id(problem))
+    pair_x = _no_pairs(problem)
+    pairs = problem.pairs
+    if pairs is None:
+        return Shares(x, pair_x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = (
+            pairs.throughput[:, :, 0] / problem.throughput[pairs.first]
+            + pairs.throughput[:, :, 1] / problem.throughput[pairs.second]
+        )
+    together = np.nan_to_num(together, nan=0.0, posinf=0.0)
+    for job in waiting:
+        here = np.flatnonzero((pairs.first == job) | (pairs.second == job))
+        partner = pairs.first[here] + pairs.second[here] - job
+        gain = np.where(x[partner] > 0, together[here], 0.0)
+        if not gain.size or gain.max() <= WORTH_SHARING:
+            break
+        best, kind = np.unravel_index(gain.argmax(), gain.shape)
+        pair_x[here[best], kind] = 1.0
+        x[partner[best]] = 0.0
+    return Shares(x, pair_x)
+
+
+def _by_id(problem: Problem) -> Rows:
+    return np.arange(problem.size)
+
+
+def _no_pairs(problem: Problem) -> Floats:
+    count = 0 if problem.pairs is None else len(problem.pairs)
+    return np.zeros((count, len(problem.workers)))
+
+
+def _served(problem: Problem, order: Rows) -> tuple[Floats, list[int]]:
+    """X, and who is still waiting; a loop, since each choice depends on what is left."""
+    free = problem.workers.tolist()
+    speeds, scales = problem.throughput.tolist(), problem.scale.tolist()
+    x = np.zeros(problem.throughput.shape)
+    jobs = order.tolist()
+    for place, job in enumerate(jobs):
+        roomy = [kind for kind, room in enumerate(free) if room >= scales[job]]
+        if not roomy:
+            return x, jobs[place:]
+        kind = max(roomy, key=lambda kind: speeds[job][kind])
+        if speeds[job][kind] <= 0:
+            continue  # nothing for it now, and nobody waits for it
+        x[job, kind] = 1.0
+        free[kind] -= scales[job]
+    return x, []

@@ -1,0 +1,206 @@
+"""The solver: a problem in, X out, and what must be remembered between solves.
+
+It knows nothing of rounds. Whoever turns X into leases asks it when something changed, or takes X
+from somewhere else altogether.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.errors import BadInput
+from dlsched.policies.scheduling.gavel.allox import match_to_places
+from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, OutOfTime
+from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
+from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
+from dlsched.policies.scheduling.gavel.objectives import OPTIMISED, reference_only
+from dlsched.policies.scheduling.gavel.problem import Problem, Shares
+from dlsched.policies.scheduling.gavel.queueing import (
+    in_order,
+    in_order_indifferent,
+    in_order_packed,
+    shortest_first,
+)
+
+__all__ = ["OBJECTIVES", "Solution", "Solver"]
+
+IN_TURN: Mapping[str, Callable[[Problem], Shares]] = {
+    "fifo": in_order,
+    "fifo-packed": in_order_packed,
+    "sjf": shortest_first,
+}
+BY_CHANCE = ("fifo-agnostic", "gandiva")
+OBJECTIVES = (*OPTIMISED, *IN_TURN, "allox", *BY_CHANCE)
+REFERENCE_ONLY = {"ftf-agnostic", "makespan-agnostic"}  # know speeds on one type only
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """X by job id.
+
+    Attributes:
+        problem: what was solved, in the order of X's rows.
+        shares: X.
+        late: the time limit struck, and X is the last one.
+    """
+
+    problem: Problem
+    shares: Shares
+    late: bool = False
+
+
+class Solver:
+    """Solves one objective again and again.
+
+    It remembers the last X (ties are broken towards it, and it stays when a solve takes too long),
+    what isolated shares would have done for each job, and who is paired with whom.
+    """
+
+    def __init__(
+        self,
+        objective: str,
+        *,
+        reference: str = "v100",
+        alpha: float = 1.0,
+        limit_s: float = math.inf,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Choose what is optimised.
+
+        Args:
+            objective: one of `OBJECTIVES`.
+            reference: the type whose speeds an agnostic objective knows.
+            alpha: the part of the waiting jobs that AlloX looks at.
+            limit_s: seconds of `clock` that a solve may take.
+            clock: without one there is no limit.
+        """
+        if objective not in OBJECTIVES:
+            raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
+        self.objective = objective
+        self._reference, self._alpha = reference, alpha
+        self._limit_s, self._clock = limit_s, clock
+        self._last: dict[int, Floats] = {}
+        self._last_pairs: dict[tuple[int, int], Floats] = {}
+        self._isolated = IsolatedTime()
+        self._partners: dict[int, int] = {}
+
+    def solve(self, problem: Problem, rng: np.random.Generator) -> Solution:
+        """X for these jobs now.
+
+        Args:
+            problem: `home` and `isolated_s` are filled in from memory.
+            rng: for the objectives that draw lots.
+
+        Raises:
+            BadInput: one line that names the job.
+        """
+        if not problem.size:
+            self._forget()
+            return Solution(problem, _nothing(problem))
+        problem = replace(problem, home=self._home(problem))
+        if self.objective.startswith("ftf"):
+            problem.require_remaining()
+            c = self._isolated.at(problem.ids, problem.remaining)
+            problem = replace(problem, isolated_s=c)
+        seen = problem
+        if self.objective in REFERENCE_ONLY:
+            seen = reference_only(problem, self._reference_type(problem))
+        try:
+            shares, late = self._shares(seen, rng), False
+        except OutOfTime:
+            shares, late = self._stay(problem), True
+        if self.objective.startswith("ftf"):
+            self._isolated.remember(seen)
+        self._remember(problem, shares)
+        return Solution(problem, shares, late)
+
+    def _shares(self, problem: Problem, rng: np.random.Generator) -> Shares:
+        if self.objective in OPTIMISED:
+            clock = self._clock
+            deadline = NO_DEADLINE if clock is None else Deadline(self._limit_s, clock)
+            return OPTIMISED[self.objective](problem, deadline)
+        if self.objective in IN_TURN:
+            return IN_TURN[self.objective](problem)
+        if self.objective == "allox":
+            return match_to_places(problem, self._alpha)
+        if self.objective == "fifo-agnostic":
+            return in_order_indifferent(problem, rng)
+        shares, self._partners = pack_by_chance(problem, self._partners, rng)
+        return shares
+
+    def _reference_type(self, problem: Problem) -> int:
+        if self._reference not in problem.types:
+            raise BadInput(
+                f"{self.objective} looks at speeds on {self._reference} only, and the cluster has "
+                f"{', '.join(problem.types)}; name another type with reference"
+            )
+        return problem.types.index(self._reference)
+
+    def _home(self, problem: Problem) -> Floats:
+        none = np.zeros(len(problem.workers))
+        home = np.array([self._last.get(job, none) for job in problem.ids.tolist()])
+        return (
+            home if home.shape == problem.throughput.shape else np.zeros(problem.throughput.shape)
+        )
+
+    def _stay(self, problem: Problem) -> Shares:
+        """The last X, for those who are still there."""
+        shares = _nothing(problem)
+        shares.x[:] = problem.home
+        if problem.pairs is not None:
+            for pair, (one, other) in enumerate(_named_pairs(problem)):
+                if (one, other) in self._last_pairs:
+                    shares.pair_x[pair] = self._last_pairs[one, other]
+        return shares
+
+    def _remember(self, problem: Problem, shares: Shares) -> None:
+        self._last = dict(zip(problem.ids.tolist(), shares.x, strict=True))
+        self._last_pairs = {}
+        if problem.pairs is not None and shares.pair_x.any():
+            names = _named_pairs(problem)
+            for pair in np.flatnonzero(shares.pair_x.any(axis=1)).tolist():
+                self._last_pairs[names[pair]] = shares.pair_x[pair]
+
+    def _forget(self) -> None:
+        self._last, self._last_pairs, self._partners = {}, {}, {}
+        self._isolated = IsolatedTime()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is remembered, as plain values."""
+        return {
+            "last": [[job, x.tolist()] for job, x in self._last.items()],
+            "last_pairs": [[*pair, x.tolist()] for pair, x in self._last_pairs.items()],
+            "isolated": [[job, *values] for job, values in self._isolated.before.items()],
+            "partners": [[one, other] for one, other in self._partners.items()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self._last = {int(job): np.array(x) for job, x in state["last"]}
+        self._last_pairs = {(int(a), int(b)): np.array(x) for a, b, x in state["last_pairs"]}
+        self._isolated = IsolatedTime()
+        self._isolated.before = {
+            int(job): (float(c), float(n), float(i)) for job, c, n, i in state["isolated"]
+        }
+        self._partners = {int(one): int(other) for one, other in state["partners"]}
+
+
+def _named_pairs(problem: Problem) -> list[tuple[int, int]]:
+    """The pairs by the ids of their jobs."""
+    pairs = problem.pairs
+    if pairs is None:
+        return []
+    first, second = problem.ids[pairs.first].tolist(), problem.ids[pairs.second].tolist()
+    return list(zip(first, second, strict=True))
+
+
+def _nothing(problem: Problem) -> Shares:
+    kinds = len(problem.workers)
+    count = 0 if problem.pairs is None else len(problem.pairs)
+    return Shares(np.zeros((problem.size, kinds)), np.zeros((count, kinds)))

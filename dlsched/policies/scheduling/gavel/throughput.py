@@ -1,0 +1,43 @@
+"""Makespan, and sums of throughputs: minimum makespan, maximum throughput, least cost, with SLOs.
+
+Gavel, section 4.2.
+
+- makespan:    min T  with  Σ_j T_ij x_ij ≥ n_i / T for all i
+- throughput:  max Σ_ij T_ij x_ij          (raw steps/s, as the artifact has it)
+- cost:        max Σ_ij T_ij x_ij / c_j
+- SLO:         these with  Σ_j T_ij x_ij ≥ n_i / (D_i − now) for jobs that have a deadline
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.policies.scheduling.gavel.problem import Problem
+from dlsched.policies.scheduling.gavel.rising import Line
+
+__all__ = ["deadline_pace", "makespan_line", "makespan_value"]
+
+
+def makespan_line(problem: Problem) -> Line:
+    """At level 1/T every job gets n_i / T steps/s."""
+    problem.require_remaining()
+    return Line(np.zeros(problem.size), problem.remaining / problem.best)
+
+
+def makespan_value(problem: Problem, rate: Floats) -> float:
+    """Seconds until the last job ends, for throughputs in steps/s."""
+    works = problem.remaining > 0
+    with np.errstate(divide="ignore"):
+        return float((problem.remaining[works] / rate[works]).max(initial=0.0))
+
+
+def deadline_pace(problem: Problem) -> Floats | None:
+    """Paces that meet all deadlines; None when some job cannot meet its own even alone."""
+    due = np.isfinite(problem.time_left)
+    if due.any():
+        problem.require_remaining()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        needed = problem.remaining / (problem.time_left * problem.best)
+    pace = np.where(due, np.where(problem.time_left > 0, needed, np.inf), 0.0)
+    return pace if (pace <= 1.0).all() else None
