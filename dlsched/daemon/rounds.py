@@ -175,6 +175,7 @@ class Rounds:
         board = cluster.board
         self._seen_until = cluster.now
         self._policy_wake_at = float("inf")
+        board.changed = False  # from here on: what this snapshot does not have
         snapshot = board.snapshot(mode, self._seen_until)
         faultpoint("before-round-decided")
         try:
@@ -186,8 +187,10 @@ class Rounds:
             problems = verify(decided, board)
             refuse_offences(decided, problems)
         except (PolicyFailed, BadInput) as error:
+            board.changed = True
             self._failed(str(error))
             return
+        news = board.changed  # accepting a decision says that all is seen; this came meanwhile
         self.failures = 0
         self._metrics.decided(mode, self.last_wall_s, decided.cpu_s)
         interval = cluster.settings.round.interval_s
@@ -201,8 +204,10 @@ class Rounds:
             kept = board.policy_state, board.round_number
             board.accept(decided)  # reasons and places; its state counts only when it is stored
             board.policy_state, board.round_number = kept
+            board.changed = news
             return
         plan = carry_out(decided, board, problems)
+        board.changed = board.changed or news
         await self._commit(mode, decided, plan)
 
     async def _commit(self, mode: Mode, decided: Decided, plan: Plan) -> None:

@@ -188,3 +188,32 @@ def test_ten_thousand_submissions_in_one_call(tmp_path: Path) -> None:
             assert (len(jobs), folded[0].count) == (10_000, 10_000)
 
     asyncio.run(scene())
+
+
+def test_what_comes_while_a_round_is_decided_is_not_forgotten(tmp_path: Path) -> None:
+    """A decision of an older snapshot must not mark a newer submission as seen."""
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path)) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller, worker = running.caller(), running.daemon.rounds._worker
+            await eventually(lambda: running.daemon.shell.committed.nodes)
+            await eventually(lambda: running.daemon.rounds._full_at > 0)
+            decide, asked, go_on = worker.decide, asyncio.Event(), asyncio.Event()
+
+            async def slowly(snapshot: Any) -> Any:
+                decided = await decide(snapshot)
+                asked.set()
+                await go_on.wait()
+                return decided
+
+            worker.decide = slowly  # type: ignore[method-assign]
+            [first] = await caller.submit(job(gpus=1))
+            await asked.wait()
+            [second] = await caller.submit(job(gpus=1))
+            go_on.set()
+            await eventually(lambda: {key.job for key in agent.running()} == {first, second})
+
+    asyncio.run(scene())

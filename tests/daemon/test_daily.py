@@ -312,7 +312,10 @@ def test_an_idle_daemon_hardly_writes(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         [number] = await caller.submit(job())
         await reaches(caller, number, "RUNNING")
-        shell = running.daemon.shell
+        shell, rounds = running.daemon.shell, running.daemon.rounds
+        quiet = agent.state.sequence + 4  # the first full round is over by then
+        await eventually(lambda: rounds._full_at > 0 and agent.state.sequence >= quiet)
+        await eventually(lambda: shell.state.in_flight is None)
         before, syncs = shell.transactions, agent.state.sequence
         await eventually(lambda: agent.state.sequence >= syncs + 4)
         assert shell.transactions == before  # heartbeats never write
