@@ -20,7 +20,7 @@ import pytest
 
 from dlsched.job import messages as words
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 class ScriptedKeeper:

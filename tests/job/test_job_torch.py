@@ -116,6 +116,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_model_optimizer_and_randomness_are_what_they_were(ranks: Any) -> None:
     code, out, err = ranks.end(ranks.start(ALONE))
     assert (code, err) == (0, "")
