@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,29 @@ Serving = Callable[..., AbstractAsyncContextManager[Served]]
 def serving() -> Serving:
     """`async with serving(trust, *listen) as served`."""
     return _serving
+
+
+@contextmanager
+def _open_folder() -> Iterator[Path]:
+    """A folder that every user can reach; pytest closes its own to others whenever it starts."""
+    with tempfile.TemporaryDirectory(prefix="dlsched-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Where every user can go and only its owner writes to."""
+    with _open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def shared_place() -> Iterator[Path]:
+    """The same, for all tests of a module."""
+    with _open_folder() as folder:
+        yield folder
 
 
 def _accounts() -> list[tuple[str, int]]:

@@ -146,11 +146,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("c")
-    for each in (folder, *folder.parents):  # other users walk through here
-        if each.name.startswith(("pytest-", "popen-", "c")):
-            each.chmod(0o755)
+def cluster(shared_place: Path) -> Iterator[Cluster]:
+    folder = shared_place
     made = Cluster(folder)
     (folder / "run").mkdir()
     (folder / "home").mkdir()
