@@ -27,7 +27,7 @@ from simulate.recorder import Recorder
 from simulate.settings import default_options, first_option
 from simulate.world import World
 
-__all__ = ["forecaster", "part_from_text", "replace_parts"]
+__all__ = ["forecaster", "part_from_text", "replace_parts", "twin_of"]
 
 
 def part_from_text(stage: str, text: str, semantics: Semantics) -> Any:
@@ -65,12 +65,12 @@ def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics)
     )
 
 
-def _twin(part: Any) -> Any:
+def twin_of(part: Any) -> Any:
     """A part of its own with the same options and state."""
     if part is None:
         return None
     if isinstance(part, WhatIf):
-        return _twin(part.inside)
+        return twin_of(part.inside)
     twin: Stage[Any] = type(part)(part.options)
     twin.load_state_dict(part.state_dict())
     return twin
@@ -103,13 +103,13 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
                 )
         fresh = {s: part_from_text(s, text, semantics) for s, text in (overrides or {}).items()}
         parts = Parts(
-            scheduling=fresh.get("scheduling") or _twin(present.parts.scheduling),
-            placement=fresh.get("placement") or _twin(present.parts.placement),
-            admission=fresh.get("admission") or _twin(present.parts.admission),
+            scheduling=fresh.get("scheduling") or twin_of(present.parts.scheduling),
+            placement=fresh.get("placement") or twin_of(present.parts.placement),
+            admission=fresh.get("admission") or twin_of(present.parts.admission),
             estimator=present.parts.estimator,
             launch=present.parts.launch,
             preemption=present.parts.preemption,
-            fairness=_twin(present.parts.fairness),
+            fairness=twin_of(present.parts.fairness),
         )
         fork = _fork(present, parts, horizon)
         fork.run(start=present.now)

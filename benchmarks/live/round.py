@@ -68,11 +68,13 @@ class Bench:
         self.write([self.node(k) for k in range(1, NODES + 1)], 0.0)
 
     def write(self, writes: list[Write], now: float) -> None:
+        """Both the ledger and the board follow."""
         self.ledger = apply_all(self.ledger, writes)
         self.board.apply(writes, self.ledger, now)
 
     @staticmethod
     def node(number: int) -> RegisterNode:
+        """A node with its GPUs."""
         name = NodeName(f"n{number}")
         gpus = tuple(GpuId(f"GPU-{number:05}-{k}") for k in range(GPUS_A_NODE))
         return RegisterNode(
@@ -83,6 +85,7 @@ class Bench:
         )
 
     def submit(self, count: int, now: float) -> None:
+        """Jobs of one to sixteen GPUs arrive."""
         first = self.ledger.next_job
         writes: list[Write] = []
         for k in range(count):
@@ -102,11 +105,13 @@ class Bench:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
+        """Note what a stage costs."""
         before = time.process_time()
         yield
         self.cost[stage].append((time.process_time() - before) * 1000)
 
     async def round(self, now: float) -> Plan:
+        """One round, as the daemon conducts it."""
         with self.timed("snapshot"):
             snapshot = self.board.snapshot("full", now)
         with self.timed("send"):

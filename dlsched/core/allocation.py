@@ -97,7 +97,7 @@ class Allocation:
         stable_until: as in `Ranking`.
         nodes_wanted: the cluster size the policy would like, None for no wish (autoscaling).
         columns: extra output columns, by name and row.
-        order: the rows that were ranked, best first, where the policy ranks; None where it does not.
+        order: the rows that were ranked, best first; None where the policy does not rank.
     """
 
     suspended: dict[int, Placement] = field(default_factory=dict)

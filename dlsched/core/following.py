@@ -150,8 +150,12 @@ def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:
             continue
         if misfits.rule_out(row):
             continue
+        before = len(walk.suspended)
         refusal = _place_or_push(walk, row, ordered, position, running)
-        if refusal is not None:
+        if refusal is None:
+            if len(walk.suspended) != before:
+                misfits.reopen()
+        else:
             walk.refuse(row, refusal)
             misfits.add(row, refusal)
 
@@ -256,7 +260,12 @@ class _Misfits:
                 ("pool", int(table.pool[row])) in self._closed
                 or ("tenant", int(table.vc[row])) in self._closed
             )
-        return self._walk.asks_are_alike and self._ask(row) in self._closed
+        return self._walk.tenancy is None and self._ask(row) in self._closed
+
+    def reopen(self) -> None:
+        """GPUs became free, and with them other amounts of memory and cores."""
+        if self._walk.tracks_host and not self._stop:
+            self._closed.clear()
 
     def add(self, row: int, refusal: Refused) -> None:
         """Remember that a row did not fit."""
@@ -271,4 +280,11 @@ class _Misfits:
     def _ask(self, row: int) -> object:
         table = self._walk.table
         ask = Ask(row, int(table.gang[row]), table)
-        return (int(table.pool[row]), self._walk.placement.sameness(ask), ask.shape, ask.whole)
+        host = ask.host_needs if self._walk.tracks_host else None
+        return (
+            int(table.pool[row]),
+            self._walk.placement.sameness(ask),
+            ask.shape,
+            ask.whole,
+            host,
+        )

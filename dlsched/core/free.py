@@ -55,6 +55,15 @@ class Ask:
         table = self._table
         return self.row in table.shapes or self.row in table.whole_nodes
 
+    @property
+    def host_needs(self) -> tuple[float, float]:
+        """CPU cores and GB of memory for each GPU, -1 when unknown: equal ones compare equal."""
+        needs = (self.cpus_per_gpu, self.memory_per_gpu)
+        return (
+            -1.0 if math.isnan(needs[0]) else needs[0],
+            -1.0 if math.isnan(needs[1]) else needs[1],
+        )
+
     def part(self, gang: int) -> Ask:
         """The same row's ask for one node's part."""
         return Ask(self.row, gang, self._table)

@@ -72,8 +72,8 @@ class Occupancy:
     """
 
     __slots__ = (
-        "_blocked", "_node_bit", "closed", "cluster", "draining", "free", "free_total", "held", "in_service",
-        "level", "reserved", "type_of", "version",
+        "_blocked", "_node_bit", "closed", "cluster", "draining", "free", "free_total", "held",
+        "in_service", "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:

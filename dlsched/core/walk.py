@@ -85,21 +85,23 @@ class Walk:
         open_gpus = self.free_gpus(self.table.pool.item(row))
         if want > open_gpus:
             return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
-        home = self.table.homes.get(row)
-        if home is not None and row not in self.suspended and self._is_open(row, home):
-            self._take(row, home)
-            return home
-        ask = Ask(row, want, self.table)
-        if ask.is_shaped:
-            chosen = place_shaped(self.placement, ask, self.free_for(row, want))
-        else:
-            chosen = self.placement.place(ask, self.free_for(row, want))
+        chosen = self._choose(row, want)
         if isinstance(chosen, Refused):
             return chosen
         if returns and chosen == self.suspended[row]:
             return self._rejoin(row, want) or chosen
         self._take(row, chosen)
         return chosen
+
+    def _choose(self, row: int, want: int) -> Placement | Refused:
+        """At home if home is free, else where the placement says."""
+        home = self.table.homes.get(row)
+        if home is not None and row not in self.suspended and self._is_open(row, home):
+            return home
+        ask = Ask(row, want, self.table)
+        if ask.is_shaped:
+            return place_shaped(self.placement, ask, self.free_for(row, want))
+        return self.placement.place(ask, self.free_for(row, want))
 
     def free_for(self, row: int, gang: int | None = None) -> FreeGpus:
         """The free GPUs that a row may use now, for policies that choose exact ones."""
@@ -315,6 +317,11 @@ class Walk:
             and not self.occupancy.draining
             and not self.occupancy.reserved
         )
+
+    @property
+    def tracks_host(self) -> bool:
+        """Are CPUs and host memory counted?"""
+        return self._host is not None
 
     @property
     def asks_are_alike(self) -> bool:

@@ -104,6 +104,7 @@ class Board:
         origin: float = 0.0,
         fate_of: Callable[[JobId], Fate | None] | None = None,
         learn_from: int = LEARN_FROM,
+        frees_suspended: bool = False,
     ) -> None:
         """An empty board.
 
@@ -113,6 +114,9 @@ class Board:
             origin: see above.
             fate_of: what the database knows of a job that is live no more, for dependencies.
             learn_from: how many ended jobs stay for policies to learn from.
+            frees_suspended: may another run have the GPUs of a suspended one? The protocol says
+                no so far: then policies do not see suspended runs, nor their GPUs, and whoever
+                gives way is requeued.
         """
         self.settings = settings or RoundSettings()
         self.rules = rules or ClusterRules()
@@ -126,6 +130,7 @@ class Board:
         self.changed = False
         self._fate_of = fate_of or (lambda job: None)
         self._learn_from = learn_from
+        self._frees_suspended = frees_suspended
         self._specs: dict[int, JobSpec] = {}
         self._where: dict[int, Placement] = {}  # live runs, suspended ones too
         self._run_ids: dict[int, RunId] = {}
@@ -136,6 +141,7 @@ class Board:
         self._held_by: dict[int, str] = {}
         self._dependents: set[int] = set()
         self._verdicts: dict[int, tuple[Verdict, str]] = {}
+        self._waited_for: dict[int, set[int]] = {}  # by job; 0: any job (singleton)
         self._again: dict[int, float] = {}  # when a dependency's delay is over
         self._arrays: dict[int, list[int]] = {}  # live elements by the array's first element
         self._reasons: dict[int, str] = {}
@@ -152,6 +158,7 @@ class Board:
             origin=self.origin,
             fate_of=self._fate_of,
             learn_from=self._learn_from,
+            frees_suspended=self._frees_suspended,
         )
         for name in sorted(ledger.nodes, key=natural):
             self._refresh_node(ledger, name)
@@ -236,7 +243,10 @@ class Board:
                     self._touch(ledger, run_id, touched)
                 case CancelJob(job=job):
                     touched[job] = None
-                case RegisterNode(node=node) | SetNode(node=node) | Quarantine(node=node):
+                case RegisterNode(node=node, inventory=inventory):
+                    nodes[node] = None
+                    self.machines.register(node, inventory.gpus, inventory.gpu_type)
+                case SetNode(node=node) | Quarantine(node=node):
                     nodes[node] = None
                 case Adopt(held=held, node=node):
                     touched[held.key.job] = None
@@ -301,8 +311,7 @@ class Board:
         self._enter(job.job, spec)
         if spec.array is not None:
             self._arrays.setdefault(job.job - spec.index, []).append(job.job)
-        if spec.body.dependencies:
-            self._dependents.add(job.job)
+        self._depend(job.job, spec)
 
     def _enter(self, job: int, spec: JobSpec) -> None:
         """What the user asked for, as it stands."""
@@ -363,8 +372,7 @@ class Board:
         )
         self._specs[job] = spec
         self._enter(job, spec)
-        (self._dependents.add if spec.body.dependencies else self._dependents.discard)(job)
-        self._verdicts.pop(job, None)
+        self._depend(job, spec)
 
     def _refresh_job(self, ledger: Ledger, job_id: JobId, now: float) -> None:
         """Bring one job's row to what the ledger says."""
@@ -393,7 +401,7 @@ class Board:
         gpus = sum(len(member.gpus) for member in members)
         self._run_ids[job] = run.key.run_id
         self._where[job] = where
-        if not run.suspended:
+        if not run.suspended or not self._frees_suspended:
             self.machines.take(where)
         self.claims.pop(job, None)
         self.jobs.set(
@@ -410,6 +418,7 @@ class Board:
             self.jobs.set(row, starts=self.jobs.get("starts", row) + 1)
         if math.isnan(self.jobs.get("first_start", row)):
             self.jobs.set(row, first_start=now)
+            self._rejudge(job)
 
     def _follow_run(self, job: JobId, run: Run, now: float) -> None:
         """A run is suspended, resumed, or asked to stop."""
@@ -417,10 +426,12 @@ class Board:
         phase = self.jobs.get("phase", row)
         if run.suspended and phase == c.HOLDING:
             self._settle(row, now)
-            self.machines.release(self._where[job])
+            if self._frees_suspended:
+                self.machines.release(self._where[job])
             self.jobs.set(row, phase=c.SUSPENDED, preemptions=self.jobs.get("preemptions", row) + 1)
         elif not run.suspended and phase == c.SUSPENDED:
-            self.machines.take(self._where[job])
+            if self._frees_suspended:
+                self.machines.take(self._where[job])
             gpus = self._where[job].gpus
             self.claims.pop(job, None)
             self.jobs.set(
@@ -461,6 +472,8 @@ class Board:
         if self.jobs.get("phase", row) == c.HOLDING:
             self._settle(row, now)
             self.machines.release(self._where[job])
+        elif not self._frees_suspended:
+            self.machines.release(self._where[job])
         lost = self.jobs.get("executed", row) - self.jobs.get("saved", row)
         gave_way = self.jobs.get("leaving", row) == c.GIVES_WAY
         del self._where[job]
@@ -494,12 +507,17 @@ class Board:
             )
             self._finished.append(job_id)
         self._ended += 1
+        self._rejudge(job_id)
         self.claims.pop(job_id, None)
         self.asks.forget(job_id)
         self._dependents.discard(job_id)
         for table in (self._verdicts, self._again, self._reasons, self._positions, self._held_by):
             table.pop(job_id, None)  # type: ignore[attr-defined]  # dictionaries, all of them
-        self._verdicts.clear()  # whoever waited for it may go on
+        for dependency in self._specs[job_id].body.dependencies:
+            waiting = self._waited_for.get(dependency.job, set())
+            waiting.discard(job_id)
+            if not waiting:
+                self._waited_for.pop(dependency.job, None)
 
     def _restarted(self, ledger: Ledger, run_id: RunId, restart_s: float) -> None:
         run = ledger.runs.get(run_id)
@@ -530,7 +548,7 @@ class Board:
         node = ledger.nodes.get(name)
         if node is None:
             return
-        machine = self.machines.register(name, node.gpus, getattr(node, "gpu_type", ""))
+        machine = self.machines.register(name, node.gpus)
         machine.status = node.status
         orphans = [o.held.gpus for (place, _), o in ledger.orphans.items() if place == name]
         machine.shut["quarantined"] = machine.mask(node.quarantined)
@@ -541,14 +559,8 @@ class Board:
 
     def describe_node(self, name: NodeName, facts: Mapping[str, Any]) -> None:
         """What the configuration says of a node (gpu_type, cpus, memory_gb, switch, rack, …)."""
-        machine = self.machines.get(name)
-        if machine is not None and facts.get("gpu_type"):
-            self.machines.register(
-                name,
-                [g for k, g in enumerate(machine.gpus) if not machine.gone >> k & 1],
-                str(facts["gpu_type"]),
-            )
         self.machines.describe(name, facts)
+        self.changed = True
 
     def observe_node(
         self,
@@ -625,6 +637,22 @@ class Board:
             for other in earlier.tolist()
         )
 
+    def _depend(self, job: int, spec: JobSpec) -> None:
+        """Note whom a job waits for."""
+        self._verdicts.pop(job, None)
+        self._dependents.discard(job)
+        for dependency in spec.body.dependencies:
+            self._dependents.add(job)
+            self._waited_for.setdefault(dependency.job, set()).add(job)
+
+    def _rejudge(self, job: int) -> None:
+        """A job has started or ended: those that wait for it, or for its array, look again."""
+        spec = self._specs.get(job)
+        first = job if spec is None or spec.array is None else job - spec.index
+        for waited_for in {job, first, 0}:
+            for dependent in self._waited_for.get(waited_for, ()):
+                self._verdicts.pop(dependent, None)
+
     def _judge_dependents(self, now: float) -> None:
         for job in self._dependents:
             due = self._again.get(job, math.inf)
@@ -653,9 +681,10 @@ class Board:
     def _eligible(self, now: float) -> tuple[Bools, dict[int, str]]:
         """Per row: may policies see it as waiting? And the reasons of those that they may not."""
         jobs = self.jobs
-        pending = (jobs["phase"] != c.ENDED) & (
-            (jobs["phase"] != c.HOLDING) | (jobs["leaving"] != 0)
-        )
+        leaves = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.STAYS)
+        pending = (jobs["phase"] == c.PENDING) | (jobs["phase"] == c.SUSPENDED) | leaves
+        if not self._frees_suspended:
+            pending &= jobs["phase"] != c.SUSPENDED
         reasons: dict[int, str] = {}
         eligible = pending.copy()
         self._judge_dependents(now)
@@ -816,12 +845,17 @@ class Board:
         columns["gpus_now"][rows] = 0
 
     def _closed(self) -> Ints:
+        shut = {node: m.closed for node, m in enumerate(self._every()) if m.closed}
+        if not self._frees_suspended:
+            for job in self.jobs["job"][self.jobs["phase"] == c.SUSPENDED].tolist():
+                where = self._where[job]
+                for node, mask in zip(where.nodes, where.masks, strict=True):
+                    shut[node] = shut.get(node, 0) | mask
         pairs = [
             (node, place)
-            for node, machine in enumerate(self._every())
-            if machine.closed
-            for place in range(len(machine.gpus))
-            if machine.closed >> place & 1
+            for node, mask in sorted(shut.items())
+            for place in range(mask.bit_length())
+            if mask >> place & 1
         ]
         return np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -938,6 +972,8 @@ class Board:
 
     def preempt_mode(self, job: JobId) -> PreemptMode:
         """How a job gives way: its own word, else the cluster's; what must not requeue suspends."""
+        if not self._frees_suspended:
+            return "requeue"
         spec = self._specs[job]
         asked = spec.body.extra.get("preempt_mode", "")
         if asked == "suspend" or not spec.body.requeue:

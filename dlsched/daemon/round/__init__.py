@@ -1,1 +1,1 @@
-"""A round in the live cluster: from columns to a plan, in a process of its own, and checked after."""
+"""A round in the live cluster: from columns to a plan, in a process of its own, and checked."""

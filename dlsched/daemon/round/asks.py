@@ -130,9 +130,14 @@ class Asks:
         if not isinstance(facts, Mapping):
             return {}
         found = dict(facts)
-        memory = facts.get("memory_bytes")
-        if isinstance(memory, int | float) and memory > 0:
+        memory = _number(facts.get("memory_bytes"))  # 64-bit numbers are texts in JSON
+        if memory:
             found["memory_gb"] = memory / 1e9
+        devices = facts.get("gpus")
+        if isinstance(devices, list):
+            types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}
+            if len(types) == 1:
+                found["gpu_type"] = types.pop()
         return found
 
 

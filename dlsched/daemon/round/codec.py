@@ -63,7 +63,7 @@ def decode(data: bytes) -> Any:
         raise BadInput(f"a damaged snapshot or policy state: {error}") from None
 
 
-def _plain(value: Any, pieces: list[bytes], shapes: list[list[Any]]) -> Any:  # noqa: PLR0911
+def _plain(value: Any, pieces: list[bytes], shapes: list[list[Any]]) -> Any:  # noqa: PLR0911 - one return a kind
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, np.generic):
@@ -108,7 +108,7 @@ def _array(raw: bytes, dtype: str, shape: list[int]) -> NDArray[Any]:
     return np.frombuffer(raw, dtype).reshape(shape).copy()
 
 
-def _value(plain: Any, pieces: list[Any]) -> Any:
+def _value(plain: Any, pieces: list[Any]) -> Any:  # noqa: PLR0911 - one return a kind
     if isinstance(plain, list):
         return [_value(item, pieces) for item in plain]
     if not isinstance(plain, dict):

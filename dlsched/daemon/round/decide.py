@@ -77,10 +77,8 @@ def decide(snapshot: LiveSnapshot) -> Decided:
     _admit(standing)
     parts, ctx = standing.parts, standing.ctx
     has_work = (ctx.table.status[ctx.active] == WAITING).any() or not parts.scheduling.rests
-    if has_work and len(ctx.active):
-        allocation = decide_round(parts, ctx)
-    else:
-        allocation = Allocation()
+    has_work = has_work and len(ctx.active) > 0
+    allocation = decide_round(parts, ctx) if has_work else Allocation()
     for booking in allocation.future:
         ctx.calendar.book(booking)
     return _told(standing, allocation)
@@ -312,7 +310,8 @@ def _reasons(
         if reason_of[row] >= 0 or why.reason == "Never":
             reason_of[row] = numbers.setdefault(str(why), len(numbers))
     rows = np.flatnonzero(reason_of >= 0)
-    pairs = np.stack([standing.snapshot.columns["job"][rows], reason_of[rows]], axis=1)
+    jobs: Ints = standing.snapshot.columns["job"]
+    pairs: Ints = np.stack([jobs[rows], reason_of[rows]], axis=1)
     return tuple(numbers), pairs
 
 
@@ -330,7 +329,7 @@ def _state(standing: Standing, allocation: Allocation) -> PolicyState:
     jobs: Ints = snapshot.columns["job"]
     names = ctx.occupancy.cluster.names
     kept = np.concatenate([ctx.active, _absent(standing, standing.state.active)])
-    claimed = [row for row in np.flatnonzero(snapshot.columns["claimed"]).tolist()]
+    claimed: list[int] = np.flatnonzero(snapshot.columns["claimed"]).tolist()
     claims = {row: ctx.occupancy.held[row] for row in claimed if row in ctx.occupancy.held}
     claims |= allocation.launched
     runs: Ints = snapshot.columns["runs"]
@@ -392,4 +391,4 @@ def table_for_needs(snapshot: LiveSnapshot) -> UnitTable:
     """The live units only, to see whether a part finds the columns that it needs."""
     table = table_of(snapshot, numbering_of(snapshot, PolicyState()))
     status = table.status
-    return table.take(np.flatnonzero((status < Status.COMPLETED)))
+    return table.take(np.flatnonzero(status < Status.COMPLETED))

@@ -92,4 +92,3 @@ class Decided:
     def changes_nothing(self) -> bool:
         """Does everything stay as it is?"""
         return not (self.launched or self.suspended or self.completed or self.refused)
-

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlsched.core.arrays import Rows
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Bools, Rows
+from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.performance import PlainDuration
+from dlsched.core.shape import place_shaped
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
-from simulate.forecast import forecaster
+from simulate.forecast import forecaster, twin_of
 from simulate.recorder import Recorder
 from simulate.world import Costs, World
 
@@ -39,10 +42,12 @@ def engine_of(standing: Standing) -> Engine:
         costs=Costs(restart_overhead=ctx.restart_overhead, min_run=ctx.min_run),
         recorder=Recorder(timeline=False, segments=False),
     )
-    active = table.status[ctx.active]
+    possible = _possible(standing)
+    going = ctx.active[possible[ctx.active]]
+    active = table.status[going]
     world.running = int(np.count_nonzero(active == RUNNING))
     world.waiting = int(np.count_nonzero(active == WAITING))
-    world.waiting_gpus = int(table.gang[ctx.active[active == WAITING]].sum())
+    world.waiting_gpus = int(table.gang[going[active == WAITING]].sum())
     world.finished = list(ctx.finished)
     engine = Engine(
         world=world,
@@ -53,9 +58,43 @@ def engine_of(standing: Standing) -> Engine:
         seed=ctx.seed,
     )
     engine.now = ctx.now
-    engine._active = ctx.active
-    engine.held_back = standing.queue
+    engine._active = going
+    engine.held_back = standing.queue[possible[standing.queue]]
     return engine
+
+
+def _possible(standing: Standing) -> Bools:
+    """Which rows could be placed if all others left, on the nodes that there are now.
+
+    The others (their node is drained, say) would keep a run-on going for ever.
+    """
+    ctx, table = standing.ctx, standing.ctx.table
+    empty = ctx.occupancy.copy()
+    for row in list(empty.held):
+        empty.release(row)
+    for row in list(empty.reserved):
+        empty.unreserve(row)
+    host = HostResources(empty, table) if empty.cluster.tracks_host else None
+    placement = twin_of(standing.parts.placement)
+    answers: dict[object, bool] = {}
+    possible = np.ones(len(table), np.bool_)
+    for row in [*ctx.active.tolist(), *standing.queue.tolist()]:
+        if table.status[row] == RUNNING:
+            continue
+        pool = int(table.pool[row])
+        ask = Ask(row, int(table.gang[row]), table)
+        key = (pool, placement.sameness(ask), ask.shape, ask.whole, ask.host_needs)
+        if key not in answers:
+            free = FreeGpus(empty, ctx.pools.nodes[pool])
+            if host is not None:
+                free.limit(ask, host)
+            if ask.is_shaped:
+                chosen = place_shaped(placement, ask, free)
+            else:
+                chosen = placement.place(ask, free)
+            answers[key] = not isinstance(chosen, Refused)
+        possible[row] = answers[key]
+    return possible
 
 
 def forecaster_of(standing: Standing) -> forecaster:

@@ -143,7 +143,7 @@ class Machines:
         machine = self.get(name)
         if machine is None:
             return
-        for key in ("cpus", "memory_gb", "switch", "rack", "domain", "nic_gbps"):
+        for key in ("gpu_type", "cpus", "memory_gb", "switch", "rack", "domain", "nic_gbps"):
             value = facts.get(key)
             if value not in (None, "") and value != getattr(machine, key):
                 setattr(machine, key, value if isinstance(value, str) else float(value))

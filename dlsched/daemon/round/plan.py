@@ -114,7 +114,7 @@ class _Check:
         leaving.update(board.giving_way())
         for job in leaving:
             where = board.where(JobId(job))
-            if where is not None and job not in board.claims:
+            if where is not None:
                 for node, mask in zip(where.nodes, where.masks, strict=True):
                     bits[node] &= ~mask
         for job, claim in board.claims.items():

@@ -1,4 +1,4 @@
-"""From a snapshot back to what a round works on: units, occupancy, pools, parts with their state."""
+"""From a snapshot back to what a round works on: units, occupancy, pools, parts and their state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.pools import Pools
 from dlsched.core.round import Parts
 from dlsched.core.stage import Stage
-from dlsched.core.units import UnitTable
+from dlsched.core.units import Status, UnitTable
 from dlsched.daemon.round.codec import decode
 from dlsched.daemon.round.parts import live_parts, live_semantics
 from dlsched.daemon.round.policy_state import PolicyState, placed
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
-_CLUSTERS: dict[tuple[bytes, tuple[Quota, ...]], Cluster] = {}  # the last one made
+_CLUSTERS: dict[tuple[bytes, tuple[Quota, ...], bool], Cluster] = {}  # the last one made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +96,13 @@ def _merged(before: Sequence[str], present: Sequence[str]) -> tuple[tuple[str, .
 
 
 def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
-    """The nodes; None when there are none yet. The last one made is kept."""
-    key = (snapshot.cluster, snapshot.quotas)
+    """The nodes; None when there are none yet. The last one made is kept.
+
+    Cores and memory are counted only while some job says how much it needs.
+    """
+    live = snapshot.columns["status"] < Status.COMPLETED
+    says = any((~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb"))
+    key = (snapshot.cluster, snapshot.quotas, says)
     if key not in _CLUSTERS:
         facts = decode(snapshot.cluster)
         if not facts["names"]:
@@ -112,8 +117,8 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
                 name=name,
                 gpus=gpus,
                 gpu_type=kind,
-                cpus=cpus,
-                memory_gb=memory,
+                cpus=cpus if says else np.nan,
+                memory_gb=memory if says else np.nan,
                 switch=switch,
                 rack=rack,
                 domain=domain,

@@ -1,9 +1,9 @@
 """Whom a pending job waits for: other jobs, its array's limit, and what came of jobs that ended.
 
-The rules are Slurm's: `after` begins with a start (or cancel), `afterok` wants exit 0, `afterany` an
-end, `afternotok` a failure, `aftercorr` the same task of another array, `singleton` no earlier job
-of the same name and user. Conditions are joined by "and", or by "or" up to one whose `or_next` is
-false.
+The rules are Slurm's: `after` begins with a start (or cancel), `afterok` wants exit 0, `afterany`
+an end, `afternotok` a failure, `aftercorr` the same task of another array, `singleton` no earlier
+job of the same name and user. Conditions are joined by "and", or by "or" up to one whose `or_next`
+is false.
 """
 
 from __future__ import annotations

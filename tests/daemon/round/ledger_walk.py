@@ -1,4 +1,4 @@
-"""A small live cluster for tests: a ledger, the board that follows it, and agents that obey at once."""
+"""A small live cluster: a ledger, the board that follows it, and agents that obey at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ from dlsched.protocol.messages import (
     StopReason,
 )
 
-
 COMMITTED = CheckpointCommitted(
     job=JobId(1), run_id=RunId("r"), at=0.0, path="c", step=1, size_bytes=1, sha256=""
 )
@@ -63,12 +62,13 @@ class LiveLab:
         options: Sequence[str] = (),
         rules: ClusterRules | None = None,
         learn_from: int = 512,
+        frees_suspended: bool = False,
         **settings: Any,
     ) -> None:
         made = RoundSettings(
             parts=dict(parts or {"scheduling": "fifo"}), options=tuple(options), **settings
         )
-        self.board = Board(made, rules, learn_from=learn_from)
+        self.board = Board(made, rules, learn_from=learn_from, frees_suspended=frees_suspended)
         self.ledger = Ledger()
         self.log: list[tuple[float, Write]] = []
         self.runs = 0

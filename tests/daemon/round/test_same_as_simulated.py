@@ -123,7 +123,7 @@ class Driver:
                 ),
             )
         plan = carry_out(decided, board)
-        before = {job: run for job, run in self.runs().items()}
+        before = self.runs()
         self.lab.carry(now, plan)
         for job, run in self.runs().items():
             if before.get(job) != run:
