@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlsched.nodeagent import syscalls
-from dlsched.nodeagent.faultpoint import faultpoint
 from dlsched.nodeagent.spec import KeeperSpec
 
 __all__ = ["CANNOT_START", "CannotStart", "Start", "expanded", "replace", "script_argv", "spawn"]
@@ -81,7 +80,6 @@ def spawn(spec: KeeperSpec, start: Start) -> tuple[int, int]:
         return pid, reading
     code = CANNOT_START
     try:
-        faultpoint("keeper-forked-child")
         _become(spec, start, keeper)
     except CannotStart as error:
         code = error.code

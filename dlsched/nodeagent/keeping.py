@@ -513,10 +513,16 @@ class Keeper:
         if not link.open:
             self.unwatch(fd)
             self._agents = [each for each in self._agents if each is not link]
+            self._forgotten_without_word()
         else:
             self._want_write(link)
         for message in messages:
             self._obey(message)
+
+    def _forgotten_without_word(self) -> None:
+        """An agent that died between dropping the record and saying so has forgotten the run."""
+        if self.state.stage is keeper.Stage.ENDED and not self.folder.is_recorded():
+            self.feed(keeper.OrderArrived(clock.now(), Forget()))
 
     def _want_write(self, link: FrameSocket) -> None:
         fd = link.socket.fileno()

@@ -15,24 +15,25 @@ from dlsched.nodeagent import process
 from dlsched.nodeagent.runfiles import FoundRun
 
 
-def _marked(pid: int, mark: bytes) -> bool:
+def _marked(pid: int, marks: set[bytes]) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
+            return marks <= set(file.read().split(b"\0"))
     except OSError:
         return False
 
 
-def find(run: FoundRun) -> list[process.Stat]:
-    """The live processes of a run whose keeper is gone."""
+def find(run: FoundRun, node: str) -> list[process.Stat]:
+    """The live processes of a run whose keeper is gone; of this node, if two share a machine."""
     own = os.getpid()
-    mark = b"DLSCHED_RUN_ID=" + run.file.desired.key.run_id.encode()
+    run_id = run.file.desired.key.run_id
+    marks = {f"DLSCHED_RUN_ID={run_id}".encode(), f"DLSCHED_NODE={node}".encode()}
     everything = {
         each.pid: each
         for each in process.all_processes()
         if each.state not in "ZX" and each.pid not in (1, own)
     }
-    found = {pid for pid in everything if _marked(pid, mark)}
+    found = {pid for pid in everything if _marked(pid, marks)}
     found |= {pid for pid in cgroup_members(run.file.facts.cgroup) if pid in everything}
     sessions = {everything[pid].session for pid in found}
     grown = True
@@ -59,16 +60,16 @@ def cgroup_members(path: str) -> set[int]:
     return found if path else set()
 
 
-def kill(run: FoundRun) -> list[process.Stat]:
+def kill(run: FoundRun, node: str) -> list[process.Stat]:
     """Kill what there is; what is still there, to be killed again."""
     if run.file.facts.cgroup:
         with contextlib.suppress(OSError):
             path = os.path.join(run.file.facts.cgroup, "cgroup.kill")
             with open(path, "w", encoding="ascii") as file:
                 file.write("1")
-    members = find(run)
+    members = find(run, node)
     process.send(members, signal.SIGSTOP)  # none forks while the others die
-    members = find(run)
+    members = find(run, node)
     process.send(members, signal.SIGKILL)
     return members
 

@@ -155,6 +155,10 @@ class RunFolder:
             durable.fill(self._at("exit.reserve"), self._at("exit.json"), fill)
         faultpoint("keeper-exit-after")
 
+    def is_recorded(self) -> bool:
+        """Whether the reserved-run file is there."""
+        return os.path.exists(self._at("run.json"))
+
     # -- reading -------------------------------------------------------------------------------
 
     def found(self) -> FoundRun | None:

@@ -468,7 +468,7 @@ class AgentShell:
         found = await self._on_disk(folder.found) if folder is not None else None
         if found is not None and found.file.boot_id == clock.boot_id():
             since = clock.now()
-            while left := await self.in_thread(leftovers.kill, found):
+            while left := await self.in_thread(leftovers.kill, found, self.state.node):
                 if clock.now() - since > self.settings.timing.unkillable_s:
                     pids = ", ".join(str(each.pid) for each in left)
                     self.gpus.node_problem(run_id, f"unkillable process {pids}")

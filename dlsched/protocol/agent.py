@@ -589,11 +589,9 @@ class _Turn:
         for run_id in reply.acknowledged:
             if ended.pop(run_id, None) is None:
                 continue
-            self.say(DropRecord(run_id))
-            if run_id in held:
-                self.say(Tell(run_id, Forget()))
-                if not held[run_id].quarantined:
-                    del held[run_id]
+            self.say(Tell(run_id, Forget()), DropRecord(run_id))
+            if run_id in held and not held[run_id].quarantined:
+                del held[run_id]
         self.change(ended=ended, held=held)
         for run_id in reply.over:
             if run_id in held and not held[run_id].lost:

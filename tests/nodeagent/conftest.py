@@ -23,6 +23,10 @@ if "scripted_leader" not in sys.modules:
 from scripted_leader import Cluster
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "timing(timing): the protocol's numbers of this cluster")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
     report = yield
@@ -32,7 +36,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
-    made = Cluster()
+    timing = request.node.get_closest_marker("timing")
+    made = Cluster(*timing.args) if timing is not None else Cluster()
     yield made
     outcome = getattr(request.node, "outcome_call", None)
     made.close(failed=outcome is not None and outcome.failed)

@@ -19,8 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,11 +48,18 @@ from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grp
 
 TIMING = Timing(beat_s=0.5, prepare_s=5.0, unkillable_s=3.0)
 NO_LIMITS = Limits()
+SHORT_LEASE = replace(
+    TIMING, lease_s=3.0, kill_s=2.0, margin_s=7.0, reply_age_s=1.5, confirmed_s=2.0
+)
 TOML = """
 [timing]
 beat_s = {t.beat_s}
 prepare_s = {t.prepare_s}
 unkillable_s = {t.unkillable_s}
+lease_s = {t.lease_s}
+kill_s = {t.kill_s}
+margin_s = {t.margin_s}
+reply_age_s = {t.reply_age_s}
 """
 
 
@@ -94,10 +100,11 @@ class Leader(
 ):
     """One port, one ledger, any number of terms."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
         self.ledger = Ledger()
         self.work: dict[JobId, Work] = {}
-        self.state = leader.LeaderState(name="scripted", timing=TIMING)
+        self.state = leader.LeaderState(name="scripted", timing=self.timing)
         self.alarms: list[str] = []
         self.descriptions: dict[str, Any] = {}
         self.addresses: dict[str, str] = {}
@@ -143,7 +150,7 @@ class Leader(
         await server.start()
         self._server = server
         self.ledger = replace(self.ledger, epoch=Epoch(self.ledger.epoch + 1))
-        self.state = leader.LeaderState(name="scripted", timing=TIMING)
+        self.state = leader.LeaderState(name="scripted", timing=self.timing)
         now = boottime()
         self._handle(leader.Elected(now, now, self.ledger))
         self._ticking = asyncio.ensure_future(self._tick())
@@ -335,6 +342,9 @@ class Leader(
     def stop(self, job: JobId, reason: StopReason, at: int | None = None) -> None:
         self._ask(leader.StopAsked(boottime(), job, reason, at))
 
+    def node_is_down(self, node: str) -> None:
+        self._ask(leader.DownConfirmed(boottime(), NodeName(node)))
+
     def cancel(self, job: JobId) -> None:
         self._token += 1
         self._ask(leader.CancelAsked(boottime(), self._token, job))
@@ -432,7 +442,7 @@ class AgentProcess:
 
     def start(self, **environment: str) -> AgentProcess:
         config = self.folder / "agent.toml"
-        config.write_text(TOML.format(t=TIMING))
+        config.write_text(TOML.format(t=self.cluster.timing))
         command = [
             *(sys.executable, "-m", "dlsched.nodeagent", "--config", str(config)),
             *("--name", self.name, "--daemon", f"127.0.0.1:{self.cluster.leader.port}"),
@@ -488,10 +498,11 @@ class AgentProcess:
 class Cluster:
     """A leader and its agents; everything that was started is gone at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: Timing = TIMING) -> None:
+        self.timing = timing
         self.folder = Path(tempfile.mkdtemp(prefix="dls"))
         self.folder.chmod(0o755)
-        self.leader = Leader()
+        self.leader = Leader(timing)
         self.leader.begin()
         self.agents: dict[str, AgentProcess] = {}
 
@@ -553,14 +564,3 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in b"ZX"
-
-
-@contextmanager
-def running() -> Iterator[Cluster]:
-    cluster = Cluster()
-    try:
-        yield cluster
-    except BaseException:
-        cluster.close(failed=True)
-        raise
-    cluster.close()

@@ -36,6 +36,17 @@ def environment(path: Path) -> dict[str, str]:
     return dict(word.decode().split("=", 1) for word in words)
 
 
+def names(agent: Any) -> list[bytes]:
+    """What `ps` calls the processes of an agent."""
+    found = []
+    for pid in marked(str(agent.folder)):
+        try:
+            found.append(Path(f"/proc/{pid}/comm").read_bytes().strip())
+        except OSError:
+            continue
+    return found
+
+
 def run(leader: Any, work: Work, nodes: tuple[str, ...] = ("n1",), **request: Any) -> Any:
     job = leader.submit(work, **request)
     leader.place(job, nodes)
@@ -62,6 +73,7 @@ def test_how_a_job_ends_is_kept(
     agent = cluster.agents["n1"]
     eventually(lambda: not agent.records(), "the record goes once it is acknowledged")
     eventually(lambda: not list((agent.run_dir / "jobs").iterdir()), "and so do the sockets")
+    eventually(lambda: b"dls-1.1" not in b" ".join(names(agent)), "and the keeper")
 
 
 def test_a_script_gets_arguments_environment_and_folder(cluster: Any) -> None:

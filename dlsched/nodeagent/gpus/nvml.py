@@ -46,9 +46,7 @@ class NvmlGpus:
         return tuple(value_of(GpuState, each) for each in self._ask("states"))
 
     def _ask(self, question: str) -> Any:
-        for process in list(self._given_up):
-            if process.poll() is not None:
-                self._given_up.remove(process)
+        self._given_up = [each for each in self._given_up if each.poll() is None]
         if self._given_up:
             raise DriverSilent("the driver does not answer")
         if self._process is None or self._process.poll() is not None:
