@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlsched.client.submission.options import as_flag
+from dlsched.client.submission.texts import as_flag
 from dlsched.core.errors import BadInput
 
 __all__ = ["LOCAL_PORT", "LOCAL_SOCKET", "Where", "find_daemon"]

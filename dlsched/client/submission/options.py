@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlsched.client.submission.option_table import OPTIONS, Option
+from dlsched.client.submission.texts import as_flag
 from dlsched.core.errors import BadInput
 
-__all__ = ["BY_NAME", "BY_WORD", "PREFIX", "Layer", "as_flag", "from_variables", "merged", "put"]
+__all__ = ["BY_NAME", "BY_WORD", "PREFIX", "Layer", "from_variables", "merged", "put"]
 
 Layer = Mapping[str, str]
 PREFIX = "DLSCHED_SUBMIT_"
@@ -75,17 +76,3 @@ def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
     if option.kind == "many" and option.key in layer:
         text = f"{layer[option.key]}\n{text}"
     layer[option.key] = text
-
-
-def as_flag(what: str, text: str) -> str:
-    """`yes` or `no`, of the usual words.
-
-    Raises:
-        BadInput: another word.
-    """
-    word = text.strip().lower()
-    if word in {"1", "yes", "true", "on"}:
-        return "yes"
-    if word in {"0", "no", "false", "off", ""}:
-        return "no"
-    raise BadInput(f"{what}: {text!r} is neither yes nor no")

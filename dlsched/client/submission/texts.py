@@ -10,7 +10,15 @@ from collections.abc import Iterable
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["MAX_ARGUMENT", "MAX_SCRIPT", "MAX_WORDS", "check_text", "check_words", "whole_number"]
+__all__ = [
+    "MAX_ARGUMENT",
+    "MAX_SCRIPT",
+    "MAX_WORDS",
+    "as_flag",
+    "check_text",
+    "check_words",
+    "whole_number",
+]
 
 MAX_ARGUMENT = 128 * 1024  # bytes of one argument or variable, the kernel's own bound
 MAX_WORDS = 1024 * 1024  # bytes of all arguments, or of the whole environment
@@ -62,6 +70,20 @@ def whole_number(what: str, text: str, *, least: int = 0, most: int = _LARGEST) 
     if not least <= number <= most:
         raise BadInput(f"{what}: {shorten(text)} is out of bounds ({least} to {most})")
     return number
+
+
+def as_flag(what: str, text: str) -> str:
+    """`yes` or `no`, of the usual words.
+
+    Raises:
+        BadInput: another word.
+    """
+    word = text.strip().lower()
+    if word in {"1", "yes", "true", "on"}:
+        return "yes"
+    if word in {"0", "no", "false", "off", ""}:
+        return "no"
+    raise BadInput(f"{what}: {text!r} is neither yes nor no")
 
 
 def shorten(text: str) -> str:
