@@ -118,7 +118,7 @@ class LeaderLink:
     def _told(self, error: aio.AioRpcError) -> str:
         details, target = error.details() or "", self._targets[self._at]
         if error.code() is grpc.StatusCode.UNAVAILABLE and self._trust.files is not None:
-            trouble = tls_trouble(details, target, self._trust)
+            trouble = tls_trouble(details, target, self._trust, answered=self._answered > 0)
             if trouble is not None:
                 return trouble
         return f"{error.code().name.lower()}: {details}"

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dlsched.rpc.channels import ClientTrust
 
-__all__ = ["tls_trouble", "why_unreachable"]
+__all__ = ["tls_trouble"]
 
 NOT_THE_ONE = ("is not in peer certificate", "Hostname Verification Check failed")
 NOT_SIGNED = "CERTIFICATE_VERIFY_FAILED"
-NOBODY_THERE = ("Connection refused", "No such file")
 ALERTS = (
     "CERTIFICATE_REQUIRED",
     "UNKNOWN_CA",
@@ -24,32 +23,16 @@ ALERTS = (
 HUNG_UP = ("Connection reset", "Socket closed", "Broken pipe", "GOAWAY", "handshake")
 
 
-def why_unreachable(details: str, target: str, trust: ClientTrust) -> str:
-    """One line for a call that ended with UNAVAILABLE.
-
-    Args:
-        details: of the error.
-        target: what was dialled.
-        trust: with what.
-    """
-    if any(word in details for word in NOBODY_THERE):
-        return f"nobody listens on {target}: is the daemon running?"
-    if not (trust.insecure_loopback or target.startswith("unix:")):
-        known = tls_trouble(details, target, trust)
-        if known is not None:
-            return known
-    elif any(word.lower() in details.lower() for word in HUNG_UP):
-        return f"{target} hung up: does it ask for TLS?"
-    return f"cannot reach {target}: {' '.join(details.split())}"
-
-
-def tls_trouble(details: str, target: str, trust: ClientTrust) -> str | None:
+def tls_trouble(
+    details: str, target: str, trust: ClientTrust, *, answered: bool = False
+) -> str | None:
     """One line when it was TLS that failed; None when it was something else.
 
     Args:
         details: of the error.
         target: what was dialled, over TLS.
         trust: with what.
+        answered: it has taken this certificate before, so hanging up has other reasons.
     """
     if any(word in details for word in NOT_THE_ONE):
         who = "the daemon" if trust.server.kind == "daemon" else str(trust.server)
@@ -62,7 +45,7 @@ def tls_trouble(details: str, target: str, trust: ClientTrust) -> str | None:
     if "WRONG_VERSION_NUMBER" in details:
         return f"{target} does not speak TLS"
     lower = details.lower()
-    if not any(word.lower() in lower for word in (*ALERTS, *HUNG_UP)):
+    if not any(word.lower() in lower for word in (ALERTS if answered else (*ALERTS, *HUNG_UP))):
         return None
     if trust.files is None:
         return (

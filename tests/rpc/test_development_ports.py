@@ -16,7 +16,7 @@ from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.endpoint import Endpoint, parse_endpoint
 from dlsched.rpc.identity import DAEMON, Identity, node
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
-from dlsched.rpc.unreachable import why_unreachable
+from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
 OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_told_and_never_shared(serving: Any) -> None:
     run(work())
 
 
-def test_where_nobody_listens_one_line_says_so() -> None:
+def test_where_nobody_listens_it_is_not_for_want_of_a_certificate() -> None:
     async def work() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -133,9 +133,7 @@ def test_where_nobody_listens_one_line_says_so() -> None:
             async with open_channel(target, trust) as channel:
                 code, why = await refused(status(channel))
         assert code is grpc.StatusCode.UNAVAILABLE
-        assert why_unreachable(why, target, trust) == (
-            f"nobody listens on {target}: is the daemon running?"
-        )
+        assert tls_trouble(why, target, trust) is None
 
     run(work())
 

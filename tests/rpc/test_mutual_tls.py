@@ -20,7 +20,7 @@ from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
 from dlsched.rpc.identity import DAEMON, Identity, login, node
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
 from dlsched.rpc.tls import KeyFiles
-from dlsched.rpc.unreachable import why_unreachable
+from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
 
@@ -110,13 +110,13 @@ def test_a_node_cannot_pose_as_the_daemon_nor_as_another_node(
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert why_unreachable(why, served.target, trust) == (
+            assert tls_trouble(why, served.target, trust) == (
                 f"{served.target} is not the daemon by its certificate"
             )
             trust = ClientTrust.certificate(daemon_files, server=node("n1"))
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
-            assert why_unreachable(why, served.target, trust) == (
+            assert tls_trouble(why, served.target, trust) == (
                 f"{served.target} is not node/n1 by its certificate"
             )
             assert not served.seen
@@ -137,7 +137,7 @@ def test_a_client_without_certificate_is_told_so(
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(status(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert why_unreachable(why, served.target, trust) == (
+            assert tls_trouble(why, served.target, trust) == (
                 f"{served.target} did not take this connection: it asks for a certificate, and "
                 "this client has a token only (a daemon's port for tokens is another one)"
             )
@@ -156,7 +156,7 @@ def test_another_clusters_certificates_count_for_nothing(
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert why_unreachable(why, served.target, trust) == (
+            assert tls_trouble(why, served.target, trust) == (
                 f"{served.target} shows a certificate that this client's authority "
                 f"({trust.ca_file}) has not signed, or that has expired"
             )
@@ -166,8 +166,8 @@ def test_another_clusters_certificates_count_for_nothing(
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert "did not take this client's certificate" in why_unreachable(
-                why, served.target, trust
+            assert "did not take this client's certificate" in str(
+                tls_trouble(why, served.target, trust)
             )
             assert not served.seen
 
