@@ -12,10 +12,12 @@ import fcntl
 import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, select, text, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dlsched.db import schema
@@ -212,7 +214,8 @@ class SessionLeadership:
         with translated(self.engine):
             try:
                 session = self._connected()
-                if not self._holds(session) and not self._locked(session):
+                held = self._holds(session)
+                if not held and not self._locked(session):
                     return False
                 table = schema.leader
                 beat = session.execute(
@@ -220,7 +223,10 @@ class SessionLeadership:
                     .where(table.c.id == 1, table.c.epoch == epoch, table.c.name == self.name)
                     .values(beat_at=_CLOCK, session=text("pg_backend_pid()"))
                 )
-                return bool(beat.rowcount == 1)
+                mine = bool(beat.rowcount == 1)
+                if not (mine or held):  # a lock that nobody leads with would keep others out
+                    self.close()
+                return mine
             except BaseException:
                 self.close()
                 raise
@@ -234,8 +240,12 @@ class SessionLeadership:
         return bool(session.execute(query, {"lock": LOCK}).scalar_one())
 
     def close(self) -> None:
-        """End the session, and with it the lock."""
+        """Let the lock go at once where the session still listens, and end it."""
         session, self.session = self.session, None
-        if session is not None:
-            session.invalidate()
-            session.close()
+        if session is None:
+            return
+        with suppress(SQLAlchemyError):
+            if not session.invalidated:
+                session.execute(text("SELECT pg_advisory_unlock_all()"))
+        session.invalidate()
+        session.close()

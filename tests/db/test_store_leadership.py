@@ -93,6 +93,17 @@ def test_a_leader_whose_session_broke_leads_on_if_nobody_came_between(postgres_u
         assert leader.jobs([JobId(1)])
 
 
+def test_a_deposed_leader_that_asks_keeps_nobody_out(url: str) -> None:
+    with Store.open(url) as old, Store.open(url) as other:
+        term = old.contend("daemon-1")
+        assert term is not None
+        old.leadership.close()
+        assert other.contend("daemon-2") is not None
+        other.leadership.close()
+        assert not old.confirm(term.epoch)
+        assert other.contend("daemon-2") is not None
+
+
 def test_a_lock_file_that_was_replaced_is_no_lock(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path}/a.db") as store:
         term = store.contend("daemon-1")

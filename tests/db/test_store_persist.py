@@ -13,6 +13,7 @@ from sqlalchemy.pool import NullPool
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import engine as engine_module
 from dlsched.db import schema
+from dlsched.db import store as store_module
 from dlsched.db.engine import writing
 from dlsched.db.errors import Deposed, StoreUnavailable
 from dlsched.db.records import Event
@@ -207,10 +208,15 @@ def test_what_a_database_cannot_hold_is_replaced_not_refused(store: Store, epoch
     assert job.spec.body.name == job.spec.body.comment == name  # JSON holds it exactly
 
 
-def test_old_transactions_are_forgotten_but_not_the_last(store: Store, epoch: Epoch) -> None:
-    for number in range(1, 600):
+def test_old_transactions_are_forgotten_but_not_the_last(
+    store: Store, epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "REMEMBERED", 8)
+    for number in range(1, 40):
         store.persist(epoch, number, [], 1.0)
-    assert 256 <= count(store, "transactions") <= 513
+    assert 8 <= count(store, "transactions") <= 17
+    store.persist(epoch, 39, [submit(1)], 1.0)  # still known
+    assert count(store, "jobs") == 0
 
 
 def test_another_program_can_read_while_a_transaction_is_open(store: Store, epoch: Epoch) -> None:
