@@ -143,7 +143,7 @@ def _next_starts(standing: Standing, found: Any, rows: Rows) -> Any:
 def _basis(standing: Standing) -> str:
     """What the durations are that a prediction rests on."""
     table, snapshot = standing.ctx.table, standing.snapshot
-    live = standing.ctx.active
+    live = np.concatenate([standing.ctx.active, standing.queue])
     says = ~np.isnan(snapshot.columns["expected"][live])
     limits = ~np.isnan(table.time_limit[live]) & ~says
     estimator = standing.parts.estimator.name

@@ -81,11 +81,17 @@ class PolicyWorker:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._lock = asyncio.Lock()
+        self._asked = False
 
     @property
     def pid(self) -> int | None:
         """The process's number; None while there is none."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """Is it at work on a request?"""
+        return self._asked
 
     async def start(self) -> None:
         """Have a process ready, so that the first round need not wait for it."""
@@ -141,6 +147,7 @@ class PolicyWorker:
                     body = encode([verb, data])
                     writer.write(HEADER.pack(len(body)) + body)
                     await writer.drain()
+                    self._asked = True
                     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
                     kind, answer, cpu_s = decode(await reader.readexactly(size))
             except TimeoutError:
@@ -149,6 +156,7 @@ class PolicyWorker:
                     f"{who}: it took longer than {limit_s:g} s and was ended"
                 ) from None
             except (EOFError, OSError) as error:
+                await self._let_it_end()
                 ended = self._give_up()
                 raise PolicyFailed(f"{who}: its process ended ({ended or error})") from None
             except BaseException:
@@ -161,6 +169,13 @@ class PolicyWorker:
             raise PolicyFailed(str(answer))
         self.failures = 0
         return bytes(answer), float(cpu_s)
+
+    async def _let_it_end(self) -> None:
+        """Its end of the pair is closed, so it is about to end: how, is of interest."""
+        for _ in range(100):
+            if self._process is None or self._process.poll() is not None:
+                return
+            await asyncio.sleep(0.01)
 
     def _give_up(self) -> str:
         self.failures += 1

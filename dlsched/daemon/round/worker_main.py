@@ -49,15 +49,24 @@ def serve(fd: int) -> None:
 def _answer(verb: str, data: bytes) -> list[object]:
     try:
         return ["done", _VERBS[verb](data)]
+    except SystemExit as error:
+        return ["failed", f"{_who(data)}it wanted to end its process: {error!r}"]
     except BadInput as error:
         return ["refused" if verb == "try" else "failed", str(error)]
     except DlschedError as error:
         return ["failed", str(error)]
     except MemoryError:
         gc.collect()
-        return ["failed", "it wanted more memory than a policy may have"]
+        return ["failed", f"{_who(data)}it wanted more memory than a policy may have"]
     except Exception as error:  # whatever a part's code did must not end as silence
-        return ["failed", f"the round failed: {error!r}"]
+        return ["failed", f"{_who(data)}the round failed: {error!r}"]
+
+
+def _who(data: bytes) -> str:
+    try:
+        return f"policy {LiveSnapshot.from_bytes(data).settings.policy}: "
+    except BadInput:
+        return ""
 
 
 def _decide(data: bytes) -> bytes:

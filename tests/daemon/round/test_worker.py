@@ -1,0 +1,179 @@
+"""Nothing that a policy does reaches the daemon: the present plan stays, and the next round works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.plan import refuse_offences, verify
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.worker import PolicyWorker
+
+
+@pytest.fixture
+def with_worker(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a coroutine with a worker that knows the bad parts too, and closes it."""
+    folder = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")]))
+
+    def run(body: Callable[[PolicyWorker], Awaitable[Any]], **given: Any) -> Any:
+        async def inside() -> Any:
+            worker = PolicyWorker(modules=["bad_parts"], **{"time_limit_s": 30.0, **given})
+            try:
+                await worker.start()
+                return await body(worker)
+            finally:
+                await worker.close()
+
+        return asyncio.run(inside())
+
+    return run
+
+
+def snapshot_under(live: Any, policy: str, *options: str) -> tuple[Any, LiveSnapshot]:
+    lab = live.LiveLab((4,), parts={"scheduling": "las"})
+    lab.submit(0.0, 2)
+    lab.round(1.0)
+    for _ in range(3):
+        lab.submit(2.0, 1)
+    good = lab.board.snapshot("full", 61.0)
+    return lab, good.under(lab.board.settings.with_policy({"scheduling": policy}, options))
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "given", "text"),
+    [
+        ("testing-raising", ("at=1",), {}, "failed: RuntimeError('decision 1 went wrong')"),
+        ("testing-over-allocate", ("offence=taken",), {}, "GPUs"),
+        ("testing-over-allocate", ("offence=missing",), {}, "that it may not use"),
+        ("testing-over-allocate", ("offence=twice",), {}, "GPUs twice"),
+        ("bad-endless", (), {"time_limit_s": 1.0}, "longer than 1 s and was ended"),
+        ("bad-hungry", (), {"memory_bytes": 2**31}, "MemoryError"),
+        ("bad-dying", (), {}, "its process ended (exit 3)"),
+        ("bad-exiting", (), {}, "it wanted to end its process: SystemExit(0)"),
+    ],
+)
+def test_a_policy_that_misbehaves_is_named_and_the_next_round_works(
+    live: Any, with_worker: Any, policy: str, options: Any, given: Any, text: str
+) -> None:
+    lab, bad = snapshot_under(live, policy, *options)
+    good = lab.board.snapshot("full", 61.0)
+
+    async def rounds(worker: PolicyWorker) -> Any:
+        with pytest.raises(PolicyFailed) as failed:
+            await worker.decide(bad)
+        assert worker.failures == 1
+        return str(failed.value), await worker.decide(good), worker.failures
+
+    said, decided, failures = with_worker(rounds, **given)
+    assert said.startswith(f"policy {policy}")
+    assert text in said
+    assert "\n" not in said
+    assert decided.to_bytes() == decide(good).to_bytes()
+    assert failures == 0
+
+
+def test_an_answer_that_was_forged_is_found_by_the_check(live: Any, with_worker: Any) -> None:
+    lab, bad = snapshot_under(live, "bad-forging")
+    decided = with_worker(lambda worker: worker.decide(bad))
+    with pytest.raises(PolicyFailed, match=r"^policy bad-forging: job \d+: .*\(and \d+ more\)$"):
+        refuse_offences(decided, verify(decided, lab.board))
+
+
+def test_a_worker_killed_in_the_middle_costs_one_round(live: Any, with_worker: Any) -> None:
+    lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
+    good = lab.board.snapshot("full", 61.0)
+
+    async def killed(worker: PolicyWorker) -> None:
+        pid = worker.pid
+        assert pid is not None
+        round_lost = asyncio.create_task(worker.decide(slow))
+        while not worker.busy:
+            await asyncio.sleep(0)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(PolicyFailed, match=r"its process ended \(signal 9\)"):
+            await round_lost
+        again = await worker.decide(good)
+        assert again.to_bytes() == decide(good).to_bytes()
+        assert worker.pid not in (None, pid)
+        assert worker.restarts == 1
+
+    with_worker(killed)
+
+
+def test_a_round_that_nobody_waits_for_any_more_leaves_no_answer_behind(
+    live: Any, with_worker: Any
+) -> None:
+    lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
+    good = lab.board.snapshot("full", 61.0)
+
+    async def given_up(worker: PolicyWorker) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await worker.decide(slow)
+        assert (await worker.decide(good)).to_bytes() == decide(good).to_bytes()
+
+    with_worker(given_up)
+
+
+@pytest.mark.parametrize(
+    ("parts", "options", "text"),
+    [
+        ({"scheduling": "nope"}, (), "--policy: 'nope' is not known; known: fifo,"),
+        ({"scheduling": "las", "placement": "nope"}, (), "--placement: 'nope' is not known"),
+        ({"scheduling": "las"}, ("speed=1",), "-o speed: neither las nor the other parts"),
+        ({"scheduling": "las"}, ("guard_s=x",), "option las.guard_s must be a number, not 'x'"),
+        ({"scheduling": "las"}, ("nonsense",), "-o 'nonsense' does not read KEY=VALUE"),
+        ({"scheduling": "srtf", "estimator": "oracle"}, (), "needs durations that only a replay"),
+        ({"magic": "las"}, (), "'magic' is no stage of a live round"),
+    ],
+)
+def test_parts_that_cannot_be_switched_on_are_refused_in_one_line(
+    live: Any, with_worker: Any, parts: Any, options: Any, text: str
+) -> None:
+    lab, _ = snapshot_under(live, "fifo")
+    settings = lab.board.settings.with_policy(parts, options)
+    snapshot = lab.board.snapshot("full", 61.0)
+    with pytest.raises(BadInput) as refused:
+        with_worker(lambda worker: worker.try_policy(settings, snapshot))
+    assert text in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_another_policy_takes_over_what_runs(live: Any, with_worker: Any) -> None:
+    lab, _ = snapshot_under(live, "fifo")
+    running = set(lab.running())
+    settings = lab.board.settings.with_policy({"scheduling": "tiresias"}, ("limits=1000,2000",))
+
+    async def switched(worker: PolicyWorker) -> Any:
+        await worker.try_policy(settings, lab.board.snapshot("full", 61.0))
+        lab.board.switch(settings)
+        return await worker.decide(lab.board.snapshot("full", 61.0))
+
+    decided = with_worker(switched)
+    assert decided.policy == "tiresias"
+    assert not set(decided.suspended) & running
+    assert len(decided.launched) == 2
+
+
+def test_starts_are_foretold_with_what_the_telling_rests_on(live: Any, with_worker: Any) -> None:
+    lab = live.LiveLab((2,), parts={"scheduling": "fifo"})
+    lab.submit(0.0, 2, time_limit_s=100.0)
+    lab.round(0.0)
+    second = lab.submit(1.0, 2, expected_s=30.0)
+    third = lab.submit(2.0, 1)
+    lab.submit(3.0, 5)  # never fits
+    snapshot = lab.board.snapshot("full", 10.0)
+    foretold = {one.job: one for one in with_worker(lambda worker: worker.forecast(snapshot))}
+    assert foretold[second].start_at == 100.0
+    assert foretold[third].start_at == 130.0
+    assert set(foretold) == {second, third}
+    assert foretold[second].basis.startswith("expected times, time limits")
