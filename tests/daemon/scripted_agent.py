@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-
 from dataclasses import replace
 from typing import Any
 
