@@ -189,7 +189,7 @@ def test_dependencies_hold_release_and_cancel(tmp_path: Path) -> None:
         [good] = await caller.submit(job(gpus=1, dependencies=[after]))
         against = c.Dependency(kind="afternotok", job=first)
         [broken] = await caller.submit(job(gpus=1, dependencies=[against]))
-        await reaches(caller, first, "RUNNING")
+        await eventually(lambda: first in [key.job for key in agent.running()])
         assert "Dependency" in (await caller.show(good)).job.reason
         agent.end_job(first)
         await reaches(caller, good, "RUNNING")
@@ -253,7 +253,7 @@ def test_a_drained_node_needs_a_reason_and_takes_no_new_runs(tmp_path: Path) -> 
             return await root.control.SetNodes(asked, timeout=10)
 
         [held] = await caller.submit(job(gpus=1))
-        await reaches(caller, held, "RUNNING")
+        await eventually(lambda: held in [key.job for key in agent.running()])
         assert (await refused(drain("")))[1] == "drain: a reason is required"
         [line] = (await drain("bad NVLink")).lines
         assert f"job {held}" in line
