@@ -6,12 +6,15 @@ cannot be set by a user. Nothing of the agent's own environment gets in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import dlsched
 from dlsched.nodeagent.node_names import compact
 from dlsched.nodeagent.spec import KeeperSpec
 
 RESERVED = "DLSCHED_"
+SHIMS = "DLSCHED_SLURM_SHIMS"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -24,6 +27,7 @@ class Rank:
     world: int
     local_world: int
     gpus: tuple[str, ...]
+    tasks_per_node: str = ""  # of a `dlsched run`; empty: what the launch mode means
 
 
 def ranks_here(spec: KeeperSpec) -> list[Rank]:
@@ -47,13 +51,19 @@ def ranks_here(spec: KeeperSpec) -> list[Rank]:
     ]
 
 
-def build(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) -> dict[str, str]:
-    """Everything one process gets."""
+def build(
+    spec: KeeperSpec,
+    rank: Rank,
+    control_socket: str,
+    master_port: int,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Everything one process gets; `base` in place of the job's own environment."""
     launch = spec.launch
     slurm = launch.slurm_environment
     values = {
         name: value
-        for name, value in launch.environment.items()
+        for name, value in (launch.environment if base is None else base).items()
         if name
         and "=" not in name
         and "\0" not in name + value
@@ -61,6 +71,8 @@ def build(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) -
         and not (slurm and name.startswith("SLURM_"))  # of an outer Slurm job: not ours
     }
     values.setdefault("PATH", _PATH)
+    if launch.environment.get(SHIMS) == "1":  # srun and scontrol, where there are none
+        values["PATH"] += f":{dlsched.__path__[0]}/job/shims"
     values.setdefault("SHELL", launch.shell)
     values.update(HOME=values.get("HOME", launch.home), USER=launch.user, LOGNAME=launch.user)
     values.update(_own(spec, rank, control_socket, master_port))
@@ -134,7 +146,7 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
         "GPU_DEVICE_ORDINAL": numbers,
         "SLURM_NTASKS": str(rank.world),
         "SLURM_NPROCS": str(rank.world),
-        "SLURM_TASKS_PER_NODE": _tasks_per_node(spec),
+        "SLURM_TASKS_PER_NODE": rank.tasks_per_node or _tasks_per_node(spec),
         "SLURM_NODEID": str(spec.rank),
         "SLURM_PROCID": str(rank.rank),
         "SLURM_LOCALID": str(rank.local_rank),
@@ -160,7 +172,11 @@ def _tasks_per_node(spec: KeeperSpec) -> str:
     mode = spec.desired.mode.value
     if mode == "batch":
         return "1"
-    counts = [max(1, len(s.gpus)) if mode == "gpu" else 1 for s in spec.desired.layout]
+    return folded([max(1, len(s.gpus)) if mode == "gpu" else 1 for s in spec.desired.layout])
+
+
+def folded(counts: Sequence[int]) -> str:
+    """Counts a node as Slurm writes them: `2(x3),1`."""
     texts: list[str] = []
     start = 0
     for place in range(1, len(counts) + 1):

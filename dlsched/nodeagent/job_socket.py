@@ -30,6 +30,16 @@ class Peer:
     capabilities: tuple[str, ...] = ()
     streams: list[int] = field(default_factory=list)  # descriptors that a caller has sent
 
+    def send(self, packet: bytes) -> bool:
+        """Send if it can be taken now; a peer that has gone takes everything."""
+        try:
+            self.socket.send(packet, lean_socket.MSG_DONTWAIT | lean_socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def say(self, message: words.Message) -> None:
         """Send; a peer that does not read misses it."""
         with contextlib.suppress(OSError):

@@ -26,6 +26,7 @@ from dlsched.nodeagent.faultpoint import faultpoint
 from dlsched.nodeagent.framing import FrameSocket
 from dlsched.nodeagent.job_socket import JobSocket, Peer
 from dlsched.nodeagent.plainjson import plain, value_of
+from dlsched.nodeagent.rank_calls import RankCalls
 from dlsched.nodeagent.rank_steps import RankSteps
 from dlsched.nodeagent.rendezvous import HeldPort, PortTaken, derived
 from dlsched.nodeagent.spec import KeeperSpec
@@ -96,6 +97,7 @@ class Keeper:
         self.watch(self._timer, self._timer_rang)
         self.job: JobSocket | None = None
         self.steps = RankSteps(self)
+        self.calls = RankCalls(self)
         self.suspension = Suspension(self)
         self._attach(agent)
 
@@ -150,7 +152,7 @@ class Keeper:
             self._start_limit,
             self._warn_at(),
             self.suspension.deadline,
-            self.steps.deadline,
+            self.calls.deadline,
         ]
         return [time for time in times if time is not None]
 
@@ -180,7 +182,7 @@ class Keeper:
             self._warned = True
             self._signal_those_that_care(self.spec.launch.warn_signal, or_all=False)
         self.suspension.wake(now)
-        self.steps.wake(now)
+        self.calls.wake(now)
 
     def _warn_at(self) -> float | None:
         limit, since = self.state.desired.limits.time_s, self.state.executed_at
@@ -387,7 +389,7 @@ class Keeper:
                 os.close(pipe)
                 del self._pipes[pipe]
         detail = told.decode("utf-8", "replace")
-        if self.steps.ended(pid, code, number, detail) or self.suspension.ended(pid, status):
+        if self.calls.ended(pid, code, number, detail) or self.suspension.ended(pid, status):
             return
         if self._running.pop(pid, None) is None:
             return
@@ -525,12 +527,8 @@ class Keeper:
             self.feed(keeper.OrderArrived(clock.now(), Forget()))
 
     def _want_write(self, link: FrameSocket) -> None:
-        fd = link.socket.fileno()
         mask = select.EPOLLIN | (select.EPOLLOUT if link.wants_to_write else 0)
-        call, present = self._calls[fd]
-        if present != mask:
-            self._poll.modify(fd, mask)
-            self._calls[fd] = (call, mask)
+        self._set_mask(link.socket.fileno(), mask)
 
     def tell(self, message: dict[str, object]) -> bool:
         """Tell the agent, if there is one."""
@@ -555,6 +553,7 @@ class Keeper:
             self.feed(keeper.OrderArrived(clock.now(), order))
             return
         self.steps.agent_said(message)
+        self.calls.agent_said(message)
 
     def _folder_changed(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -570,17 +569,32 @@ class Keeper:
         assert self.job is not None
         peer = self.job.accept()
         if peer is not None:
-            self.watch(peer.socket.fileno(), lambda _mask: self._peer_spoke(peer))
+            self.watch(peer.socket.fileno(), lambda mask: self._peer_ready(peer, mask))
 
-    def _peer_spoke(self, peer: Peer) -> None:
+    def _peer_ready(self, peer: Peer, mask: int) -> None:
         assert self.job is not None
-        if not self.job.receive(peer):
+        if mask & select.EPOLLOUT:
+            self._set_mask(peer.socket.fileno(), select.EPOLLIN)
+            self.calls.flush(peer)
+        if mask & ~select.EPOLLOUT and not self.job.receive(peer):
             self.unwatch(peer.socket.fileno())
-            self.job.close(peer)
+            self.calls.hung_up(peer)
             self.steps.hung_up(peer)
+            self.job.close(peer)
+
+    def wait_to_write(self, peer: Peer) -> None:
+        """Come back when a peer reads again."""
+        self._set_mask(peer.socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
+
+    def _set_mask(self, fd: int, mask: int) -> None:
+        call, present = self._calls[fd]
+        if present != mask:
+            self._poll.modify(fd, mask)
+            self._calls[fd] = (call, mask)
 
     def _job_said(self, peer: Peer, message: words.FromJob) -> None:
         self.steps.heard(peer, message)
+        self.calls.heard(peer, message)
         if isinstance(message, words.Hello) and self.state.stage is keeper.Stage.STOPPING:
             reason = self.state.stop or StopReason.PREEMPT
             left = (self.state.kill_at or clock.now()) - clock.now()

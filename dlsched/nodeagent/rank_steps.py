@@ -22,10 +22,6 @@ class RankSteps:
         self._keeper = keeper
         self._unanswered: words.CheckpointMade | None = None
         self._asker: Peer | None = None
-        self.deadline: float | None = None
-
-    def wake(self, now: float) -> None:
-        """A deadline has passed."""
 
     def heard(self, peer: Peer, message: words.FromJob) -> None:
         """A rank or a caller has spoken."""
@@ -89,8 +85,3 @@ class RankSteps:
         """A peer has gone."""
         if self._asker is peer:
             self._asker = None
-
-    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
-        """Whether a process that ended is one of a caller's ranks."""
-        del pid, code, number, detail
-        return False

@@ -15,7 +15,7 @@ from dlsched.nodeagent.output import read_output
 from dlsched.nodeagent.runfiles import Facts
 from dlsched.nodeagent.shell import AgentShell
 from dlsched.protocol import agent
-from dlsched.protocol.messages import Nudge, RunKey, Signal, WitnessQuery
+from dlsched.protocol.messages import Nudge, RunId, RunKey, Signal, WitnessQuery
 from dlsched.rpc.conversion import from_wire, to_wire
 from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
 
@@ -54,6 +54,25 @@ class AgentService(node_pb2_grpc.AgentServicer):
                 grpc.StatusCode.NOT_FOUND, f"node {self._shell.state.node} holds no run {key}"
             )
         self._shell.signal(key.run_id, Signal(request.number))
+        return node_pb2.SignalReply()
+
+    async def StartRanks(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Ranks of a `dlsched run` whose caller is on the run's first node."""
+        ranks = self._shell.ranks
+        why = ranks.may_ask(request.asker, RunId(request.key.run_id))
+        if why:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
+        async for event in ranks.serve(request):
+            yield event
+
+    async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """One signal to those ranks."""
+        run_id = RunId(request.key.run_id)
+        why = self._shell.ranks.may_ask(request.asker, run_id)
+        if why:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
+        asked = {"call": request.call, "number": request.number}
+        self._shell.tell_keeper(run_id, {"signal_ranks": asked})
         return node_pb2.SignalReply()
 
     async def Output(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802

@@ -20,6 +20,7 @@ from dlsched.core.errors import BadInput, DlschedError
 from dlsched.nodeagent import accounts, clock, dropping, leftovers, runfiles
 from dlsched.nodeagent.births import Births
 from dlsched.nodeagent.faultpoint import faultpoint
+from dlsched.nodeagent.gang_ranks import GangRanks
 from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.keeper_link import KeeperLink
 from dlsched.nodeagent.leader_link import LeaderLink, NotLaunched
@@ -43,6 +44,7 @@ from dlsched.protocol.messages import (
     Phase,
     Reply,
     RunId,
+    RunKey,
     Signal,
     Stop,
     Thaw,
@@ -83,7 +85,7 @@ class AgentShell:
         self.peers = Peers(settings)
         self.facts: dict[RunId, runfiles.Facts] = {}
         self.suspended: dict[RunId, Mapping[str, Any]] = {}  # what keepers say of their suspension
-        self.listeners: dict[RunId, Callable[[dict[str, Any]], None]] = {}
+        self.ranks = GangRanks(self)
         self._links: dict[RunId, KeeperLink] = {}
         self._folders: dict[RunId, runfiles.RunFolder] = {}
         self._orders: dict[RunId, list[Order]] = {}  # of runs whose keepers are not born yet
@@ -426,18 +428,23 @@ class AgentShell:
         elif "failed" in message:
             self._why[run_id] = str(message["failed"])
         elif "report" in message:
-            self.progress.report(self._key(run_id), message["report"])
+            self.progress.report(self.key(run_id), message["report"])
         elif "checkpoint" in message:
             self.task(self._commit(run_id, message["checkpoint"]))
-        elif run_id in self.listeners:
-            self.listeners[run_id](message)
+        else:
+            self.ranks.keeper_said(run_id, message)
 
-    def _key(self, run_id: RunId) -> Any:
+    def has_keeper(self, run_id: RunId) -> bool:
+        """Whether a run has a live keeper here."""
+        return run_id in self._links
+
+    def key(self, run_id: RunId) -> RunKey | None:
+        """The run's whole name."""
         held = self.state.held.get(run_id)
         return held.desired.key if held is not None else None
 
     async def _commit(self, run_id: RunId, made: dict[str, Any]) -> None:
-        key = self._key(run_id)
+        key = self.key(run_id)
         if key is None:
             return
         answer = await self.progress.commit(key, made)

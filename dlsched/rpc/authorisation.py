@@ -96,6 +96,8 @@ RULES: dict[str, Rule] = {
     "/dlsched.v1.Agent/Witness": PEER,
     "/dlsched.v1.Agent/Output": DAEMON,
     "/dlsched.v1.Agent/SendSignal": DAEMON,
+    "/dlsched.v1.Agent/StartRanks": PEER,
+    "/dlsched.v1.Agent/SignalRanks": PEER,
     "/grpc.health.v1.Health/Check": ANYONE,
     "/grpc.health.v1.Health/List": ANYONE,
     "/grpc.health.v1.Health/Watch": ANYONE,

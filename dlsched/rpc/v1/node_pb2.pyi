@@ -257,3 +257,74 @@ class SignalRequest(_message.Message):
 class SignalReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class RankPlace(_message.Message):
+    __slots__ = ("rank", "local_rank", "gpus")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    local_rank: int
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., gpus: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RanksRequest(_message.Message):
+    __slots__ = ("asker", "key", "call", "argv", "environment", "working_directory", "ranks", "world", "master_port", "tasks_per_node")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    WORLD_FIELD_NUMBER: _ClassVar[int]
+    MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    asker: str
+    key: _run_pb2.RunKey
+    call: int
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    environment: _containers.ScalarMap[str, str]
+    working_directory: str
+    ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
+    world: int
+    master_port: int
+    tasks_per_node: str
+    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ...) -> None: ...
+
+class RankEvent(_message.Message):
+    __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EXITED_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    stream: int
+    data: bytes
+    exited: bool
+    code: int
+    signal: int
+    refused: str
+    def __init__(self, rank: _Optional[int] = ..., stream: _Optional[int] = ..., data: _Optional[bytes] = ..., exited: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
+
+class RanksSignal(_message.Message):
+    __slots__ = ("asker", "key", "call", "number")
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    asker: str
+    key: _run_pb2.RunKey
+    call: int
+    number: int
+    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...

@@ -176,6 +176,16 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
                 _registered_method=True)
+        self.StartRanks = channel.unary_stream(
+                '/dlsched.v1.Agent/StartRanks',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
+                _registered_method=True)
+        self.SignalRanks = channel.unary_unary(
+                '/dlsched.v1.Agent/SignalRanks',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -210,6 +220,20 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartRanks(self, request, context):
+        """Another member's agent starts ranks of a `dlsched run` here; ends them by hanging up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignalRanks(self, request, context):
+        """One signal to all ranks of such a call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -231,6 +255,16 @@ def add_AgentServicer_to_server(servicer, server):
             'SendSignal': grpc.unary_unary_rpc_method_handler(
                     servicer.SendSignal,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
+            ),
+            'StartRanks': grpc.unary_stream_rpc_method_handler(
+                    servicer.StartRanks,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.SerializeToString,
+            ),
+            'SignalRanks': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignalRanks,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
             ),
     }
@@ -342,6 +376,60 @@ class Agent:
             target,
             '/dlsched.v1.Agent/SendSignal',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartRanks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlsched.v1.Agent/StartRanks',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.RankEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignalRanks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Agent/SignalRanks',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
             options,
             channel_credentials,
