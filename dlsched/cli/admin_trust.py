@@ -56,7 +56,7 @@ def init_command(
         str, typer.Option("--socket", metavar="PATH", help="For users of the daemon's machine.")
     ] = "/run/dlsched/daemon.sock",
     database: Annotated[str, typer.Option("--database", metavar="URL")] = (
-        "sqlite:////var/lib/dlsched/dlsched.db"
+        "sqlite:////var/lib/dlsched/daemon/dlsched.db"
     ),
     in_place: Annotated[
         bool,

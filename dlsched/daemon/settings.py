@@ -48,7 +48,7 @@ class ClusterSection(_Section):
 class DaemonSection(_Section):
     """Where this process listens, stores and logs."""
 
-    database: str = "sqlite:////var/lib/dlsched/dlsched.db"
+    database: str = "sqlite:////var/lib/dlsched/daemon/dlsched.db"
     listen: tuple[str, ...] = ("unix:/run/dlsched/daemon.sock", "127.0.0.1:7817")
     name: str = ""  # among several daemons on one database; empty: host and process
     metrics: str = "127.0.0.1:7819"  # empty: none; port 0: any free one, logged
