@@ -74,7 +74,7 @@ DLSCHED = Words(
     wrap="--wrap",
     list_text=("dlsched", "queue"),
     list_json=("dlsched", "queue", "--json"),
-    list_ids=("dlsched", "queue", "--no-header", "-o", "id"),
+    list_ids=("dlsched", "queue", "--noheader", "-o", "id"),
     cancel_all=("dlsched", "cancel", "-y", "--me"),
 )
 
