@@ -46,6 +46,7 @@ class Standing:
         snapshot: what it was made of.
         state: what the last round left behind.
         numbering: how the two belong together.
+        row_of: the row of each job.
         parts: the stages.
         ctx: what policies are told.
         queue: rows that wait for admission, in order of arrival.
@@ -56,6 +57,7 @@ class Standing:
     snapshot: LiveSnapshot
     state: PolicyState
     numbering: Numbering
+    row_of: dict[int, int]
     parts: Parts
     ctx: RoundContext
     queue: Rows
@@ -121,6 +123,7 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
         snapshot=snapshot,
         state=state,
         numbering=numbering,
+        row_of=row_of,
         parts=parts,
         ctx=ctx,
         queue=np.zeros(0, np.int64),
@@ -311,8 +314,7 @@ def _reasons(
             reason_of[row] = numbers.setdefault(str(why), len(numbers))
     rows = np.flatnonzero(reason_of >= 0)
     jobs: Ints = standing.snapshot.columns["job"]
-    pairs: Ints = np.stack([jobs[rows], reason_of[rows]], axis=1)
-    return tuple(numbers), pairs
+    return tuple(numbers), np.stack([jobs[rows], reason_of[rows]], axis=1)
 
 
 def _counted(ctx: RoundContext, row: int, snapshot: LiveSnapshot) -> str:
@@ -362,9 +364,9 @@ def _state(standing: Standing, allocation: Allocation) -> PolicyState:
 
 def _absent(standing: Standing, jobs: Ints) -> Rows:
     """Rows of jobs that were in before and may not be seen now (held, say), in their old order."""
-    row_of = {job: row for row, job in enumerate(standing.snapshot.columns["job"].tolist())}
-    rows = _rows(jobs, row_of)
-    return rows[standing.ctx.table.status[rows] == FUTURE]
+    rows = _rows(jobs, standing.row_of)
+    absent: Rows = rows[standing.ctx.table.status[rows] == FUTURE]
+    return absent
 
 
 def _without_nodes(snapshot: LiveSnapshot) -> Decided:

@@ -105,6 +105,10 @@ class Machines:
     def __getitem__(self, index: int) -> Machine:
         return self._all[index]
 
+    def all(self) -> list[Machine]:
+        """Every node, by place."""
+        return list(self._all)
+
     def index(self, name: str) -> int | None:
         """The place of a node, None for one that never registered."""
         return self._index.get(name)

@@ -1,4 +1,4 @@
-"""Parts that misbehave in ways that the testing deciders do not, registered in a worker by module."""
+"""Parts that misbehave as the testing deciders do not, registered in a worker by module."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_columns_equal_a_recount(live: Any, script: Any) -> None:
             for node, mask in zip(where.nodes, where.masks, strict=True):
                 assert not taken[node] & mask
                 taken[node] |= mask
-        assert [m.taken for m in lab.board._every()] == list(taken.values())
+        assert [m.taken for m in lab.board.machines.all()] == list(taken.values())
 
     play(live, script, check)
 

@@ -1,4 +1,4 @@
-"""Nothing that a policy does reaches the daemon: the present plan stays, and the next round works."""
+"""Nothing that a policy does reaches the daemon: the plan stays, and the next round works."""
 
 from __future__ import annotations
 
