@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.policies.scheduling.gavel.measures import no_pairs
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 
 __all__ = ["match_to_places"]
@@ -48,8 +49,7 @@ def match_to_places(problem: Problem, alpha: float = 1.0) -> Shares:
     waiting, time, scale = waiting[able], time[able], scale[able]
     for job, kind in _firsts(Places(time, scale, free.astype(np.int64)), free):
         x[waiting[job], kind] = 1.0
-    pairs = 0 if problem.pairs is None else len(problem.pairs)
-    return Shares(x, np.zeros((pairs, len(problem.workers))))
+    return Shares(x, no_pairs(problem))
 
 
 def _firsts(places: Places, free: Floats) -> list[tuple[int, int]]:
@@ -96,6 +96,10 @@ class Places:
         key = self.held * (depth.max(initial=0) + 1) + depth
         group = key.argmax(axis=1) if key.size else np.zeros(len(self.scale), np.int64)
         return np.array(self._kind, np.int64)[group], depth[group]
+
+    def cost(self) -> float:
+        """Sum of the run times that jobs delay, in seconds."""
+        return float((np.where(self.held > 0, self._cost, 0.0) * self.held).sum())
 
     def _deepen(self, kind: int) -> None:
         """One more group on a type, behind those that have been opened."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.policies.scheduling.gavel.measures import isolated_share
+from dlsched.policies.scheduling.gavel.measures import isolated_share, no_pairs
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 
 __all__ = ["pack_by_chance"]
@@ -26,10 +26,9 @@ def pack_by_chance(
     problem: Problem, partners: Partners, rng: np.random.Generator
 ) -> tuple[Shares, Partners]:
     """X, and who is paired with whom from now on."""
-    pairs, kinds = problem.pairs, len(problem.workers)
-    count = 0 if pairs is None else len(pairs)
+    pairs = problem.pairs
     if pairs is None or problem.scale.sum() <= problem.workers.sum():
-        return Shares(isolated_share(problem), np.zeros((count, kinds))), partners
+        return Shares(isolated_share(problem), no_pairs(problem)), partners
     place = {job: position for position, job in enumerate(problem.ids.tolist())}
     number = {
         pair: position
@@ -54,8 +53,7 @@ def pack_by_chance(
     together = [
         number[place[one], place[other]] for one, other in kept.items() if place[one] < place[other]
     ]
-    alone_x = np.zeros((problem.size, kinds))
-    pair_x = np.zeros((count, kinds))
+    alone_x, pair_x = np.zeros(problem.throughput.shape), no_pairs(problem)
     singles = [place[job] for job in place if job not in kept]
     share = problem.workers / (len(singles) + len(together))
     alone_x[singles] = share / problem.scale[singles, None]

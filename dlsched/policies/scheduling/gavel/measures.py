@@ -1,4 +1,4 @@
-"""Yardsticks of fairness: what a job would get from an equal split of the cluster.
+"""What jobs get, and yardsticks of fairness: what they would get from an equal split.
 
 Source: Gavel (OSDI 2020), section 4.1; formulas as its artifact computes them.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.policies.scheduling.gavel.problem import Problem
+from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 
-__all__ = ["isolated_rate", "isolated_share", "proportional_rate"]
+__all__ = ["isolated_rate", "isolated_share", "no_pairs", "proportional_rate", "rates"]
 
 
 def proportional_rate(problem: Problem) -> Floats:
@@ -37,3 +37,19 @@ def isolated_rate(problem: Problem) -> Floats:
     """Throughput under the isolated share, I_i = Σ_j T_ij x_ij, in steps/s."""
     rate: Floats = (problem.throughput * isolated_share(problem)).sum(axis=1)
     return rate
+
+
+def rates(problem: Problem, shares: Shares) -> Floats:
+    """Throughput of each job under X, alone and in pairs, in steps/s."""
+    rate: Floats = (problem.throughput * shares.x).sum(axis=1)
+    if problem.pairs is not None and shares.pair_x.any():
+        steps = problem.pairs.throughput * shares.pair_x[:, :, None]
+        np.add.at(rate, problem.pairs.first, steps[:, :, 0].sum(axis=1))
+        np.add.at(rate, problem.pairs.second, steps[:, :, 1].sum(axis=1))
+    return rate
+
+
+def no_pairs(problem: Problem) -> Floats:
+    """No time in any pair, [pair, type]."""
+    count = 0 if problem.pairs is None else len(problem.pairs)
+    return np.zeros((count, len(problem.workers)))

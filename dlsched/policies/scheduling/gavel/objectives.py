@@ -28,11 +28,12 @@ from dlsched.policies.scheduling.gavel.fairness import (
     indifferent,
 )
 from dlsched.policies.scheduling.gavel.finish_time import finish_time_path, worst_rho
-from dlsched.policies.scheduling.gavel.measures import isolated_share
+from dlsched.policies.scheduling.gavel.measures import isolated_share, no_pairs, rates
 from dlsched.policies.scheduling.gavel.packed import PackedSharing
 from dlsched.policies.scheduling.gavel.prices import PriceSharing, Tariff
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 from dlsched.policies.scheduling.gavel.rising import Path, raise_all
+from dlsched.policies.scheduling.gavel.rounding import without_rounding
 from dlsched.policies.scheduling.gavel.throughput import (
     deadline_pace,
     makespan_line,
@@ -41,7 +42,6 @@ from dlsched.policies.scheduling.gavel.throughput import (
 
 __all__ = ["OPTIMISED", "Objective", "isolated", "reference_only"]
 
-NOTHING = 1e-7  # shares below this are rounding, and would only make jobs move
 HOME = 10.0  # staying where one is counts so many times as much as being old on a fast type
 FITS = 1e-8  # deadlines are met when the cluster suffices up to this part
 
@@ -51,7 +51,7 @@ Value = Callable[[Problem, Floats], float]
 
 def isolated(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
     """Everybody a slice of everything, x_ij = N_j / (m s_i)."""
-    return _shares(problem, isolated_share(problem), None, None)
+    return Shares(isolated_share(problem), no_pairs(problem))
 
 
 def reference_only(problem: Problem, reference: int) -> Problem:
@@ -72,7 +72,7 @@ def _raised(path_of: Callable[[Problem], Path], value: Value) -> Objective:
         risen = raise_all(sharing, path_of(problem))
         tariffs = [Tariff(proof.price) for proof in risen.certificates]
         x = sharing.choose(risen.pace, tariffs, _wishes(problem).T, sharing.x)
-        return _shares(problem, x.T, None, value)
+        return _judged(without_rounding(problem, x.T, None, risen.pace > 0), problem, value)
 
     return solve
 
@@ -86,7 +86,8 @@ def _packed(path_of: Callable[[Problem], Path], value: Value) -> Objective:
             return alone(problem, deadline)
         sharing = PackedSharing(problem, problem.pairs, deadline)
         risen = raise_all(sharing, path_of(problem))
-        return _shares(problem, *sharing.choose(risen.pace, _wishes(problem)), value)
+        x = sharing.choose(risen.pace, _wishes(problem))
+        return _judged(without_rounding(problem, *x, risen.pace > 0), problem, value)
 
     return solve
 
@@ -126,7 +127,8 @@ def _earning(worth_of: Callable[[Problem], Floats], *, deadlines: bool = False) 
         worth = worth_of(problem).T
         x, tariff = sharing.earn(worth / worth.max(initial=0.0), pace)
         x = sharing.choose(pace, [tariff], _wishes(problem).T, x)
-        return _shares(problem, x.T, None, None, float((worth * x).sum()))
+        shares = without_rounding(problem, x.T, None, pace > 0)
+        return replace(shares, objective=float((worth.T * shares.x).sum()))
 
     return solve
 
@@ -145,30 +147,8 @@ def _wishes(problem: Problem) -> Floats:
     return wish
 
 
-def _shares(
-    problem: Problem,
-    x: Floats,
-    pair_x: Floats | None,
-    value: Value | None,
-    objective: float = np.nan,
-) -> Shares:
-    """X without rounding: nothing tiny, no job above its time, no type above its GPUs."""
-    pairs, kinds = problem.pairs, len(problem.workers)
-    count = 0 if pairs is None else len(pairs)
-    pair_x = np.zeros((count, kinds)) if pair_x is None else np.where(pair_x < NOTHING, 0.0, pair_x)
-    x = np.where(x < NOTHING, 0.0, x)
-    used = (problem.scale[:, None] * x).sum(axis=0)
-    time = x.sum(axis=1)
-    rate = (problem.throughput * x).sum(axis=1)
-    if pairs is not None:
-        used += (problem.scale[pairs.first, None] * pair_x).sum(axis=0)
-        for half, jobs in enumerate((pairs.first, pairs.second)):
-            np.add.at(time, jobs, pair_x.sum(axis=1))
-            np.add.at(rate, jobs, (pairs.throughput[:, :, half] * pair_x).sum(axis=1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        full = np.where(problem.workers > 0, used / problem.workers, 0.0).max(initial=1.0)
-    cut = max(full, time.max(initial=1.0))
-    return Shares(x / cut, pair_x / cut, value(problem, rate) if value else objective)
+def _judged(shares: Shares, problem: Problem, value: Value) -> Shares:
+    return replace(shares, objective=value(problem, rates(problem, shares)))
 
 
 def _throughput(problem: Problem) -> Floats:

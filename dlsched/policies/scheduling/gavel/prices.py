@@ -169,9 +169,10 @@ class PriceSharing:
         corners = Corners(self._speed, self._hold, pace, full_time=gains)
         full = np.zeros(self._kinds, np.bool_)
         for tariff in tariffs:
-            gain = None if tariff.worth is None else corners.gains(tariff.worth)
-            costs = corners.costs(tariff.price, gain)
-            size = np.abs(np.where(corners.open, costs, 0.0)).max(axis=0)
+            costs = paid = corners.costs(tariff.price)
+            if tariff.worth is not None:
+                costs = paid - corners.gains(tariff.worth)
+            size = np.where(corners.open, np.maximum(paid, np.abs(costs)), 0.0).max(axis=0)
             corners.close(costs > costs.min(axis=0) + TIED * size)
             full |= tariff.price > 0
         x = corners.mixed([corners.open.argmax(axis=0)], np.ones(1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
+from dlsched.policies.scheduling.gavel.measures import no_pairs
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 
 __all__ = ["in_order", "in_order_indifferent", "in_order_packed", "shortest_first"]
@@ -19,7 +20,7 @@ WORTH_SHARING = 1.5  # a/T_i + b/T_k from which on two jobs are put together
 def in_order(problem: Problem, order: Rows | None = None) -> Shares:
     """Each job gets the type with room on which it is fastest; the first of equals."""
     x, _ = _served(problem, _by_id(problem) if order is None else order)
-    return Shares(x, _no_pairs(problem))
+    return Shares(x, no_pairs(problem))
 
 
 def shortest_first(problem: Problem) -> Shares:
@@ -42,13 +43,13 @@ def in_order_indifferent(problem: Problem, rng: np.random.Generator) -> Shares:
         kind = roomy[rng.integers(len(roomy))]
         x[job, kind] = 1.0
         free[kind] -= problem.scale[job]
-    return Shares(x, _no_pairs(problem))
+    return Shares(x, no_pairs(problem))
 
 
 def in_order_packed(problem: Problem) -> Shares:
     """FIFO; then the next ones join a running job of their size while that is worth it."""
     x, waiting = _served(problem, _by_id(problem))
-    pair_x = _no_pairs(problem)
+    pair_x = no_pairs(problem)
     pairs = problem.pairs
     if pairs is None:
         return Shares(x, pair_x)
@@ -72,11 +73,6 @@ def in_order_packed(problem: Problem) -> Shares:
 
 def _by_id(problem: Problem) -> Rows:
     return np.arange(problem.size)
-
-
-def _no_pairs(problem: Problem) -> Floats:
-    count = 0 if problem.pairs is None else len(problem.pairs)
-    return np.zeros((count, len(problem.workers)))
 
 
 def _served(problem: Problem, order: Rows) -> tuple[Floats, list[int]]:

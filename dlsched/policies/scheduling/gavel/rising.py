@@ -228,7 +228,7 @@ class Risen(Generic[C]):
 
     Attributes:
         pace: by job.
-        certificates: one a stage, each proving that its frozen jobs could not go on.
+        certificates: one for each stage that ended because the cluster was full.
     """
 
     pace: Floats
@@ -244,10 +244,10 @@ def raise_all(sharing: Sharing[C], path: Path) -> Risen[C]:
         # each stage begins where the cluster is full to the last stage's rounding
         whole = 1.0 + SLACK * (len(certificates) + 1)
         level, proof = _highest(sharing, path, proof, whole)
-        certificates.append(proof)
         pace = path.at(level)
-        if level >= path.top:
+        if level >= path.top:  # nobody was held back, so nothing is proven
             return Risen(pace, tuple(certificates))
+        certificates.append(proof)
         frozen |= _pays(proof, pace, rising=~frozen & (path.at(path.top) > pace)) | (pace >= 1.0)
         path = path.resume(level, frozen)
 

@@ -19,6 +19,7 @@ from dlsched.policies.scheduling.gavel.allox import match_to_places
 from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, OutOfTime
 from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
 from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
+from dlsched.policies.scheduling.gavel.measures import no_pairs
 from dlsched.policies.scheduling.gavel.objectives import OPTIMISED, reference_only
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 from dlsched.policies.scheduling.gavel.queueing import (
@@ -201,6 +202,4 @@ def _named_pairs(problem: Problem) -> list[tuple[int, int]]:
 
 
 def _nothing(problem: Problem) -> Shares:
-    kinds = len(problem.workers)
-    count = 0 if problem.pairs is None else len(problem.pairs)
-    return Shares(np.zeros((problem.size, kinds)), np.zeros((count, kinds)))
+    return Shares(np.zeros(problem.throughput.shape), no_pairs(problem))
