@@ -36,7 +36,9 @@ class Peers:
         Raises:
             DlschedError: when it is not known where it is.
         """
-        target = address or self._addresses.get(node, "")
+        if address:
+            self._addresses[node] = address
+        target = self._addresses.get(node, "")
         if not target:
             raise DlschedError(f"the address of node {node} is not known")
         stamp = certificate_stamp(self._settings)

@@ -35,7 +35,7 @@ def backend_of(settings: Settings) -> GpuBackend:
         return FakeGpus(settings.name, settings.fake_gpus)
     from dlsched.nodeagent.gpus.nvml import NvmlGpus  # noqa: PLC0415  # only where it is used
 
-    return NvmlGpus()
+    return NvmlGpus(settings.gpu_limit_s)
 
 
 async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> int:
@@ -46,7 +46,13 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         loop.add_signal_handler(number, leave.set)
     backend = backend_of(settings)
     found = await asyncio.to_thread(backend.inventory)
-    watch = GpuWatch(backend, found, drain_foreign=settings.foreign == "drain")
+    watch = GpuWatch(
+        backend,
+        found,
+        every_s=settings.gpu_look_s,
+        limit_s=settings.gpu_limit_s + 2,
+        drain_foreign=settings.foreign == "drain",
+    )
     types = list(dict.fromkeys(gpu.type for gpu in found.gpus))
     shell = AgentShell(
         settings,

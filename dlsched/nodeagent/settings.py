@@ -54,6 +54,8 @@ class Settings:
     checkpoint_tool: str = ""  # empty: cuda-checkpoint, where it is installed
     device_prefix: str = "/dev/nvidia"
     foreign: str = "drain"  # what a GPU with processes of others is: drain or ignore
+    gpu_look_s: float = 30.0  # between two looks at the GPUs
+    gpu_limit_s: float = 10.0  # of one look
     start_limit_s: float = 30.0
     no_new_privileges: bool = False
     log_level: str = "INFO"

@@ -1,7 +1,10 @@
-"""The zygote: a small single-threaded process that forks keepers for its agent.
+"""The zygote: a small single-threaded process that forks keepers.
+
+For its agent, any number; or, as the main process of a unit, the one keeper of that unit, on whose
+end it leaves: then systemd kills whatever is left in the unit.
 
 A fresh interpreter costs more time and memory than a keeper may. The zygote has loaded what a
-keeper needs, and nothing else. It ends with its agent; keepers do not depend on it.
+keeper needs, and nothing else. An agent's ends with the agent; its keepers do not depend on it.
 
 `RUN/spawning.lock`: the zygote and every keeper that has not recorded its run yet hold it shared.
 An agent that starts takes it exclusively first, so that what its predecessor had under way is
@@ -69,9 +72,9 @@ def can_have_namespaces() -> bool:
 class Zygote:
     """Serves one agent until it hangs up."""
 
-    def __init__(self, agent: lean_socket.Socket, spawning: int) -> None:
+    def __init__(self, agent: lean_socket.Socket, spawning: int, *, namespaces: bool) -> None:
         self._agent, self._spawning = agent, spawning
-        self._namespaces = can_have_namespaces()
+        self._namespaces = namespaces
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def serve(self) -> None:
@@ -91,6 +94,23 @@ class Zygote:
             lean_socket.send_fds(self._agent, json.dumps(answer).encode(), handles)
             for fd in handles:
                 os.close(fd)
+
+    def serve_once(self) -> int:
+        """Fork the keeper of this unit and wait for its end; its exit code."""
+        data, fds, _ = lean_socket.recv_fds(self._agent, MAX_REQUEST, 3)
+        if len(fds) < 3:
+            return 1  # the agent is gone, and nothing was begun
+        self._spawning = fds.pop()
+        answer, handles = self._answer(json.loads(data), fds)
+        lean_socket.send_fds(self._agent, json.dumps(answer).encode(), handles)
+        self._agent.close()
+        for fd in (*fds, *handles, self._spawning):
+            os.close(fd)
+        pid = answer.get("pid")
+        if not isinstance(pid, int):
+            return 1
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status) & 0xFF
 
     def _answer(
         self, request: dict[str, int], fds: list[int]
@@ -142,23 +162,33 @@ class Zygote:
 
 
 def main() -> None:
-    """Begin: the agent's socket and the lock are the descriptors named on the command line."""
+    """Begin: for a unit, or with the agent's socket and the lock as descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
+    decoder(KeeperSpec)
+    if sys.argv[1] == "--unit":
+        sys.exit(be_unit(*sys.argv[2:]))
     control, spawning = int(sys.argv[1]), int(sys.argv[2])
     for fd in (control, spawning):
         os.set_inheritable(fd, False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its agent, not with a terminal
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end are nobody's zombies
-    decoder(KeeperSpec)
     syscalls.set_name("dls-zygote")
     agent = lean_socket.Socket(fileno=control)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    zygote = Zygote(agent, spawning)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    zygote = Zygote(agent, spawning, namespaces=can_have_namespaces())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end are nobody's zombies
     gc.collect()
     syscalls.return_free_memory()
     gc.freeze()
     zygote.serve()
+
+
+def be_unit(path: str, unit: str) -> int:
+    """Be the main process of a unit: lay out its cgroup, ask the agent for the job, keep it."""
+    syscalls.set_name("dls-unit")
+    launchers.lay_out_unit(unit)
+    agent = lean_socket.Socket(lean_socket.AF_UNIX, lean_socket.SOCK_SEQPACKET)
+    agent.connect(path)
+    agent.send(unit.encode())
+    return Zygote(agent, -1, namespaces=os.geteuid() == 0).serve_once()
 
 
 if __name__ == "__main__":

@@ -79,10 +79,10 @@ class ZygoteLink:
             pass_fds=(theirs.fileno(), spawning),
             stdin=subprocess.DEVNULL,
             cwd="/",
-            env=_environment(),
+            env=environment(),
         )
         theirs.close()
-        os.close(spawning)
+        self.spawning = spawning  # for units, which it is handed to; held shared, it hinders nobody
         ours.settimeout(30)
         hello = ours.recv(4096)
         if not hello:
@@ -111,7 +111,7 @@ class ZygoteLink:
                 request = json.dumps({"id": self._count, "namespace": spec.namespace}).encode()
                 try:
                     socket.send_fds(self._socket, [request], [memory, theirs.fileno()])
-                    answer, handles = await self._answer()
+                    answer, handles = await answer_of(self._socket, "the zygote")
                 except OSError as error:
                     raise CannotSpawn(f"the zygote is gone: {error.strerror}") from None
         except BaseException:
@@ -126,25 +126,32 @@ class ZygoteLink:
             raise CannotSpawn(f"no process for a keeper: {answer.get('failed', 'no answer')}")
         return Born(int(answer["pid"]), handles[0], ours)
 
-    async def _answer(self) -> tuple[dict[str, int], list[int]]:
-        loop = asyncio.get_running_loop()
-        arrived: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket.fileno(), _once, arrived)
-        try:
-            await asyncio.wait_for(arrived, 30)
-        except TimeoutError:
-            raise CannotSpawn("the zygote does not answer") from None
-        finally:
-            loop.remove_reader(self._socket.fileno())
-        data, handles, _, _ = socket.recv_fds(self._socket, 4096, 1)
-        if not data:
-            raise CannotSpawn("the zygote is gone")
-        return json.loads(data), handles
-
     def close(self) -> None:
         """Let the zygote end; keepers stay."""
         self._socket.close()
+        os.close(self.spawning)
         self._process.wait(timeout=10)
+
+
+async def answer_of(line: socket.socket, who: str) -> tuple[dict[str, int], list[int]]:
+    """What a maker of keepers answers, with the process it has made.
+
+    Raises:
+        CannotSpawn: when it does not.
+    """
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(line.fileno(), _once, arrived)
+    try:
+        await asyncio.wait_for(arrived, 30)
+    except TimeoutError:
+        raise CannotSpawn(f"{who} does not answer") from None
+    finally:
+        loop.remove_reader(line.fileno())
+    data, handles, _, _ = socket.recv_fds(line, 4096, 1)
+    if not data:
+        raise CannotSpawn(f"{who} is gone")
+    return json.loads(data), handles
 
 
 def _once(arrived: asyncio.Future[None]) -> None:
@@ -152,8 +159,8 @@ def _once(arrived: asyncio.Future[None]) -> None:
         arrived.set_result(None)
 
 
-def _environment() -> dict[str, str]:
-    """Of the agent's own only what an interpreter and a test need; never a job's."""
+def environment() -> dict[str, str]:
+    """A keeper's: of the agent's own only what an interpreter and a test need; never a job's."""
     kept = ("PATH", "LD_LIBRARY_PATH")
     found = {name: os.environ[name] for name in kept if name in os.environ}
     found |= {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "1"}  # no locale is loaded

@@ -429,8 +429,10 @@ class Leader(
 class AgentProcess:
     """One agent, as a process that can be killed."""
 
-    def __init__(self, cluster: Cluster, name: str, options: tuple[str, ...]) -> None:
-        self.cluster, self.name = cluster, name
+    def __init__(
+        self, cluster: Cluster, name: str, options: tuple[str, ...], more: str = ""
+    ) -> None:
+        self.cluster, self.name, self.more = cluster, name, more
         self.folder = cluster.folder / name
         self.state_dir = self.folder / "state"
         self.run_dir = self.folder / "run"
@@ -442,7 +444,7 @@ class AgentProcess:
 
     def start(self, **environment: str) -> AgentProcess:
         config = self.folder / "agent.toml"
-        config.write_text(TOML.format(t=self.cluster.timing))
+        config.write_text(self.more + TOML.format(t=self.cluster.timing))
         command = [
             *(sys.executable, "-m", "dlsched.nodeagent", "--config", str(config)),
             *("--name", self.name, "--daemon", f"127.0.0.1:{self.cluster.leader.port}"),
@@ -506,9 +508,12 @@ class Cluster:
         self.leader.begin()
         self.agents: dict[str, AgentProcess] = {}
 
-    def agent(self, name: str = "n1", *options: str, **environment: str) -> AgentProcess:
-        given = options if "--fake-gpus" in options else ("--fake-gpus", "4:v100", *options)
-        found = AgentProcess(self, name, (*given,))
+    def agent(
+        self, name: str = "n1", *options: str, more: str = "", fake: bool = True, **environment: str
+    ) -> AgentProcess:
+        """An agent; `more` are lines of its TOML."""
+        given = ("--fake-gpus", "4:v100", *options) if fake else options
+        found = AgentProcess(self, name, (*given,), more)
         self.agents[name] = found
         return found.start(**environment)
 

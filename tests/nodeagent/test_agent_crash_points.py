@@ -1,7 +1,8 @@
 """Every place where agent or keeper make something durable or alive, as the place where they die.
 
-For each: a job is run, the process is killed there, the agent is started again, and what comes of it
-must be one of few things: the job ran once and its end is known, or nothing ran and it runs later.
+For each: a job is run, the process is killed there, the agent is started again, and what comes of
+it must be one of few things: the job ran once and its end is known, or nothing ran and it runs
+later.
 """
 
 from __future__ import annotations

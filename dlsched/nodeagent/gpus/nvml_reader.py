@@ -23,6 +23,7 @@ _ABSENT = {
     pynvml.NVML_ERROR_NO_PERMISSION,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
 }
+_MISMATCH = getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError)  # no NVMLError itself
 _RECOVERY = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _RECOVERY_WORDS = {1: "needs a reset", 2: "needs a reboot", 3: "drain P2P", 4: "drain and reset"}
 _XID_CRITICAL = 0x8
@@ -37,7 +38,7 @@ def optional(call: Callable[..., Any], *arguments: Any) -> Any:
         if error.value in _ABSENT:
             return None
         raise
-    except (AttributeError, TypeError):  # an older or newer binding
+    except (AttributeError, TypeError, _MISMATCH):  # an older or newer binding than the driver
         return None
 
 
@@ -160,10 +161,8 @@ class NvmlReader:
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...] | None:
-        plain = optional(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        shared = optional(
-            getattr(pynvml, "nvmlDeviceGetMPSComputeRunningProcesses", _missing), handle
-        )
+        plain = _processes_of("Compute", handle)
+        shared = _processes_of("MPSCompute", handle)
         if plain is None:
             return None
         found = {}
@@ -229,6 +228,16 @@ class NvmlReader:
                 seen = self._xids.setdefault(uuid, [])
                 if int(event.eventData) not in seen:
                     seen.append(int(event.eventData))
+
+
+def _processes_of(kind: str, handle: Any) -> Any:
+    """The newest form of the call that the driver has."""
+    for version in ("", "_v2"):
+        name = f"nvmlDeviceGet{kind}RunningProcesses{version}"
+        found = optional(getattr(pynvml, name, _missing), handle)
+        if found is not None:
+            return found
+    return None
 
 
 def _missing(*_: Any) -> None:

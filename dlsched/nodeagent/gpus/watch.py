@@ -38,6 +38,7 @@ class GpuWatch:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
         self._problems: dict[str, str] = {}  # of the node, by where they come from
         self._vanished: set[GpuId] = set()
+        self._said = ""
         self.states: dict[GpuId, GpuState] = {
             gpu.uuid: GpuState(uuid=gpu.uuid) for gpu in inventory.gpus
         }
@@ -88,10 +89,13 @@ class GpuWatch:
             self._hangs()
             return
         except Exception as error:  # a driver may say anything
-            log.error("gpus-not-read why=%s", error)
+            if str(error) != self._said:
+                log.error("gpus-not-read why=%s", error)
+            self._said = str(error)
             self.why = {gpu.uuid: f"cannot be read: {error}" for gpu in self.inventory.gpus}
             return
         self._problems.pop("driver", None)
+        self._said = ""
         self._take(found, owners)
 
     def _hangs(self) -> None:
