@@ -1,0 +1,253 @@
+"""Throughput tables: steps per second by model, batch size, GPU type, scale factor and partner.
+
+A *kind* of job is a model with a batch size. The table holds, for every kind on every type and
+number of GPUs, how fast a job of it runs alone, and beside a job of another kind on the same GPUs.
+Throughputs are those of the whole job, not per GPU. 0 means that it does not run there (or does not
+fit together); NaN that nobody has measured it, which is an error as soon as it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dlsched.core.allocation import Grant
+from dlsched.core.arrays import Bools, Floats, Ints
+from dlsched.core.errors import BadInput
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.units import UnitTable
+
+__all__ = ["JobKind", "Measurement", "TableSpeed", "ThroughputTable"]
+
+
+class JobKind(NamedTuple):
+    """What decides a job's speed, beside where it runs.
+
+    Attributes:
+        model: its name.
+        batch_size: examples a step; None where a model has only one.
+    """
+
+    model: str
+    batch_size: int | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.batch_size is None else f" (batch size {self.batch_size})"
+        return f"{self.model}{size}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One row of a table.
+
+    Attributes:
+        gpu_type: where.
+        scale: GPUs of the job, and of its partner if it has one.
+        kind: what.
+        rate: its steps/s.
+        partner: the kind of the job on the same GPUs; None when it ran alone.
+        partner_rate: the partner's steps/s.
+        spread: the GPUs were not all on one server.
+        where: file and line, for messages.
+    """
+
+    gpu_type: str
+    scale: int
+    kind: JobKind
+    rate: float
+    partner: JobKind | None = None
+    partner_rate: float = np.nan
+    spread: bool = False
+    where: str = ""
+
+
+class ThroughputTable:
+    """Measured throughputs as arrays.
+
+    Attributes:
+        types: GPU types that were measured, sorted by name.
+        kinds: kinds of jobs, sorted.
+        scales: numbers of GPUs, ascending.
+        alone: steps/s, [spread, type, scale, kind].
+        together: steps/s of the first kind beside the second, [spread, type, scale, kind, kind].
+    """
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        """Take in measurements; a pair counts for both of its halves.
+
+        Raises:
+            BadInput: there are none, one is not a number from 0 up, or two contradict each other.
+        """
+        if not measurements:
+            raise BadInput("a profile without throughputs")
+        partners = {m.partner for m in measurements if m.partner is not None}
+        self.types = tuple(sorted({m.gpu_type for m in measurements}))
+        self.kinds = tuple(
+            sorted({m.kind for m in measurements} | partners, key=lambda k: (k[0], k[1] or 0))
+        )
+        self.scales = tuple(sorted({m.scale for m in measurements}))
+        self._type = {name: number for number, name in enumerate(self.types)}
+        self._kind = {kind: number for number, kind in enumerate(self.kinds)}
+        self._scale = {scale: number for number, scale in enumerate(self.scales)}
+        shape = (2, len(self.types), len(self.scales), len(self.kinds))
+        self.alone: Floats = np.full(shape, np.nan)
+        self.together: Floats = np.full((*shape, len(self.kinds)), np.nan)
+        for measured in measurements:
+            self._enter(measured)
+
+    def _enter(self, m: Measurement) -> None:
+        for rate in (m.rate, m.partner_rate) if m.partner is not None else (m.rate,):
+            if not (np.isfinite(rate) and rate >= 0):
+                raise BadInput(
+                    f"{m.where}: steps per second of {m.kind} must be 0 or more, not {rate}"
+                )
+        place = (int(m.spread), self._type[m.gpu_type], self._scale[m.scale])
+        kind = self._kind[m.kind]
+        if m.partner is None:
+            self._set(self.alone, (*place, kind), m.rate, m)
+            return
+        other = self._kind[m.partner]
+        self._set(self.together, (*place, kind, other), m.rate, m)
+        self._set(self.together, (*place, other, kind), m.partner_rate, m)
+
+    @staticmethod
+    def _set(column: Floats, place: tuple[int, ...], rate: float, m: Measurement) -> None:
+        known = float(column[place])
+        if not np.isnan(known) and known != rate:
+            beside = "" if m.partner is None else f" beside {m.partner}"
+            raise BadInput(
+                f"{m.where}: {m.kind}{beside} on {m.scale} {m.gpu_type} has {rate:g} steps/s here "
+                f"and {known:g} before"
+            )
+        column[place] = rate
+
+    def codes(self, kinds: Sequence[JobKind]) -> Ints:
+        """Numbers of kinds.
+
+        Raises:
+            BadInput: one is not in the table.
+        """
+        for kind in kinds:
+            if kind not in self._kind:
+                sizes = [str(k.batch_size) for k in self.kinds if k.model == kind.model]
+                known = (
+                    f"of {kind.model} it has batch sizes {', '.join(sizes)}"
+                    if sizes
+                    else f"it has {', '.join(sorted({k.model for k in self.kinds}))}"
+                )
+                raise BadInput(f"the profile has no throughputs of {kind}; {known}")
+        return np.array([self._kind[kind] for kind in kinds], np.int64)
+
+    def speeds(
+        self, kinds: Ints, scales: Ints, types: Sequence[str], *, spread: bool = False
+    ) -> Floats:
+        """Steps/s of jobs that run alone, [job, type].
+
+        Args:
+            kinds: codes.
+            scales: GPUs of each job.
+            types: GPU types, in the order of the columns.
+            spread: on GPUs of several servers.
+
+        Raises:
+            BadInput: a type, or a job's number of GPUs, was not measured.
+        """
+        columns = self._columns(types)
+        rows = self._rows(scales)
+        found: Floats = self.alone[int(spread)][columns[:, None], rows, kinds].T
+        unknown = np.isnan(found)
+        if unknown.any():
+            job, kind = np.argwhere(unknown)[0].tolist()
+            raise BadInput(
+                f"the profile has no throughput of {self.kinds[int(kinds[job])]} on "
+                f"{scales[job]} {types[kind]}"
+            )
+        return found
+
+    def pair_speeds(
+        self, first: Ints, second: Ints, scales: Ints, types: Sequence[str], *, spread: bool = False
+    ) -> Floats:
+        """Steps/s of both halves of pairs of equal scale, [pair, type, half]; unknown ones are 0.
+
+        Args:
+            first: codes of the first halves.
+            second: codes of the second halves.
+            scales: GPUs of each half.
+            types: GPU types, in the order of the columns.
+            spread: on GPUs of several servers.
+        """
+        place = self._columns(types)[:, None], self._rows(scales)
+        table = self.together[int(spread)]
+        halves = table[*place, first, second], table[*place, second, first]
+        speed: Floats = np.nan_to_num(np.stack([half.T for half in halves], axis=2), nan=0.0)
+        return speed
+
+    def _columns(self, types: Sequence[str]) -> Ints:
+        for name in types:
+            if name not in self._type:
+                raise BadInput(
+                    f"the profile has no throughputs on {name}; it has {', '.join(self.types)}"
+                )
+        return np.array([self._type[name] for name in types], np.int64)
+
+    def _rows(self, scales: Ints) -> Ints:
+        known = np.array(self.scales, np.int64)
+        rows = np.minimum(np.searchsorted(known, scales), len(known) - 1)
+        wrong: Bools = known[rows] != scales
+        if wrong.any():
+            raise BadInput(
+                f"the profile has no throughputs on {scales[np.argmax(wrong)]} GPUs; it has them "
+                f"on {', '.join(map(str, self.scales))}"
+            )
+        return np.asarray(rows, np.int64)
+
+
+class TableSpeed:
+    """The table as a performance model: work is steps, a rate steps per second.
+
+    A unit on GPUs of several types runs at the pace of the slowest.
+    """
+
+    def __init__(
+        self, table: ThroughputTable, kinds: Sequence[JobKind], *, by_placement: bool = False
+    ) -> None:
+        """Look up what each unit is.
+
+        Args:
+            table: the throughputs.
+            kinds: by row of the unit table.
+            by_placement: tell GPUs on one server from GPUs on several; else all count as on one.
+        """
+        self._table = table
+        self._codes = table.codes(kinds)
+        self._by_placement = by_placement
+
+    def rate(
+        self,
+        row: int,
+        placement: Placement,
+        units: UnitTable,
+        occupancy: Occupancy,
+        grant: Grant | None = None,
+        partners: tuple[int, ...] = (),
+    ) -> float:
+        """Steps per second.
+
+        Raises:
+            BadInput: it was not measured, or there is more than one partner.
+        """
+        gpu_types = occupancy.cluster.gpu_types
+        types = sorted({gpu_types[int(occupancy.type_of[node])] for node in placement.nodes})
+        spread = self._by_placement and len(placement.nodes) > 1
+        scales = np.array([placement.gpus])
+        kind = self._codes[[row]]
+        if not partners:
+            return float(self._table.speeds(kind, scales, types, spread=spread).min())
+        if len(partners) > 1:
+            raise BadInput("the profile has throughputs of two jobs on the same GPUs, not of more")
+        other = self._codes[[partners[0]]]
+        pair = self._table.pair_speeds(kind, other, scales, types, spread=spread)
+        return float(pair[0, :, 0].min())

@@ -1,0 +1,1 @@
+"""What was measured of jobs before a replay: reading profiles from files."""

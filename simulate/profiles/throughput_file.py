@@ -1,0 +1,92 @@
+"""Throughput tables from CSV files, plain or gzip.
+
+    accelerator,scale_factor,model,batch_size,co_model,co_batch_size,steps_per_s,co_steps_per_s
+    v100,1,ResNet-18,64,,,26.5,
+    v100,1,ResNet-18,64,A3C,,20.1,4.2
+
+Needed are `accelerator`, `scale_factor`, `model` and `steps_per_s`. `consolidated`, where it is given, is 1
+for GPUs on one server and 0 for others. A row with a `co_model` is a pair on the same GPUs, and
+then needs `co_steps_per_s`. `steps_per_s` is that of the whole job; 0 means that it does not run.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlsched.core.errors import BadInput
+from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from simulate.traces.textfile import lines_of, open_text
+
+__all__ = ["job_kind", "read_throughputs"]
+
+NEEDED = ("accelerator", "scale_factor", "model", "steps_per_s")
+_BATCH = " (batch size "
+
+
+def read_throughputs(path: str | Path) -> ThroughputTable:
+    """Read a table.
+
+    Raises:
+        BadInput: one line with file and line number.
+    """
+    file = Path(path)
+    with open_text(file) as text:
+        reader = csv.DictReader(lines_of(file, text))
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise BadInput(f"{file}: a table of throughputs needs a column {missing[0]}")
+        measured = [_measurement(f"{file}:{reader.line_num}", row) for row in reader]
+    if not measured:
+        raise BadInput(f"{file}: holds no throughputs")
+    return ThroughputTable(measured)
+
+
+def job_kind(name: str) -> JobKind:
+    """The kind that a job type is called by, as in `ResNet-18 (batch size 64)`."""
+    model, found, rest = name.partition(_BATCH)
+    size = rest.removesuffix(")")
+    if found and rest.endswith(")") and size.isdigit():
+        return JobKind(model, int(size))
+    return JobKind(name)
+
+
+def _measurement(where: str, row: Mapping[str, str | None]) -> Measurement:
+    def text(name: str) -> str:
+        return (row.get(name) or "").strip()
+
+    def kind(model: str, batch: str) -> JobKind:
+        if not text(batch):
+            return JobKind(text(model))
+        return JobKind(text(model), _whole(where, batch, text(batch)))
+
+    for name in ("accelerator", "model"):
+        if not text(name):
+            raise BadInput(f"{where}: no {name}")
+    if text("consolidated") not in ("", "0", "1"):
+        raise BadInput(f"{where}: consolidated must be 0 or 1, not {text('consolidated')!r}")
+    paired = bool(text("co_model"))
+    return Measurement(
+        gpu_type=text("accelerator"),
+        scale=_whole(where, "scale_factor", text("scale_factor")),
+        kind=kind("model", "batch_size"),
+        rate=_number(where, "steps_per_s", text("steps_per_s")),
+        partner=kind("co_model", "co_batch_size") if paired else None,
+        partner_rate=_number(where, "co_steps_per_s", text("co_steps_per_s")) if paired else 0.0,
+        spread=text("consolidated") == "0",
+        where=where,
+    )
+
+
+def _whole(where: str, name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise BadInput(f"{where}: {name} must be a whole number from 1 up, not {text!r}")
+    return int(text)
+
+
+def _number(where: str, name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"{where}: {name} must be a number, not {text!r}") from None
