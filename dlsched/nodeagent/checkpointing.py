@@ -90,7 +90,8 @@ class Suspension:
 
     def _work(self, *, resuming: bool) -> None:
         self._resuming = resuming
-        tool, pids = self._keeper.spec.checkpoint_tool, self._pids
+        spec, pids = self._keeper.spec, self._pids
+        tool, lock_s = spec.checkpoint_tool, spec.checkpoint_lock_s
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -98,7 +99,7 @@ class Suspension:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.setsid()
-                outcome = cuda.resume(tool, pids) if resuming else cuda.suspend(tool, pids)
+                outcome = cuda.resume(tool, pids) if resuming else cuda.suspend(tool, pids, lock_s)
                 os.write(writing, json.dumps(plain(outcome)).encode())
             finally:
                 os._exit(0)

@@ -604,6 +604,9 @@ class Keeper:
 def _containment(spec: KeeperSpec) -> Containment:
     below = Namespace() if spec.namespace else Tree()
     if spec.facts.cgroup:
+        path = os.path.join(spec.facts.cgroup, "keeper", "cgroup.procs")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("0")  # this process: out of what is frozen and killed
         return Cgroup(spec.facts.cgroup, below)
     return below
 

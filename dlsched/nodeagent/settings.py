@@ -52,6 +52,7 @@ class Settings:
     allow_root: bool = False
     gpus_by_index: bool = False
     checkpoint_tool: str = ""  # empty: cuda-checkpoint, where it is installed
+    checkpoint_lock_s: float = 10.0  # how long the driver may wait for a job's kernels
     device_prefix: str = "/dev/nvidia"
     foreign: str = "drain"  # what a GPU with processes of others is: drain or ignore
     gpu_look_s: float = 30.0  # between two looks at the GPUs

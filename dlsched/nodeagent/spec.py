@@ -64,6 +64,7 @@ class KeeperSpec:
     gpus_by_index: bool = False  # CUDA_VISIBLE_DEVICES has indices, not UUIDs
     cpus: int = 0  # of this node
     checkpoint_tool: str = ""  # cuda-checkpoint, or a stand-in; empty: none
+    checkpoint_lock_s: float = 10.0
     device_prefix: str = "/dev/nvidia"
     start_limit_s: float = 30.0  # for opening files and entering folders as the user
     no_new_privileges: bool = False
