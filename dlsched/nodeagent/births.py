@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from dataclasses import replace
 
-from dlsched.nodeagent import runfiles
+from dlsched.nodeagent import runfiles, units
 from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.launchers import Launcher
 from dlsched.nodeagent.settings import Settings
 from dlsched.nodeagent.spec import KeeperSpec, LaunchFacts
+from dlsched.nodeagent.unit_births import UnitBirths
 from dlsched.nodeagent.zygote_link import Born, ZygoteLink
 from dlsched.protocol.messages import DesiredRun, NodeName
 
@@ -22,7 +24,11 @@ class Births:
         self, settings: Settings, zygote: ZygoteLink, launcher: Launcher, gpus: Inventory
     ) -> None:
         self._settings, self._zygote, self.launcher = settings, zygote, launcher
+        self._units: UnitBirths | None = None
+        if launcher.name == "systemd":
+            self._units = UnitBirths(settings.run_dir, zygote.spawning)
         self._numbers = {gpu.uuid: gpu.index for gpu in gpus.gpus}
+        self._minors = {gpu.uuid: gpu.minor for gpu in gpus.gpus}
         self._tool = settings.checkpoint_tool or shutil.which("cuda-checkpoint") or ""
 
     async def make(
@@ -61,8 +67,26 @@ class Births:
             gpus_by_index=settings.gpus_by_index,
             cpus=os.cpu_count() or 1,
             checkpoint_tool=self._tool,
+            checkpoint_lock_s=settings.checkpoint_lock_s,
             device_prefix=settings.device_prefix,
             start_limit_s=settings.start_limit_s,
             no_new_privileges=settings.no_new_privileges,
         )
-        return await self._zygote.spawn(spec), facts
+        if self._units is None:
+            return await self._zygote.spawn(spec), facts
+        unit = units.unit_name(desired, spec.rank)
+        within = launcher.cgroup_root and os.path.join(launcher.cgroup_root, unit)
+        spec = replace(spec, facts=replace(facts, unit=unit, cgroup=within))
+        allowed = units.devices(desired.gpus, self._minors, settings.device_prefix)
+        properties = units.properties(
+            desired,
+            records=runfiles.RunFolder(spec.state_dir, spec.run_dir, desired.key).records,
+            allowed=allowed,
+            oom_score_adj=spec.oom_score_adj,
+        )
+        return await self._units.spawn(spec, properties), spec.facts
+
+    def close(self) -> None:
+        """Make no more."""
+        if self._units is not None:
+            self._units.close()

@@ -2,7 +2,8 @@
 
 `plain` has sessions, a subreaper and, as root, process-id namespaces. `cgroup` adds a cgroup a run:
 freezing and killing by the kernel, and limits for the controllers that are delegated. `systemd` has
-the same by transient units. Each says what it can do; nothing else is promised.
+the same by transient units, which also hold a job to the devices of its GPUs. Each says what it can
+do; nothing else is promised.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 from dataclasses import dataclass
 
 from dlsched.core.errors import BadInput
+from dlsched.nodeagent import cgroups, units
+from dlsched.nodeagent.cgroups import cgroup_mount, own_cgroup
 from dlsched.protocol.messages import DesiredRun
 
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -25,6 +28,7 @@ class Launcher:
     namespaces: bool = False
     cgroup_root: str = ""  # where runs' cgroups are made
     controllers: tuple[str, ...] = ()
+    devices: bool = False  # device rules are in force
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -34,64 +38,33 @@ class Launcher:
             found.append("kill-tree")
         if "memory" in self.controllers:
             found.append("limits")
-        if self.name == "systemd":
+        if self.devices:
             found.append("devices")
-        if self.namespaces:
+        if self.namespaces or self.name == "systemd":  # systemd ends a unit with its keeper
             found.append("fence")
         return tuple(found)
 
     def make_cgroup(self, folder: str, desired: DesiredRun) -> str:
-        """A run's own cgroup with its limits; empty where there are none.
+        """A run's own cgroup with its limits; empty where there are none, or systemd makes them.
 
         Raises:
             OSError: when it cannot be made.
         """
-        if not self.cgroup_root:
+        if not self.cgroup_root or self.name == "systemd":
             return ""
         path = os.path.join(self.cgroup_root, folder)
-        for each in (path, os.path.join(path, "keeper"), os.path.join(path, "job")):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(each)
-        if self.controllers:
-            _enable(path, self.controllers)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        cgroups.make_leaves(path)
+        cgroups.enable(path, self.controllers)
         limits = desired.limits
         job = os.path.join(path, "job")
         if limits.memory_bytes and "memory" in self.controllers:
-            _set(job, "memory.max", str(limits.memory_bytes))
-            _set(job, "memory.oom.group", "1")
+            cgroups.write(job, "memory.max", str(limits.memory_bytes))
+            cgroups.write(job, "memory.oom.group", "1")
         if limits.cpus and "cpu" in self.controllers:
-            _set(job, "cpu.max", f"{limits.cpus * 100_000} 100000")
+            cgroups.write(job, "cpu.max", f"{limits.cpus * 100_000} 100000")
         return path
-
-
-def _set(path: str, name: str, value: str) -> None:
-    with open(os.path.join(path, name), "w", encoding="ascii") as file:
-        file.write(value)
-
-
-def _enable(path: str, controllers: tuple[str, ...]) -> None:
-    for each in controllers:
-        with contextlib.suppress(OSError):
-            _set(path, "cgroup.subtree_control", f"+{each}")
-
-
-def cgroup_mount() -> str:
-    """Where the unified hierarchy is mounted; empty: nowhere."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            head, _, tail = line.partition(" - ")
-            if tail.startswith("cgroup2 "):
-                return head.split()[4]
-    return ""
-
-
-def own_cgroup() -> str:
-    """The path of this process's cgroup in the unified hierarchy."""
-    with open("/proc/self/cgroup", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("0::"):
-                return line[3:].strip()
-    return "/"
 
 
 def find_cgroup(node: str) -> tuple[str, tuple[str, ...]]:
@@ -102,13 +75,12 @@ def find_cgroup(node: str) -> tuple[str, tuple[str, ...]]:
     base = os.path.normpath(mount + "/" + own_cgroup())
     if not os.access(base, os.W_OK):
         return "", ()
-    with open(os.path.join(base, "cgroup.controllers"), encoding="ascii") as file:
-        offered = tuple(each for each in file.read().split() if each in CONTROLLERS)
+    offered = tuple(each for each in cgroups.controllers(base) if each in CONTROLLERS)
     root = os.path.join(base, f"dlsched-{node}")
     try:
         os.makedirs(root, exist_ok=True)
-        _enable(base, offered)
-        _enable(root, offered)
+        cgroups.enable(base, offered)
+        cgroups.enable(root, offered)
         with open(os.path.join(root, "cgroup.subtree_control"), encoding="ascii") as file:
             given = tuple(each for each in file.read().split() if each in CONTROLLERS)
         if not os.path.exists(os.path.join(root, "cgroup.freeze")):
@@ -123,6 +95,18 @@ def systemd_is_there() -> bool:
     return os.path.isdir("/run/systemd/system") and os.geteuid() == 0
 
 
+def find_systemd(*, namespaces: bool) -> Launcher:
+    """What systemd can do here."""
+    mount = cgroup_mount()
+    return Launcher(
+        name="systemd",
+        namespaces=namespaces,
+        cgroup_root=os.path.join(mount, units.SLICE) if mount else "",
+        controllers=tuple(each for each in cgroups.controllers(mount) if each in CONTROLLERS),
+        devices=units.enforces_devices(),
+    )
+
+
 def choose(wanted: str, node: str, *, namespaces: bool) -> Launcher:
     """The launcher that was asked for, or the best there is.
 
@@ -131,8 +115,10 @@ def choose(wanted: str, node: str, *, namespaces: bool) -> Launcher:
     """
     if wanted == "systemd" and not systemd_is_there():
         raise BadInput("launcher systemd: process 1 is not systemd")
-    if wanted in ("systemd", "auto") and systemd_is_there():
-        return Launcher(name="systemd", namespaces=namespaces)
+    if wanted == "systemd" and not units.can_be_asked():
+        raise BadInput("launcher systemd: systemd-run is not installed")
+    if wanted in ("systemd", "auto") and systemd_is_there() and units.can_be_asked():
+        return find_systemd(namespaces=namespaces)
     if wanted in ("cgroup", "auto"):
         root, controllers = find_cgroup(node)
         if root and (wanted == "cgroup" or controllers):

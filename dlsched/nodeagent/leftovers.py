@@ -75,8 +75,8 @@ def kill(run: FoundRun, node: str) -> list[process.Stat]:
 
 
 def remove_cgroup(path: str) -> None:
-    """The run's cgroup, once it is empty."""
-    if path:
+    """The run's cgroup, once it is empty; a unit's is systemd's."""
+    if path and not path.endswith(".service"):
         for leaf in ("job", "keeper", ""):
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.join(path, leaf))

@@ -14,10 +14,11 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.nodeagent import accounts, clock, dropping, leftovers, runfiles
+from dlsched.nodeagent import accounts, clock, dropping, leftovers, runfiles, units
 from dlsched.nodeagent.births import Births
 from dlsched.nodeagent.faultpoint import faultpoint
 from dlsched.nodeagent.gang_ranks import GangRanks
@@ -55,6 +56,7 @@ from dlsched.protocol.messages import (
 log = logging.getLogger(__name__)
 _KEEPER_ANSWERS_S = 3.0
 _LEFTOVERS_S = 0.05
+_UNIT_TELLS_S = 1.0
 
 
 class AgentShell:
@@ -284,6 +286,8 @@ class AgentShell:
         folder = self._folders.get(record.key.run_id)
         if folder is None:
             return
+        if not record.detail:
+            record = replace(record, detail=units.told_end(folder.records))
         while True:
             try:
                 await self._on_disk(_end, folder, record)
@@ -475,6 +479,8 @@ class AgentShell:
         found = await self._on_disk(folder.found) if folder is not None else None
         if found is not None and found.file.boot_id == clock.boot_id():
             since = clock.now()
+            if found.exit is None and folder is not None and found.file.facts.unit:
+                await self._unit_tells(folder)
             while left := await self.in_thread(leftovers.kill, found, self.state.node):
                 if clock.now() - since > self.settings.timing.unkillable_s:
                     pids = ", ".join(str(each.pid) for each in left)
@@ -494,6 +500,12 @@ class AgentShell:
             )
         self.handle(agent.LeftoversGone(clock.now(), run_id, record))
 
+    async def _unit_tells(self, folder: runfiles.RunFolder) -> None:
+        """Give systemd a moment to end the unit and to say how its keeper ended."""
+        until = clock.now() + _UNIT_TELLS_S
+        while clock.now() < until and not units.told_end(folder.records):
+            await asyncio.sleep(_LEFTOVERS_S)
+
     async def close(self) -> None:
         """Let go of everything; keepers stay."""
         tasks = list(self._tasks)
@@ -504,6 +516,7 @@ class AgentShell:
             link.close()
         await self.leader.close()
         await self.peers.close()
+        self._births.close()
         self._disk.shutdown(wait=False)
         self._work.shutdown(wait=False)
 

@@ -35,7 +35,7 @@ import json
 import os
 import signal
 
-from dlsched.nodeagent import keeping, lean_socket, process, syscalls
+from dlsched.nodeagent import cgroups, keeping, lean_socket, process, syscalls
 from dlsched.nodeagent.plainjson import decoder, loads
 from dlsched.nodeagent.spec import KeeperSpec
 
@@ -184,7 +184,7 @@ def main() -> None:
 def be_unit(path: str, unit: str) -> int:
     """Be the main process of a unit: lay out its cgroup, ask the agent for the job, keep it."""
     syscalls.set_name("dls-unit")
-    launchers.lay_out_unit(unit)
+    cgroups.settle_in_unit(unit)
     agent = lean_socket.Socket(lean_socket.AF_UNIX, lean_socket.SOCK_SEQPACKET)
     agent.connect(path)
     agent.send(unit.encode())

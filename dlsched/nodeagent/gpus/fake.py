@@ -57,6 +57,7 @@ class FakeGpus:
                     index=index,
                     type=kind,
                     memory_bytes=MEMORY_GIB.get(kind, 16) * GIB,
+                    minor=index,  # of a stand-in for its device node, where there is one
                     linked=tuple(n for n, t in zip(names, types, strict=True) if t == kind),
                 )
                 for index, (name, kind) in enumerate(zip(names, types, strict=True))
