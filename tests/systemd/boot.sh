@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Boots systemd in the namespaces that this process is in.
 #
-#     unshare --pid --fork --kill-child --mount --uts --ipc --cgroup boot.sh BASE WORK [PATH...]
+#     unshare --pid --fork --kill-child --mount --uts --ipc --cgroup boot.sh BASE WORK [PATH[=INSIDE]...]
 #
 # BASE is a Debian tree with systemd, which stays as it is; what the machine writes goes to memory
-# under WORK and ends with the namespaces. Each PATH is seen inside at the same place, read-only.
+# under WORK and ends with the namespaces. Each PATH is seen inside, read-only, at the same place or
+# where it says.
 set -euo pipefail
 base=$1 work=$2
 shift 2
@@ -28,13 +29,16 @@ done
 # Stand-ins for GPUs: nodes whose reading succeeds when the device rules allow it.
 mknod -m 666 "$root/dev/gpu0" c 1 9
 mknod -m 666 "$root/dev/gpu1" c 1 11
-mkdir "$root/dev/shm"
+mkdir "$root/dev/shm" "$root/dev/pts" "$root/dev/mqueue"
 mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=666,gid=5,mode=620 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
 ip link set lo up 2>/dev/null || true
-for path in "$@"; do
-    mkdir -p "$root$path"
-    mount --rbind "$path" "$root$path"
-    mount -o remount,ro,bind "$root$path"
+for pair in "$@"; do
+    path=${pair%%=*} inside=${pair#*=}
+    mkdir -p "$root$inside"
+    mount --rbind "$path" "$root$inside"
+    mount -o remount,ro,bind "$root$inside"
 done
 exec chroot "$root" env -i container=lxc \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -15,11 +15,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("DLSCHED_SYSTEMD_TREE", "/var/tmp/dlsched-systemd-tree"))
+PACKAGING = PROJECT / "packaging"
+# Bound in here, wherever they are: a unit's own /tmp, /home or /root would hide them.
+HOME = "/opt/dlsched"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = "systemd,dbus,python3,procps"
 
 
@@ -87,13 +92,17 @@ class Machine:
     def __enter__(self) -> Machine:
         base = tree()
         self.work.mkdir()
-        prefixes = {sys.base_prefix, sys.prefix, str(PROJECT)}
+        bound = {
+            f"{sys.base_prefix}={HOME}/python",
+            f"{sysconfig.get_path('platlib')}={HOME}/venv/lib/python{VERSION}/site-packages",
+            f"{PROJECT}={HOME}/project",
+        }
         self._log = (self.work.parent / "boot.log").open("wb")
         self._shell = subprocess.Popen(
             [
                 *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "--ipc"),
                 *("--cgroup", "--net", "bash", str(Path(__file__).with_name("boot.sh"))),
-                *(str(base), str(self.work), *sorted(prefixes)),
+                *(str(base), str(self.work), *sorted(bound)),
             ],
             stdout=self._log,
             stderr=self._log,
@@ -143,6 +152,25 @@ class Machine:
     def write(self, path: str, text: str, mode: str = "644") -> None:
         """Write a file inside."""
         self.run("install", "-D", "-m", mode, "/dev/stdin", path, stdin=text)
+
+    def install(self) -> None:
+        """Put the project where a package would: units, users, folders, the program."""
+        for unit in sorted((PACKAGING / "systemd").iterdir()):
+            self.write(f"/etc/systemd/system/{unit.name}", unit.read_text())
+        for kind in ("sysusers.d", "tmpfiles.d"):
+            text = (PACKAGING / kind / "dlsched.conf").read_text()
+            self.write(f"/usr/lib/{kind}/dlsched.conf", text)
+        self.write(f"{HOME}/venv/pyvenv.cfg", f"home = {HOME}/python/bin\n")
+        python = f"{HOME}/venv/bin/python"
+        self.run("mkdir", "-p", f"{HOME}/venv/bin")
+        self.write("/etc/ld.so.conf.d/python.conf", f"{HOME}/python/lib\n")
+        self.run("ldconfig")
+        self.run("ln", "-sf", f"{HOME}/python/bin/python{VERSION}", python)
+        program = f'#!/bin/sh\nexport PYTHONPATH={HOME}/project\nexec {python} -m dlsched "$@"\n'
+        self.write(f"{HOME}/bin/dlsched", program, "755")
+        self.run("systemd-sysusers")
+        self.run("systemd-tmpfiles", "--create")
+        self.run("systemctl", "daemon-reload")
 
     def show(self, unit: str, prop: str) -> str:
         """A unit's property."""

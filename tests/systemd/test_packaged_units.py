@@ -14,15 +14,7 @@ UNITS = sorted(path.name for path in (PACKAGING / "systemd").iterdir())
 @pytest.fixture(scope="module")
 def installed(machine: Any) -> Any:
     """The machine with our files where a package would put them."""
-    for unit in UNITS:
-        machine.write(f"/etc/systemd/system/{unit}", (PACKAGING / "systemd" / unit).read_text())
-    for kind in ("sysusers.d", "tmpfiles.d"):
-        text = (PACKAGING / kind / "dlsched.conf").read_text()
-        machine.write(f"/usr/lib/{kind}/dlsched.conf", text)
-    machine.write("/opt/dlsched/bin/dlsched", "#!/bin/sh\nexec sleep 1000\n", "755")
-    machine.run("systemd-sysusers")
-    machine.run("systemd-tmpfiles", "--create")
-    machine.run("systemctl", "daemon-reload")
+    machine.install()
     return machine
 
 
