@@ -4,9 +4,10 @@
     v100,1,ResNet-18,64,,,26.5,
     v100,1,ResNet-18,64,A3C,,20.1,4.2
 
-Needed are `accelerator`, `scale_factor`, `model` and `steps_per_s`. `consolidated`, where it is given, is 1
-for GPUs on one server and 0 for others. A row with a `co_model` is a pair on the same GPUs, and
-then needs `co_steps_per_s`. `steps_per_s` is that of the whole job; 0 means that it does not run.
+Needed are `accelerator`, `scale_factor`, `model` and `steps_per_s`. `consolidated`, where it is
+given, is 1 for GPUs on one server and 0 for others. A row with a `co_model` is a pair on the same
+GPUs, and then needs `co_steps_per_s`. `steps_per_s` is that of the whole job; 0 means that it does
+not run.
 """
 
 from __future__ import annotations
