@@ -15,8 +15,9 @@ from dlsched.core.errors import InvariantBroken, PolicyFailed
 from dlsched.core.invariants import check_occupancy
 from dlsched.core.occupancy import Placement
 from dlsched.core.pools import Pools
+from dlsched.core.stage import Stage
 from dlsched.core.walk import Walk
-from dlsched.policies.registry import make, names
+from dlsched.policies.registry import find, make, names
 
 PLACEMENTS = names("placement")
 
@@ -140,3 +141,17 @@ def test_a_part_that_follows_a_packed_table_knows_what_it_knew(
             assert padded.tolist() == value.tolist(), key
         elif key != "learnt":
             assert after[key] == value, key
+
+
+LIVE_STAGES = ("scheduling", "placement", "admission", "fairness", "estimator")
+
+
+@pytest.mark.parametrize("stage", LIVE_STAGES)
+def test_every_part_with_a_state_says_how_it_follows(stage: str) -> None:
+    silent = [
+        name
+        for name in [*names(stage), *names(stage, for_tests=True)]
+        if find(stage, name).load_state_dict is not Stage.load_state_dict
+        and find(stage, name).renumber is Stage.renumber
+    ]
+    assert not silent
