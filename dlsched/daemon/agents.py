@@ -28,8 +28,9 @@ NUDGE_S = 3.0
 class Described:
     """What one node has said of itself."""
 
-    def __init__(self, facts: node_pb2.NodeFacts) -> None:
+    def __init__(self, facts: node_pb2.NodeFacts, *, recalled: bool = False) -> None:
         self.facts = facts
+        self.recalled = recalled  # from the database: the node has not said it to this process
         self.uses: dict[str, node_pb2.GpuUse] = {}
         self.heard_at = boottime()
 
@@ -60,6 +61,16 @@ class Agents:
         self._next: dict[NodeName, Nudge] = {}
         self.lost_nudges = 0
 
+    def recall(self, node: NodeName, facts: node_pb2.NodeFacts) -> None:
+        """Take what the database knows of a node, until it speaks for itself."""
+        if node not in self.described:
+            self.described[node] = Described(facts, recalled=True)
+
+    def wants_facts(self, node: NodeName) -> bool:
+        """Whether a node has yet to say what it is."""
+        known = self.described.get(node)
+        return known is None or known.recalled
+
     def describe(self, message: node_pb2.NodeDescription) -> bool:
         """Take in a description; whether its facts are new here."""
         name = NodeName(message.node)
@@ -69,7 +80,7 @@ class Agents:
             news = known is None or known.facts != message.facts
             if known is None:
                 known = self.described[name] = Described(message.facts)
-            known.facts = message.facts
+            known.facts, known.recalled = message.facts, False
         if known is not None:
             known.heard_at = boottime()
             for use in message.uses:

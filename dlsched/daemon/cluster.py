@@ -5,10 +5,13 @@ Main thread only. The board follows what is reserved; `drained` follows what is 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from google.protobuf.json_format import ParseDict
 
 from dlsched.core.cluster import ANY_TYPE, VirtualCluster, expand_hosts
 from dlsched.daemon.agents import Agents
@@ -24,6 +27,7 @@ from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.records import Drained
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Write
+from dlsched.rpc.v1.node_pb2 import NodeFacts
 
 __all__ = ["Cluster", "round_settings", "rules_of"]
 
@@ -108,6 +112,9 @@ class Cluster:
         self.drained = dict(loaded.drained)
         for name in loaded.ledger.nodes:
             self._configured(name)
+        for name, facts in loaded.nodes_described.items():  # addresses: for logs and launches
+            told = ParseDict(json.loads(facts), NodeFacts(), ignore_unknown_fields=True)
+            self.agents.recall(name, told)
 
     def _reserved(self, writes: Sequence[Write]) -> None:
         self.board.apply(writes, self.shell.reserved, self.now)

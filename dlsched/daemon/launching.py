@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dlsched.daemon.cluster import Cluster
     from dlsched.db.records import JobSpec
 
-__all__ = ["expand_pattern", "launch_spec"]
+__all__ = ["expand_pattern", "launch_spec", "output_pattern"]
 
 _PATTERN = re.compile(r"%(\d{0,2})([%jAaxu])")
 DEFAULT_OUTPUT = "dlsched-%j.out"
@@ -43,12 +43,17 @@ def expand_pattern(pattern: str, job: int, spec: JobSpec) -> str:
     return _PATTERN.sub(value, pattern)
 
 
+def output_pattern(job: int, spec: JobSpec) -> str:
+    """Where a job's output goes, as `expand_pattern` leaves it."""
+    default = DEFAULT_ARRAY_OUTPUT if spec.array is not None else DEFAULT_OUTPUT
+    return expand_pattern(spec.body.output or default, job, spec)
+
+
 def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
     """The spec of a run, from what is committed."""
     table = cluster.shell.table
     spec, facts = table.spec(job), table.of(job.job)
     body = spec.body
-    pattern = body.output or (DEFAULT_ARRAY_OUTPUT if spec.array is not None else DEFAULT_OUTPUT)
     message = control_pb2.LaunchSpec(
         key=run_pb2.RunKey(job=run.key.job, run=run.key.run, run_id=run.key.run_id),
         user=spec.user,
@@ -60,7 +65,7 @@ def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
             for name, value in body.environment.items()
         ],
         working_directory=body.working_directory,
-        output=expand_pattern(pattern, job.job, spec),
+        output=output_pattern(job.job, spec),
         error=expand_pattern(body.error, job.job, spec),
         append=run.key.run > 1 or not body.truncate,
         warn_signal=body.warn_signal,

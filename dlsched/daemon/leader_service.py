@@ -61,7 +61,7 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
             )
             cluster.shell.note(NodeDescribed(node=name, facts=facts))
         cluster.observe_uses(name)
-        return node_pb2.DescribeReply(want_facts=name not in cluster.agents.described)
+        return node_pb2.DescribeReply(want_facts=cluster.agents.wants_facts(name))
 
 
 class RunsService(control_pb2_grpc.RunsServicer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 
 from dlsched.nodeagent.launchers import Launcher
@@ -61,6 +60,9 @@ async def describe(shell: AgentShell, launcher: Launcher, address: str) -> None:
     in_full = True
     while True:
         await shell.leader.connected.wait()
+        if shell.leader.another.is_set():
+            shell.leader.another.clear()
+            in_full = True
         shell.changed.clear()
         message = node_pb2.NodeDescription(
             node=shell.settings.name, uses=uses(shell), problems=shell.gpus.problems
@@ -76,5 +78,9 @@ async def describe(shell: AgentShell, launcher: Launcher, address: str) -> None:
                 continue
             in_full = False
             wait *= EVERY_BEATS
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(shell.changed.wait(), wait)
+        news = [asyncio.create_task(e.wait()) for e in (shell.changed, shell.leader.another)]
+        try:
+            await asyncio.wait(news, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in news:
+                task.cancel()

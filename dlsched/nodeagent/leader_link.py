@@ -16,7 +16,7 @@ import grpc
 from grpc import aio
 
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.protocol.messages import NodeName, Reply, RunKey, Sync
+from dlsched.protocol.messages import Epoch, NodeName, Reply, RunKey, Sync
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.conversion import from_wire, to_wire
@@ -58,7 +58,9 @@ class LeaderLink:
         self._next: Sync | None = None
         self._wake = asyncio.Event()
         self._said = ""
+        self._epoch: Epoch | None = None
         self.connected = asyncio.Event()
+        self.another = asyncio.Event()  # a leader of another term answers than before
 
     def send(self, sync: Sync) -> None:
         """Send soon; a newer one takes the place of one that still waits."""
@@ -113,6 +115,9 @@ class LeaderLink:
         self._failures, self._said = 0, ""
         self._answered += 1
         self.connected.set()
+        if reply.term.epoch != self._epoch:
+            self._epoch = reply.term.epoch
+            self.another.set()
         self._replied(reply)
 
     def _told(self, error: aio.AioRpcError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import grpc
 from dlsched.core.errors import BadInput, Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.choosing import no_such
+from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.refusals import NotFound, Refused
 from dlsched.protocol.ledger import Job, Run
 from dlsched.protocol.messages import JobId, LaunchMode
@@ -20,6 +22,8 @@ from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2, node_pb2
 
 __all__ = ["logs"]
+
+_NODE_RANK = re.compile(r"%([%n])")  # in an expanded pattern, where %% is a percent sign
 
 
 async def logs(
@@ -51,12 +55,23 @@ async def logs(
     stub = cluster.agents.stub(node)
     if stub is None:
         raise Unavailable(f"node {node} has not said where its agent listens")
+    spec = cluster.shell.table.spec(job)
+    own_error = expand_pattern(spec.body.error, job.job, spec) if request.error else ""
+    place = str([member.node for member in members].index(node))
     asked = node_pb2.OutputRequest(
         key=to_wire(run.key),
         rank=request.rank,
         error=request.error,
         tail_lines=request.tail_lines,
         follow=request.follow,
+        # the node drops a run's record once its end is stored: it then needs to be told where
+        path=_NODE_RANK.sub(
+            lambda found: place if found[1] == "n" else found[0],
+            own_error or output_pattern(job.job, spec),
+        ),
+        user=spec.user,
+        uid=spec.uid,
+        working_directory=spec.body.working_directory,
     )
     try:
         async for chunk in stub.Output(asked):

@@ -7,7 +7,7 @@ from functools import partial
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.choosing import chosen_ids, live, names_jobs, no_such
 from dlsched.daemon.control.views import Views, stored_view
-from dlsched.daemon.launching import DEFAULT_ARRAY_OUTPUT, DEFAULT_OUTPUT, expand_pattern
+from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.db.filters import ArrayElements, Filter
 from dlsched.db.reading import StoredJob
 from dlsched.db.records import JobSpec
@@ -131,9 +131,8 @@ def _asked(detail: control_pb2.JobDetail, row: Job, spec: JobSpec, caller: Ident
         asked.script = body.script
         asked.working_directory = body.working_directory
         asked.submit_host = body.submit_host
-        array = DEFAULT_ARRAY_OUTPUT if spec.array is not None else DEFAULT_OUTPUT
         detail.working_directory = body.working_directory
-        detail.output = expand_pattern(body.output or array, row.job, spec)
+        detail.output = output_pattern(row.job, spec)
         detail.error = expand_pattern(body.error, row.job, spec)
         for key, value in body.extra.items():
             asked.extra[key] = value
