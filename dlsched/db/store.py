@@ -171,9 +171,9 @@ class Store(reads.Reads):
             if number % REMEMBERED == 0:
                 old = done.c.number < number - REMEMBERED
                 connection.execute(delete(done).where(done.c.epoch == epoch, old))
-            after = carry_out(connection, epoch, writes, at)
+            carried = carry_out(connection, epoch, writes, at)
             rows = [write.row for write in writes if isinstance(write, Attach)]
-            store_attached(connection, after.epoch, rows, at)
+            store_attached(connection, carried.epoch, [*rows, *carried.events], at)
         self.transactions += 1
 
     @staticmethod

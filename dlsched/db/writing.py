@@ -15,6 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, select, upda
 
 from dlsched.db import schema
 from dlsched.db.codec import dumps
+from dlsched.db.records import Event
 from dlsched.db.rows import (
     Values,
     executed_s,
@@ -29,6 +30,7 @@ from dlsched.db.rows import (
 from dlsched.db.statements import add, chunks, put
 from dlsched.db.submitting import Submission
 from dlsched.db.touched import Excerpt, excerpt
+from dlsched.db.transitions import transitions
 from dlsched.protocol.ledger import Job, Ledger, RegisterNode, Run, Submit, Write, apply_all, judge
 from dlsched.protocol.messages import Epoch, JobId, StopReason
 
@@ -47,8 +49,16 @@ class _Growth:
     resizes: int = 0
 
 
-def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at: float) -> Ledger:
-    """Store what some writes change; the small ledger that they leave."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a transaction comes to, beside what it has stored."""
+
+    epoch: Epoch
+    events: list[Event]
+
+
+def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at: float) -> Carried:
+    """Store what some writes change; what has come of them."""
     known = excerpt(connection, epoch, writes)
     before, after = known.ledger, apply_all(known.ledger, writes)
     submission = Submission(at)
@@ -66,7 +76,7 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
     if after.epoch != before.epoch:
         row = update(schema.leader).where(schema.leader.c.epoch == before.epoch)
         connection.execute(row.values(epoch=after.epoch))
-    return after
+    return Carried(epoch=after.epoch, events=transitions(before, after, writes, at))
 
 
 # -- runs ------------------------------------------------------------------------------------------
