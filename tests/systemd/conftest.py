@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,9 @@ from typing import Any
 
 import pytest
 
-_SPEC = importlib.util.spec_from_file_location(
-    "dlsched_test_machine", Path(__file__).with_name("machine.py")
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-machines = importlib.util.module_from_spec(_SPEC)
-sys.modules["dlsched_test_machine"] = machines
-_SPEC.loader.exec_module(machines)
+sys.path.insert(0, str(Path(__file__).parent))
+import installed_cluster  # the folder had to be named first
+import machine as machines
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,3 +32,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(f"no systemd to test with: {why}")
     with machines.Machine(tmp_path_factory.mktemp("systemd") / "layer") as booted:
         yield booted
+
+
+@pytest.fixture(scope="module")
+def cluster(machine: Any) -> Any:
+    """The machine with the packaged daemon and one agent running."""
+    return installed_cluster.start(machine)

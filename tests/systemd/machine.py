@@ -24,6 +24,8 @@ CACHE = Path(os.environ.get("DLSCHED_SYSTEMD_TREE", "/var/tmp/dlsched-systemd-tr
 PACKAGING = PROJECT / "packaging"
 # Bound in here, wherever they are: a unit's own /tmp, /home or /root would hide them.
 HOME = "/opt/dlsched"
+PROGRAM = f"{HOME}/bin/dlsched"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = "systemd,dbus,python3,procps"
 
@@ -144,6 +146,7 @@ class Machine:
             text=True,
             timeout=timeout,
             input=stdin,
+            env={"PATH": PATH, "LANG": "C.UTF-8"},
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
@@ -167,7 +170,7 @@ class Machine:
         self.run("ldconfig")
         self.run("ln", "-sf", f"{HOME}/python/bin/python{VERSION}", python)
         program = f'#!/bin/sh\nexport PYTHONPATH={HOME}/project\nexec {python} -m dlsched "$@"\n'
-        self.write(f"{HOME}/bin/dlsched", program, "755")
+        self.write(PROGRAM, program, "755")
         self.run("systemd-sysusers")
         self.run("systemd-tmpfiles", "--create")
         self.run("systemctl", "daemon-reload")
@@ -176,13 +179,13 @@ class Machine:
         """A unit's property."""
         return self.run("systemctl", "show", "-P", prop, unit).stdout.strip()
 
-    def eventually(self, *command: str, says: str, within: float = 20) -> None:
-        """Wait until a command's output contains a text."""
+    def eventually(self, *command: str, says: str, within: float = 20) -> str:
+        """Wait until a command's output contains a text; the output."""
         deadline = time.monotonic() + within
         while True:
             done = self.run(*command, check=False)
             if says in done.stdout:
-                return
+                return done.stdout
             if time.monotonic() > deadline:
                 raise AssertionError(f"{command} never said {says!r}: {done.stdout}{done.stderr}")
             time.sleep(0.05)
