@@ -125,6 +125,9 @@ def choose(wanted: str, node: str, *, namespaces: bool) -> Launcher:
             return Launcher(
                 name="cgroup", namespaces=namespaces, cgroup_root=root, controllers=controllers
             )
+        if root:  # not used: leave nothing behind
+            with contextlib.suppress(OSError):
+                os.rmdir(root)
         if wanted == "cgroup":
             raise BadInput("launcher cgroup: no writable cgroup v2 with a freezer here")
     return Launcher(name="plain", namespaces=namespaces)

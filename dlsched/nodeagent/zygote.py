@@ -13,12 +13,14 @@ either on disk or dead when it looks.
 
 from __future__ import annotations
 
+import gc
 import sys
 import types
 
 import dlsched
 
 if __name__ == "__main__":
+    gc.set_threshold(50, 2, 2)  # classes are made twice: what is left over goes before more comes
     for _name in ("inspect", "hashlib"):
         # dataclasses and the protocol import them, keepers never call them: megabytes each
         _spare = types.ModuleType(_name)
@@ -30,7 +32,6 @@ if __name__ == "__main__":
     sys.modules.setdefault("dlsched.job", _words_only)
 
 import contextlib
-import gc
 import json
 import os
 import signal

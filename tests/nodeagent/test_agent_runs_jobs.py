@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -346,19 +345,22 @@ def test_logs_are_bytes_and_shown_to_the_last(cluster: Any) -> None:
 
 def test_a_keeper_is_small_and_cheap(cluster: Any) -> None:
     leader = cluster.up("n1")
-    job = leader.submit(Work(argv=("sleep", "1000")))
+    agent = cluster.agents["n1"]
+    go = cluster.folder / "go"
+    job = leader.submit(Work(argv=("sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done")))
     run_id = leader.place(job, ("n1",))
     leader.wait_phase("n1", Phase.RUNNING)
-    keeper = cluster.agents["n1"].keeper(run_id)
-    status = Path(f"/proc/{keeper}/status").read_text()
+    keeper = Path(f"/proc/{agent.keeper(run_id)}")
+    agent.kill()  # so that the keeper stays after the end
+    go.touch()
+    eventually(lambda: list(agent.state_dir.glob("jobs/*/exit.json")))
+    status = (keeper / "status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
-    words = Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()
-    cpu = sum(int(word) for word in words[11:13]) / os.sysconf("SC_CLK_TCK")
-    threads = int(status.split("Threads:")[1].split()[0])
-    print(json.dumps({"resident_mib": resident, "cpu_s": cpu}))
-    assert resident <= 12
-    assert cpu <= 0.04  # ticks of 10 ms
-    assert threads == 1
+    cpu = int((keeper / "schedstat").read_text().split()[0]) / 1e9
+    print(f"keeper: {resident:.2f} MiB, {cpu * 1000:.1f} ms")
+    assert round(resident) <= 12
+    assert cpu <= 0.03  # 20 ms where nothing else runs
+    assert status.split("Threads:")[1].split()[0] == "1"
 
 
 def test_two_agents_on_one_state_folder_are_refused(cluster: Any) -> None:
