@@ -41,8 +41,9 @@ def can_be_asked() -> bool:
 
 def enforces_devices() -> bool:
     """Whether a unit's device rules are in force here, by trying; False when no unit starts."""
+    what = "--description=dlsched asks whether device rules are in force"
     rules = ("-p", "DevicePolicy=strict", "-p", "DeviceAllow=/dev/null rw")
-    command = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={SLICE}", *rules]
+    command = ["systemd-run", "--quiet", "--wait", "--collect", f"--slice={SLICE}", what, *rules]
     try:
         done = subprocess.run(
             [*command, "/bin/sh", "-c", _PROBE],

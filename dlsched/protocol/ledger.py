@@ -90,6 +90,7 @@ class Cause(Enum):
     REQUEUED = "requeued"
     COMPLETED = "completed"
     FAILED = "failed"
+    LOST = "ended"  # its run was lost or taken back, and it must not begin anew
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
     ADOPTED = "adopted"
@@ -113,6 +114,7 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
     | {(status, Cause.REQUEUED): JobStatus.PENDING for status in _LIVE}
     | {(status, Cause.COMPLETED): JobStatus.COMPLETED for status in _LIVE}
     | {(status, Cause.FAILED): JobStatus.FAILED for status in _LIVE}
+    | {(status, Cause.LOST): JobStatus.FAILED for status in _LIVE}
     | {(status, Cause.TIMED_OUT): JobStatus.TIMEOUT for status in _LIVE}
     | {(status, Cause.CANCELLED): JobStatus.CANCELLED for status in _LIVE}
 )
@@ -147,7 +149,17 @@ class Request:
     limits: Limits = Limits()
     grace_s: float = 30.0
     suspend_level: SuspendLevel = SuspendLevel.FREEZE
+    requeue: bool = True  # else a run that is lost or taken back is the job's end
     spec: object = None  # what else the job is; compared, stored, never looked into here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What of a request may change after it was accepted; the request itself never does."""
+
+    limits: Limits
+    grace_s: float
+    retries: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +175,15 @@ class Job:
     preemptions: int = 0
     exit: ExitRecord | None = None
     story: tuple[str, ...] = ()
+    changed: Terms | None = None  # since it was accepted
+
+    @property
+    def terms(self) -> Terms:
+        """Limits, grace and retries as they stand."""
+        if self.changed is not None:
+            return self.changed
+        asked = self.request
+        return Terms(limits=asked.limits, grace_s=asked.grace_s, retries=asked.retries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +195,7 @@ class Member:
     boot_id: BootId
     since: Term  # the node's desired set that first had it
     exit: ExitRecord | None = None  # recorded by the node; never replaced
-    presumed: str = ""  # why it counts as over without a record; a record may still come
+    presumed: str = ""  # why it counts as over without a record, or is not the job's own doing
 
     @property
     def is_over(self) -> bool:
@@ -297,7 +318,8 @@ class Ledger:
         return tuple(self._desired_run(run, node) for run in self.runs_on(node))
 
     def _desired_run(self, run: Run, node: NodeName) -> DesiredRun:
-        request = self.jobs[run.key.job].request
+        job = self.jobs[run.key.job]
+        request, terms = job.request, job.terms
         if run.stop is not None:
             want = Want.STOPPED
         elif run.status is RunStatus.PREPARING:
@@ -313,8 +335,8 @@ class Ledger:
             layout=tuple(Share(node=m.node, gpus=m.gpus) for m in run.members.values()),
             mode=request.mode,
             fence=request.fence,
-            limits=request.limits,
-            grace_s=request.grace_s,
+            limits=terms.limits,
+            grace_s=terms.grace_s,
             suspend_level=request.suspend_level,
             stop=run.stop,
             stop_step=run.stop_step,
@@ -350,11 +372,12 @@ class ReleaseRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """A run is asked to stop; a cancel overrides any other reason."""
+    """A run is asked to stop; a cancel overrides any other reason, and `why` is the job's."""
 
     run_id: RunId
     reason: StopReason
     step: int | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +404,14 @@ class CancelJob:
 
     job: JobId
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTerms:
+    """A job has other limits, grace or retries from here on; its present run too."""
+
+    job: JobId
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,6 +488,7 @@ Write = (
     | SuspendRun
     | MemberOver
     | CancelJob
+    | ChangeTerms
     | RegisterNode
     | SetNode
     | Quarantine
@@ -483,12 +515,13 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             run = ledger.runs[run_id]
             ledger = _put(ledger, replace(run, status=RunStatus.RELEASED, released=True))
             return _move(ledger, run.key.job, Cause.RELEASED)
-        case StopRun(run_id=run_id, reason=reason, step=step):
+        case StopRun(run_id=run_id, reason=reason, step=step, why=why):
             run = ledger.runs[run_id]
             if run.is_over or (run.stop is not None and reason is not StopReason.CANCEL):
                 return ledger
             ledger = _put(ledger, replace(run, stop=reason, stop_step=step))
-            return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value)
+            told = {"reason": why} if why else {}
+            return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **told)
         case SuspendRun(run_id=run_id, suspended=suspended):
             run = ledger.runs[run_id]
             ledger = _put(ledger, replace(run, suspended=suspended))
@@ -498,6 +531,11 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             return _member_over(ledger, write)
         case CancelJob(job=job, why=why):
             return _move(ledger, job, Cause.CANCELLED, why, reason=why)
+        case ChangeTerms(job=job, terms=terms):
+            row = replace(ledger.jobs[job], changed=terms)
+            ledger = replace(ledger, jobs=having(ledger.jobs, job, row))
+            live = ledger.live_run(job)
+            return ledger if live is None else _bump(ledger, live.members)
         case RegisterNode():
             node = ledger.nodes.get(write.node, Node(name=write.node))
             node = replace(
@@ -738,7 +776,7 @@ def _late_exit(ledger: Ledger, run: Run) -> Ledger:
     if job.status.is_terminal or any(r.released for r in newer):
         return ledger
     cause, why, record = judge(run, job)
-    if cause is Cause.REQUEUED:
+    if cause in (Cause.REQUEUED, Cause.LOST):
         return ledger
     for other in newer:
         ledger = apply(ledger, StopRun(other.key.run_id, StopReason.ABORT))
@@ -751,7 +789,7 @@ def _finish(ledger: Ledger, run: Run) -> Ledger:
     if job.status.is_terminal or run.key.run != job.runs:
         return ledger
     cause, why, record = judge(run, job)
-    if cause is Cause.FAILED and job.failures < job.request.retries:
+    if cause is Cause.FAILED and job.failures < job.terms.retries:
         return _move(
             ledger,
             job.job,
@@ -760,12 +798,30 @@ def _finish(ledger: Ledger, run: Run) -> Ledger:
             failures=job.failures + 1,
             reason=f"Retry({why})",
         )
-    if cause is Cause.REQUEUED:
-        taken = run.stop in PREEMPTIONS
+    if cause in (Cause.REQUEUED, Cause.LOST):
+        preemptions = job.preemptions + int(run.stop in PREEMPTIONS)
         return _move(
-            ledger, job.job, cause, why, reason=why, preemptions=job.preemptions + int(taken)
+            ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions
         )
-    return _move(ledger, job.job, cause, why, exit=record, reason="")
+    kept = job.reason if cause is Cause.CANCELLED else ""
+    return _move(ledger, job.job, cause, why, exit=record, reason=kept)
+
+
+def _ends_instead(run: Run, job: Job, why: str) -> str:
+    """How a job that must not begin anew ends with a run that is to be repeated; else empty.
+
+    What its owner asks for, or never executed anything, repeats nothing.
+    """
+    records = [member.exit for member in run.members.values()]
+    executed = run.released and any(
+        record is None or record.reason is not ExitReason.NOT_STARTED for record in records
+    )
+    if job.request.requeue or not executed or run.stop in (StopReason.REQUEUE, StopReason.ABORT):
+        return ""
+    if any(_lost_its_gpu(member) for member in run.members.values()):
+        return f"GpuFail({why})"
+    lost = any(record is None or record.reason in INFRASTRUCTURE for record in records)
+    return "Preempted" if run.stop in PREEMPTIONS and not lost else f"NodeFail({why})"
 
 
 PREEMPTIONS = frozenset({StopReason.PREEMPT, StopReason.MIGRATE, StopReason.RESIZE})
@@ -775,10 +831,22 @@ def _succeeded(record: ExitRecord) -> bool:
     return record.reason is ExitReason.EXITED and record.code == 0
 
 
-def judge(  # noqa: PLR0911  # one case an end
+def judge(run: Run, job: Job) -> tuple[Cause, str, ExitRecord | None]:
+    """What the end of a run means for its job, why, and the record that decides.
+
+    What would begin anew ends instead when the job was submitted so.
+    """
+    cause, why, record = _verdict(run, job)
+    if cause is Cause.REQUEUED and (ends := _ends_instead(run, job, why)):
+        told = next((m.exit for m in run.members.values() if m.exit is not None), None)
+        return Cause.LOST, ends, told
+    return cause, why, record
+
+
+def _verdict(  # noqa: PLR0911  # one case an end
     run: Run, job: Job
 ) -> tuple[Cause, str, ExitRecord | None]:
-    """What the end of a run means for its job, why, and the record that decides.
+    """What a run's records say.
 
     0 is always success. 143, or a signal, under an outstanding stop request is that request's
     success. What the infrastructure did is never charged to the user; a lost keeper is, by the
@@ -796,12 +864,18 @@ def judge(  # noqa: PLR0911  # one case an end
     for record in records:
         if record.reason is ExitReason.TIME_LIMIT or record.stop is StopReason.TIME_LIMIT:
             return Cause.TIMED_OUT, "time limit", record
-    lost = [m for m in members if m.exit is None or m.exit.reason in INFRASTRUCTURE]
+    lost = [
+        m
+        for m in members
+        if m.exit is None or m.exit.reason in INFRASTRUCTURE or _lost_its_gpu(m)
+    ]
     if not lost:
         for member in members:
             if member.exit is not None and _is_own_failure(member.exit):
                 return Cause.FAILED, _told(member.exit), member.exit
     for member in lost:
+        if _lost_its_gpu(member):
+            return Cause.REQUEUED, f"{member.node}: {member.presumed}", None
         detail = member.exit.detail if member.exit else member.presumed
         why = member.exit.reason.value if member.exit else "lost"
         return Cause.REQUEUED, f"{member.node}: {why} {detail}".rstrip(), None
@@ -809,6 +883,16 @@ def judge(  # noqa: PLR0911  # one case an end
 
 
 INFRASTRUCTURE = frozenset({ExitReason.NOT_STARTED, ExitReason.NODE_LOST})
+GPU_UNHEALTHY = "unhealthy "  # how a member's presumption begins when its GPU is to blame
+
+
+def _lost_its_gpu(member: Member) -> bool:
+    """Whether a member failed while its node said that one of its GPUs was no good."""
+    return (
+        member.exit is not None
+        and member.presumed.startswith(GPU_UNHEALTHY)
+        and _is_own_failure(member.exit)
+    )
 
 
 def _is_own_failure(record: ExitRecord) -> bool:
@@ -824,4 +908,6 @@ def _is_own_failure(record: ExitRecord) -> bool:
 def _told(record: ExitRecord) -> str:
     if record.reason is ExitReason.SIGNALLED:
         return f"signal {record.signal}"
+    if record.reason is ExitReason.KEEPER_LOST:
+        return f"keeper-lost {record.detail}".rstrip()
     return f"exit {record.code}" if record.reason is ExitReason.EXITED else record.reason.value
