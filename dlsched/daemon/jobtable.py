@@ -23,6 +23,7 @@ from dlsched.protocol.ledger import (
     Assign,
     Attach,
     CancelJob,
+    ChangeTerms,
     Job,
     JobStatus,
     Ledger,
@@ -78,7 +79,7 @@ class Facts:
 def job_of(write: Write, ledger: Ledger) -> JobId | None:  # noqa: PLR0911  # one case a change
     """The job that a change is about."""
     match write:
-        case Submit(job=job) | CancelJob(job=job):
+        case Submit(job=job) | CancelJob(job=job) | ChangeTerms(job=job):
             return job
         case Assign(key=key):
             return key.job

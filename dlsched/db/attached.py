@@ -132,7 +132,8 @@ def _progress(place: _Place, rows: Sequence[Progress]) -> None:
 
 
 def _checkpoints(place: _Place, rows: Sequence[CheckpointCommitted]) -> None:
-    add(place.connection, schema.checkpoints, [codec.encode(row) for row in rows])
+    values = [{"executed_s": 0.0} | codec.encode(row) for row in rows]  # as plain as can be
+    add(place.connection, schema.checkpoints, values)
 
 
 def _described(place: _Place, rows: Sequence[NodeDescribed]) -> None:
@@ -152,7 +153,7 @@ def _drained(place: _Place, rows: Sequence[Drained]) -> None:
     table = schema.drains
     for row in rows:
         if row.drained:
-            values = codec.encode(row)
+            values = {"by_at": None} | codec.encode(row)
             del values["drained"]
             put(place.connection, table, [values])
         else:

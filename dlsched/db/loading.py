@@ -235,6 +235,7 @@ def last_checkpoints(connection: Connection, jobs: Iterable[int]) -> dict[int, C
             step=row["step"],
             size_bytes=row["size_bytes"],
             sha256=row["sha256"],
+            executed_s=row["executed_s"],
         )
         for row in rows_in(connection, select(table), table.c.id, ids)
     }
@@ -321,6 +322,7 @@ def _cluster(connection: Connection) -> dict[str, Any]:
                 reason=r["reason"],
                 actor=r["actor"],
                 at=r["at"],
+                by_at=r["by_at"],
             )
             for r in connection.execute(select(schema.drains)).mappings()
         },

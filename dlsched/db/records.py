@@ -217,6 +217,7 @@ class CheckpointCommitted:
     step: int
     size_bytes: int
     sha256: str
+    executed_s: float = 0.0  # by its run until then: what came after is done again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +244,7 @@ class Drained:
     reason: str
     actor: str
     at: float
+    by_at: float | None = None  # what runs there has to leave by then; None: it may end
 
 
 Record = (

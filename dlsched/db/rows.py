@@ -28,6 +28,7 @@ from dlsched.protocol.ledger import (
     Request,
     Run,
     RunStatus,
+    Terms,
 )
 from dlsched.protocol.messages import (
     BootId,
@@ -129,6 +130,7 @@ def job_of(row: Row, *, spec: object = None, story: Sequence[str] = ()) -> Job:
             preemptions=row["preemptions"],
             exit=exit_record(row["exit"]),
             story=tuple(story),
+            changed=None if row["changed"] is None else codec.loads(Terms, row["changed"]),
         )
 
 
@@ -141,11 +143,18 @@ def job_values(job: Job) -> Values:
         "failures": job.failures,
         "preemptions": job.preemptions,
         "exit": exit_text(job.exit),
+        "changed": None if job.changed is None else codec.dumps(job.changed),
         "state": state_word(job),
     }
 
 
 WORDS = {JobStatus.STOPPING: "COMPLETING"}
+ENDS = {  # how a reason begins
+    (JobStatus.FAILED, "NodeFail"): "NODE_FAIL",
+    (JobStatus.FAILED, "GpuFail"): "GPU_FAIL",
+    (JobStatus.FAILED, "Preempted"): "PREEMPTED",
+    (JobStatus.CANCELLED, "Deadline"): "DEADLINE",
+}
 
 
 def state_word(job: Job) -> str:
@@ -157,6 +166,8 @@ def state_word(job: Job) -> str:
         and record.reason is ExitReason.OUT_OF_MEMORY
     ):
         return "OUT_OF_MEMORY"
+    if word := ENDS.get((job.status, job.reason.partition("(")[0])):
+        return word
     return WORDS.get(job.status, job.status.name)
 
 

@@ -149,6 +149,7 @@ jobs = _table(
     Column("failures", Integer, nullable=False),
     Column("preemptions", Integer, nullable=False),
     Column("exit", Text),  # JSON of ExitRecord
+    Column("changed", Text),  # JSON of Terms
     _words("user_name"),
     _words("request_id"),
     Column("request", Text, nullable=False),  # JSON of Request, without what is beside it
@@ -271,6 +272,7 @@ checkpoints = _table(
     Column("step", Number, nullable=False),
     Column("size_bytes", Number, nullable=False),
     _words("sha256"),
+    _seconds("executed_s", nullable=False),  # by its run
 )
 Index("checkpoints_by_job", checkpoints.c.job, checkpoints.c.id)
 
@@ -318,6 +320,7 @@ drains = _table(
     _words("reason"),
     _words("actor"),
     _seconds("at", nullable=False),
+    _seconds("by_at"),
 )
 
 node_leases = _table(  # when nodes were last renewed, gathered and written now and then

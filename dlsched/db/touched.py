@@ -169,6 +169,7 @@ def _jobs(
         table.c.failures,
         table.c.preemptions,
         table.c.exit,
+        table.c.changed,
         table.c.body,
         table.c.live,
     )

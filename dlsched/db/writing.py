@@ -177,7 +177,8 @@ _UPDATE_JOB = (
         {
             name: bindparam(name)
             for name in (
-                *("status", "reason", "runs", "failures", "preemptions", "exit", "state", "live"),
+                *("status", "reason", "runs", "failures", "preemptions", "exit", "changed"),
+                *("state", "live"),
             )
         }
         | {

@@ -32,6 +32,7 @@ from dlsched.nodeagent.rendezvous import HeldPort, PortTaken, derived
 from dlsched.nodeagent.spec import KeeperSpec
 from dlsched.protocol import keeper
 from dlsched.protocol.messages import (
+    Adjust,
     ExitRecord,
     Forget,
     Freeze,
@@ -47,7 +48,7 @@ from dlsched.protocol.messages import (
 )
 
 ORDERS: dict[str, type] = {
-    kind.__name__: kind for kind in (Release, Freeze, Thaw, Signal, Stop, Kill, Forget)
+    kind.__name__: kind for kind in (Release, Freeze, Thaw, Signal, Adjust, Stop, Kill, Forget)
 }
 _KILL_AGAIN_S = 0.2
 _PEERS_GRACE_S = 10.0  # for the other ranks on a node when one has failed
@@ -329,7 +330,7 @@ class Keeper:
             self.containment.send(signal.SIGTERM)
             return
         reason = self.state.stop.value if self.state.stop else "preempt"
-        said: words.Message = words.Stop(reason=reason, deadline_s=self.spec.desired.grace_s)
+        said: words.Message = words.Stop(reason=reason, deadline_s=self.state.desired.grace_s)
         if at is not None:
             said = words.StopAt(step=at)
         for peer in leaving:

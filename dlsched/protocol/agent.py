@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dlsched.protocol import rules
 from dlsched.protocol.messages import (
+    Adjust,
     BootId,
     DesiredRun,
     Digest,
@@ -618,7 +619,9 @@ class _Turn:
         return news
 
     def steer(self, held: Held, want: DesiredRun) -> None:
-        run_id = want.key.run_id
+        run_id, has = want.key.run_id, held.desired
+        if (want.limits, want.grace_s) != (has.limits, has.grace_s):
+            self.say(Tell(run_id, Adjust(limits=want.limits, grace_s=want.grace_s)))
         match want.want, held.phase:
             case Want.STOPPED, _:
                 reason = want.stop or StopReason.OVER
@@ -682,7 +685,11 @@ class _Turn:
         held = self.state.held.get(run_id)
         if held is None or held.lost:
             return
-        self.change(held={**self.state.held, run_id: replace(held, phase=status.phase)})
+        desired = replace(
+            held.desired, limits=status.desired.limits, grace_s=status.desired.grace_s
+        )
+        news = replace(held, phase=status.phase, desired=desired)
+        self.change(held={**self.state.held, run_id: news})
         self.sync(now)
 
     def note_quarantine(self, status: KeeperStatus) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.protocol.messages import (
+    Adjust,
     DesiredRun,
     ExitReason,
     ExitRecord,
@@ -429,6 +430,8 @@ class _Turn:
                 self.thaw(suspended=False)
             case Signal(number=number) if state.stage in _ALIVE:
                 self.say(SendSignal(number))
+            case Adjust(limits=limits, grace_s=grace_s):
+                self.adjust(replace(state.desired, limits=limits, grace_s=grace_s))
             case Stop(reason=reason, step=at):
                 self.stop(reason, at)
             case Kill(reason=reason):
@@ -438,6 +441,13 @@ class _Turn:
                 self.say(Leave())
             case _:
                 pass  # repeated, or overtaken by the end
+
+    def adjust(self, desired: DesiredRun) -> None:
+        """Adopt other limits; a stop that is under way keeps the grace that it began with."""
+        if desired == self.state.desired or self.state.exit is not None:
+            return
+        self.change(desired=desired)
+        self.report()
 
     def stop(self, reason: StopReason, at: int | None) -> None:
         state = self.state

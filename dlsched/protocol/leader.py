@@ -14,10 +14,12 @@ from enum import Enum
 
 from dlsched.protocol import rules
 from dlsched.protocol.ledger import (
+    GPU_UNHEALTHY,
     Adopt,
     Assign,
     Attach,
     CancelJob,
+    ChangeTerms,
     Job,
     JobStatus,
     Ledger,
@@ -36,6 +38,7 @@ from dlsched.protocol.ledger import (
     StopRun,
     Submit,
     SuspendRun,
+    Terms,
     Write,
     apply_all,
     having,
@@ -215,6 +218,15 @@ class RequeueAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class TermsAsked:
+    """A client wants a job under other limits, grace or retries, its present run too."""
+
+    now: float
+    job: JobId
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
 class AttachAsked:
     """Rows that mean nothing here are to be durable; `token` is answered when they are."""
 
@@ -240,6 +252,7 @@ class Together:
         | PlaceAsked
         | StopAsked
         | SuspendAsked
+        | TermsAsked
         | AttachAsked
         | DownConfirmed,
         ...,
@@ -277,6 +290,7 @@ Event = (
     | PlaceAsked
     | StopAsked
     | SuspendAsked
+    | TermsAsked
     | AttachAsked
     | Together
     | ForgetAsked
@@ -505,6 +519,10 @@ class _Turn:
                 self.stop(job, reason, at)
             case SuspendAsked(job=job, suspended=suspended):
                 self.suspend(job, suspended)
+            case TermsAsked(job=job, terms=terms):
+                row = self.state.reserved.jobs.get(job)
+                if row is not None and not row.status.is_terminal and row.terms != terms:
+                    self.write(ChangeTerms(job, terms))
             case AttachAsked(rows=rows, token=token_):
                 self.write(*map(Attach, rows))
                 if token_ is not None:
@@ -805,8 +823,11 @@ class _Turn:
             reserved = self.state.reserved
             run = reserved.runs.get(record.key.run_id)
             if run is not None and sync.node in run.members:
-                if run.members[sync.node].exit is None:
-                    self.write(MemberOver(record.key.run_id, sync.node, exit=record))
+                member = run.members[sync.node]
+                if member.exit is None:
+                    sick = sorted(set(member.gpus) & set(sync.health.unhealthy))
+                    why = f"{GPU_UNHEALTHY}{', '.join(sick)}" if sick else ""
+                    self.write(MemberOver(record.key.run_id, sync.node, record, why))
             elif (sync.node, record.key.run_id) not in reserved.history:
                 self.write(OrphanOver(sync.node, record.key.run_id, record))
 
@@ -991,7 +1012,7 @@ class _Turn:
         if row.status is JobStatus.PENDING:
             self.write(CancelJob(job, why))
         elif (run := self.state.reserved.live_run(job)) and run.stop is not StopReason.CANCEL:
-            self.write(StopRun(run.key.run_id, StopReason.CANCEL))
+            self.write(StopRun(run.key.run_id, StopReason.CANCEL, why=why))
         self.answer_after_commit(Answer(token, job=job))
 
     def requeue(self, token: int, job: JobId) -> None:

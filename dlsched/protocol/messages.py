@@ -310,6 +310,14 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adjust:
+    """Other limits and grace count from here on; what has run so far counts towards them."""
+
+    limits: Limits
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """Ask the job to leave within its grace; `OVER` kills at once."""
 
@@ -329,7 +337,7 @@ class Forget:
     """The end is committed: the keeper may leave."""
 
 
-Order = Release | Freeze | Thaw | Signal | Stop | Kill | Forget
+Order = Release | Freeze | Thaw | Signal | Adjust | Stop | Kill | Forget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from dlsched.protocol.ledger import (
     Adopt,
     Assign,
     CancelJob,
+    ChangeTerms,
     JobStatus,
     Ledger,
     MemberOver,
@@ -38,6 +39,7 @@ from dlsched.protocol.ledger import (
     StopRun,
     Submit,
     SuspendRun,
+    Terms,
     Write,
     apply,
     apply_all,
@@ -105,6 +107,7 @@ requests = st.builds(
     user=st.sampled_from(["ann", "bob"]),
     gang=st.lists(st.integers(1, 2), min_size=1, max_size=2).map(tuple),
     mode=st.sampled_from(LaunchMode),
+    requeue=st.booleans(),
     fence=st.sampled_from(Fence),
     retries=st.integers(0, 2),
     limits=st.builds(Limits, time_s=st.none() | SECONDS, memory_bytes=st.none() | COUNTS),
@@ -173,13 +176,21 @@ def _run_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[Wr
     run = draw(st.sampled_from(list(ledger.runs.values())))
     job, run_id = run.key.job, run.key.run_id
     choices: list[Write] = [
-        StopRun(run_id, draw(st.sampled_from(StopReason)), draw(st.none() | COUNTS)),
+        StopRun(
+            run_id,
+            draw(st.sampled_from(StopReason)),
+            draw(st.none() | COUNTS),
+            draw(st.sampled_from(["", "Deadline"])),
+        ),
         SuspendRun(run_id, draw(st.booleans())),
     ]
     if run.status is RunStatus.PREPARING:
         choices.append(ReleaseRun(run_id))
+    limits = Limits(time_s=draw(SECONDS))
+    terms = Terms(limits=limits, grace_s=draw(SECONDS), retries=draw(st.integers(0, 2)))
+    choices.append(ChangeTerms(job, terms))
     if ledger.jobs[job].status is JobStatus.PENDING:
-        choices.append(CancelJob(job))
+        choices.append(CancelJob(job, draw(st.sampled_from(["", "Deadline"]))))
     return [draw(st.sampled_from(choices))]
 
 

@@ -110,6 +110,7 @@ ORDERS: dict[str, m.Order] = {
     "freeze": m.Freeze(m.SuspendLevel.CUDA),
     "thaw": m.Thaw(),
     "signal": m.Signal(10),
+    "adjust": m.Adjust(limits=m.Limits(time_s=90.5, cpus=4), grace_s=7.25),
     "stop": m.Stop(reason=m.StopReason.RESIZE, step=1200),
     "kill": m.Kill(m.StopReason.CANCEL),
     "forget": m.Forget(),

@@ -66,6 +66,21 @@ def test_what_an_order_does_to_a_running_job(
     assert [c.number for c in commands if isinstance(c, keeper.SendSignal)] == signals
 
 
+def test_other_limits_count_from_here_on_and_touch_nothing_else() -> None:
+    state = running(limits=m.Limits(time_s=100.0))
+    assert state.deadline() == 100.0
+    longer = m.Adjust(limits=m.Limits(time_s=250.0), grace_s=5.0)
+    state, commands = drive(state, keeper.OrderArrived(90.0, longer))
+    assert [type(command) for command in commands] == [keeper.Report]
+    assert state.deadline() == 250.0
+    state, commands = drive(state, keeper.OrderArrived(95.0, longer), keeper.Woke(101.0))
+    assert not commands  # repeated, and the old limit has passed
+    shorter = replace(longer, limits=m.Limits(time_s=50.0))
+    state, commands = drive(state, keeper.OrderArrived(110.0, shorter), keeper.Woke(110.0))
+    assert keeper.SendSignal(15, None) in commands
+    assert (state.stop, state.kill_at) == (m.StopReason.TIME_LIMIT, 115.0)
+
+
 def test_a_stop_that_is_ignored_becomes_a_kill_and_then_a_quarantine() -> None:
     state, _ = drive(
         running(grace_s=20.0), keeper.OrderArrived(1.0, m.Stop(reason=m.StopReason.CANCEL))
@@ -188,6 +203,38 @@ def test_what_an_end_means_for_the_job(
         stop=stop,
     )
     assert ledger.judge(run, ledger.Job(job=KEY.job, request=_request()))[0] is cause
+
+
+SICK = f"{ledger.GPU_UNHEALTHY}g1"
+ENDS = [  # of a job that must not begin anew
+    ("preempted", replace(EXIT, code=143, stop=PREEMPT), "", PREEMPT, "Preempted"),
+    ("node gone", None, "confirmed down", None, "NodeFail(n1: lost confirmed down)"),
+    ("node lost", replace(EXIT, reason=m.ExitReason.NODE_LOST), "", None, "NodeFail(n1: node-lost)"),
+    ("gone while it was taken back", None, "rebooted", PREEMPT, "NodeFail(n1: lost rebooted)"),
+    ("its GPU", replace(EXIT, code=1), SICK, None, "GpuFail(n1: unhealthy g1)"),
+    ("its owner asked", None, "gone", m.StopReason.REQUEUE, ""),
+    ("never started", replace(EXIT, reason=m.ExitReason.NOT_STARTED), "", None, ""),
+    ("aborted", None, "gone", m.StopReason.ABORT, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "presumed", "stop", "reason"), [case[1:] for case in ENDS], ids=[c[0] for c in ENDS]
+)
+def test_a_job_that_must_not_begin_anew_ends_with_its_run(
+    record: m.ExitRecord | None, presumed: str, stop: m.StopReason | None, reason: str
+) -> None:
+    member = ledger.Member(
+        node=N1, gpus=(GPU,), boot_id=m.BootId("b1"), since=m.Term(), exit=record, presumed=presumed
+    )
+    run = ledger.Run(
+        key=KEY, status=ledger.RunStatus.OVER, members={N1: member}, epoch=m.Epoch(1), stop=stop,
+        released=True,
+    )  # fmt: skip
+    cause, why, _ = ledger.judge(run, ledger.Job(job=KEY.job, request=_request(requeue=False)))
+    assert (cause is Cause.LOST, why if reason else "") == (bool(reason), reason)
+    cause, _, _ = ledger.judge(run, ledger.Job(job=KEY.job, request=_request(retries=3)))
+    assert cause is Cause.REQUEUED
 
 
 def registered() -> tuple[agent.AgentState, int]:
@@ -426,3 +473,74 @@ def test_a_live_job_is_not_forgotten() -> None:
     state, _ = settled(state, place(1, "n1g0"))
     after, _ = leader.step(state, leader.ForgetAsked(3.0, (m.JobId(1), m.JobId(2), m.JobId(3))))
     assert after.committed == state.committed
+
+
+def test_other_terms_reach_the_node_and_the_request_stays_what_it_was() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    before = state.committed.nodes[N1].revision
+    terms = ledger.Terms(limits=m.Limits(time_s=60.0), grace_s=9.0, retries=2)
+    wish = leader.TermsAsked(2.0, m.JobId(1), terms)
+    state, commands = settled(state, leader.Together(2.0, (wish, leader.AttachAsked(2.0, (), 4))))
+    assert leader.Answer(4) in commands
+    assert [c.nudge.node for c in commands if isinstance(c, leader.SendNudge)] == [N1]
+    assert state.committed.nodes[N1].revision == before + 1
+    [want] = state.committed.desired(N1)
+    assert (want.limits.time_s, want.grace_s) == (60.0, 9.0)
+    _, commands = settled(state, leader.BatchAsked(2.0, 5, asked("a")))
+    assert leader.Answer(5, job=m.JobId(1)) in commands  # the same request as ever
+    _, commands = settled(state, wish)
+    assert not transactions(commands)
+
+
+def test_an_agent_tells_a_keeper_of_other_limits_until_it_has_them() -> None:
+    state, sequence = registered()
+    term = state.record.term
+    state, commands = agent.step(
+        state, agent.ReplyArrived(1.0, reply(sequence, term, desired=(RUN,)))
+    )
+    status = m.KeeperStatus(desired=RUN, phase=m.Phase.RUNNING)
+    state, _ = agent.step(state, agent.KeeperSpoke(1.1, status))
+    longer = replace(RUN, limits=m.Limits(time_s=900.0))
+    adjust = m.Adjust(limits=longer.limits, grace_s=longer.grace_s)
+    for now in (2.0, 3.0):
+        asked_ = reply(state.sequence, term, desired=(longer,))
+        state, commands = agent.step(state, agent.ReplyArrived(now, asked_))
+        assert agent.Tell(KEY.run_id, adjust) in commands
+        assert not any(isinstance(command, agent.Spawn) for command in commands)
+        state, _ = agent.step(state, agent.Tick(now + 0.5))
+    state, _ = agent.step(state, agent.KeeperSpoke(3.6, replace(status, desired=longer)))
+    asked_ = reply(state.sequence, term, desired=(longer,))
+    state, commands = agent.step(state, agent.ReplyArrived(4.0, asked_))
+    assert agent.Tell(KEY.run_id, adjust) not in commands
+
+
+@pytest.mark.parametrize(("code", "status"), [(143, "CANCELLED"), (0, "COMPLETED")])
+def test_a_run_that_is_cancelled_for_a_reason_ends_its_job_with_it(code: int, status: str) -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    state, _ = settled(state, leader.CancelAsked(2.0, -1, m.JobId(1), "Deadline"))
+    [run] = state.committed.runs.values()
+    record = m.ExitRecord(
+        key=run.key, node=N1, reason=m.ExitReason.EXITED, code=code, stop=m.StopReason.CANCEL
+    )
+    state, _ = settled(state, leader.SyncArrived(2.5, ended(state, record, 5)))
+    row = state.committed.jobs[m.JobId(1)]
+    assert row.status.name == status
+    assert row.reason == ("Deadline" if code else "")
+
+
+def test_a_failure_on_an_unhealthy_gpu_is_not_the_jobs_own() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    [run] = state.committed.runs.values()
+    record = m.ExitRecord(key=run.key, node=N1, reason=m.ExitReason.SIGNALLED, signal=6)
+    sync = ended(state, record, 5)
+    sick = replace(sync, health=m.Health(unhealthy=(m.GpuId("n1g0"),)))
+    after, _ = settled(state, leader.SyncArrived(2.5, sick))
+    row = after.committed.jobs[m.JobId(1)]
+    assert (row.status, row.failures) == (JobStatus.PENDING, 0)
+    assert row.reason == "n1: unhealthy n1g0"
+    other = replace(sync, health=m.Health(unhealthy=(m.GpuId("n1g1"),)))
+    after, _ = settled(state, leader.SyncArrived(2.5, other))
+    assert after.committed.jobs[m.JobId(1)].status is JobStatus.FAILED

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Order(_message.Message):
-    __slots__ = ("release", "freeze", "thaw", "signal", "stop", "kill", "forget")
+    __slots__ = ("release", "freeze", "thaw", "signal", "stop", "kill", "forget", "adjust")
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     FREEZE_FIELD_NUMBER: _ClassVar[int]
     THAW_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class Order(_message.Message):
     STOP_FIELD_NUMBER: _ClassVar[int]
     KILL_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
+    ADJUST_FIELD_NUMBER: _ClassVar[int]
     release: Release
     freeze: Freeze
     thaw: Thaw
@@ -22,7 +23,8 @@ class Order(_message.Message):
     stop: Stop
     kill: Kill
     forget: Forget
-    def __init__(self, release: _Optional[_Union[Release, _Mapping]] = ..., freeze: _Optional[_Union[Freeze, _Mapping]] = ..., thaw: _Optional[_Union[Thaw, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., kill: _Optional[_Union[Kill, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ...) -> None: ...
+    adjust: Adjust
+    def __init__(self, release: _Optional[_Union[Release, _Mapping]] = ..., freeze: _Optional[_Union[Freeze, _Mapping]] = ..., thaw: _Optional[_Union[Thaw, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., kill: _Optional[_Union[Kill, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., adjust: _Optional[_Union[Adjust, _Mapping]] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ()
@@ -51,6 +53,14 @@ class Stop(_message.Message):
     reason: _run_pb2.StopReason
     step: int
     def __init__(self, reason: _Optional[_Union[_run_pb2.StopReason, str]] = ..., step: _Optional[int] = ...) -> None: ...
+
+class Adjust(_message.Message):
+    __slots__ = ("limits", "grace_s")
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    limits: _run_pb2.Limits
+    grace_s: float
+    def __init__(self, limits: _Optional[_Union[_run_pb2.Limits, _Mapping]] = ..., grace_s: _Optional[float] = ...) -> None: ...
 
 class Kill(_message.Message):
     __slots__ = ("reason",)

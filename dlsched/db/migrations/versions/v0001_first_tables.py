@@ -30,6 +30,7 @@ def upgrade() -> None:
         sa.Column("step", NUMBER, nullable=False),
         sa.Column("size_bytes", NUMBER, nullable=False),
         sa.Column("sha256", sa.Text(), nullable=False),
+        sa.Column("executed_s", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="checkpoints_pk"),
     )
     op.create_index("checkpoints_by_job", "checkpoints", ["job", "id"])
@@ -46,6 +47,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("by_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("node", name="drains_pk"),
     )
     op.create_table(
@@ -232,6 +234,7 @@ def upgrade() -> None:
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("preemptions", sa.Integer(), nullable=False),
         sa.Column("exit", sa.Text(), nullable=True),
+        sa.Column("changed", sa.Text(), nullable=True),
         sa.Column("user_name", sa.Text(), nullable=False),
         sa.Column("request_id", sa.Text(), nullable=False),
         sa.Column("request", sa.Text(), nullable=False),
