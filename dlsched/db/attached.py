@@ -29,14 +29,23 @@ from dlsched.db.records import (
     Prediction,
     Progress,
     RoundDone,
+    TenantRemoved,
+    TenantsConfigured,
+    TenantSet,
 )
 from dlsched.db.rows import of_row
 from dlsched.db.statements import add, put
+from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
 from dlsched.protocol.messages import Epoch, NodeName
 
 __all__ = ["store_attached"]
 
-COLUMNS = {"name": "name", "vc": "vc", "partition": "partition_name"}  # that lists filter by
+COLUMNS = {
+    "name": "name",
+    "account": "account",
+    "vc": "vc",
+    "partition": "partition_name",
+}  # that lists filter by
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,4 +182,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     NodeDescribed: _described,
     NodesHeard: _heard,
     Drained: _drained,
+    TenantSet: lambda place, rows: set_tenants(place.connection, rows),
+    TenantRemoved: lambda place, rows: remove_tenants(place.connection, rows),
+    TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
 }

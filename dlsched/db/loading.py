@@ -23,9 +23,11 @@ from dlsched.db.records import (
     JobSpec,
     PolicySet,
     Progress,
+    TenantSet,
 )
 from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, run_of
 from dlsched.db.statements import rows_in
+from dlsched.db.tenant_rows import read_tenants
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
 
@@ -68,6 +70,7 @@ class Loaded:
     nodes_described: Mapping[NodeName, str] = field(default_factory=dict)
     heard_at: Mapping[NodeName, float] = field(default_factory=dict)
     round_number: int = 0
+    tenants: tuple[TenantSet, ...] = ()
 
 
 # -- pieces that other reads use too ---------------------------------------------------------------
@@ -335,4 +338,5 @@ def _cluster(connection: Connection) -> dict[str, Any]:
             for r in connection.execute(select(schema.node_leases)).mappings()
         },
         "round_number": number or 0,
+        "tenants": read_tenants(connection),
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, Select, case, func, select, tuple_
 
 from dlsched.db import schema
 from dlsched.db.engine import reading
@@ -33,7 +33,16 @@ from dlsched.db.submitting import seal_fits
 from dlsched.protocol.ledger import Job, Request, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
 
-__all__ = ["After", "KnownRequest", "Reads", "StoredEvent", "StoredJob", "StoredRun", "Usage"]
+__all__ = [
+    "After",
+    "KnownRequest",
+    "Reads",
+    "Spent",
+    "StoredEvent",
+    "StoredJob",
+    "StoredRun",
+    "Usage",
+]
 
 T = TypeVar("T")
 PAGE = 500
@@ -93,11 +102,23 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the ended runs of a user or a virtual cluster have used."""
+    """What the ended runs of a user, an account or a virtual cluster have used."""
 
     name: str
     gpu_s: float
     jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one ended run has used, and whose it was."""
+
+    user: str
+    account: str
+    vc: str
+    began_at: float
+    ended_at: float
+    gpu_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,12 +252,21 @@ class Reads:
             ]
         )
 
-    def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
-        """GPU time of runs that have ended, by virtual cluster or user."""
+    def usage(self, *, by: str = "vc", since: float | None = None) -> list[Usage]:
+        """GPU time of runs that have ended, by virtual cluster, account or user.
+
+        Args:
+            by: vc, account or user.
+            since: what was used before does not count, in runs that span this moment neither.
+        """
         jobs, runs = schema.jobs.c, schema.runs.c
-        name = jobs.user_name if by_user else jobs.vc
+        name = {"vc": jobs.vc, "account": jobs.account, "user": jobs.user_name}[by]
+        used: ColumnElement[float] = runs.gpu_s
+        if since is not None:
+            took, counts = runs.ended_at - runs.assigned_at, runs.ended_at - since
+            used = case((runs.assigned_at >= since, runs.gpu_s), else_=runs.gpu_s * counts / took)
         query = (
-            select(name, func.sum(runs.gpu_s), func.count(jobs.job.distinct()))
+            select(name, func.sum(used), func.count(jobs.job.distinct()))
             .join_from(schema.runs, schema.jobs, runs.job == jobs.job)
             .where(runs.ended_at.is_not(None) if since is None else runs.ended_at >= since)
             .group_by(name)
@@ -244,6 +274,22 @@ class Reads:
         )
         return self._read(
             lambda c: [Usage(name=n, gpu_s=g or 0.0, jobs=k) for n, g, k in c.execute(query)]
+        )
+
+    def spent(self, since: float) -> list[Spent]:
+        """The runs that have ended since a moment, for adding up what windows of time have seen."""
+        jobs, runs = schema.jobs.c, schema.runs.c
+        columns = (jobs.user_name, jobs.account, jobs.vc, runs.assigned_at, runs.ended_at)
+        query = (
+            select(*columns, runs.gpu_s)
+            .join_from(schema.runs, schema.jobs, runs.job == jobs.job)
+            .where(runs.ended_at >= since, runs.gpu_s > 0)
+        )
+        return self._read(
+            lambda c: [
+                Spent(user=user, account=account, vc=vc, began_at=a, ended_at=b, gpu_s=gpu_s)
+                for user, account, vc, a, b, gpu_s in c.execute(query)
+            ]
         )
 
     # -- single things ----------------------------------------------------------------------------

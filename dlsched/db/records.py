@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dlsched.db.tenants import OPERATOR, Tenant
 from dlsched.protocol.messages import JobId, NodeName, RunId
 
 __all__ = [
@@ -30,6 +31,9 @@ __all__ = [
     "Progress",
     "Record",
     "RoundDone",
+    "TenantRemoved",
+    "TenantSet",
+    "TenantsConfigured",
 ]
 
 
@@ -68,6 +72,7 @@ class JobBody:
     truncate: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # secret
     partition: str = ""
+    account: str = ""
     vc: str = ""
     priority_class: str = ""
     priority: float | None = None
@@ -247,6 +252,34 @@ class Drained:
     by_at: float | None = None  # what runs there has to leave by then; None: it may end
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSet:
+    """A user, account, virtual cluster, partition or quota is like this from now on."""
+
+    tenant: Tenant
+    actor: str
+    at: float
+    source: str = OPERATOR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantRemoved:
+    """One of them is no more."""
+
+    kind: str
+    name: str
+    actor: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantsConfigured:
+    """All that the configuration says of them, in place of what it said before."""
+
+    tenants: tuple[Tenant, ...]
+    at: float
+
+
 Record = (
     HoldChanged
     | FieldsChanged
@@ -260,4 +293,7 @@ Record = (
     | NodeDescribed
     | NodesHeard
     | Drained
+    | TenantSet
+    | TenantRemoved
+    | TenantsConfigured
 )

@@ -75,6 +75,11 @@ def _words(name: str) -> Column[str]:
     return Column(name, Words, nullable=False)
 
 
+def _set() -> tuple[Column[Any], ...]:
+    """By whom a row was set: the configuration (`file`) or an operator."""
+    return _words("source"), _words("set_by"), _seconds("set_at")
+
+
 def _live(table: Table, *columns: str) -> Index:
     return Index(
         f"{table.name}_live_by_{'_'.join(columns)}",
@@ -162,6 +167,7 @@ jobs = _table(
     Column("uid", Number),
     Column("spec_user", Words),
     _words("name"),
+    _words("account"),
     _words("vc"),
     _words("partition_name"),
     Column("gpus", Integer, nullable=False),
@@ -373,8 +379,58 @@ policy = _table(
 users = _table(
     "users",
     Column("name", Words, primary_key=True),
-    Column("uid", Number, nullable=False),
-    _seconds("first_seen_at", nullable=False),
+    Column("uid", Number),  # once they have submitted
+    _seconds("first_seen_at"),
+    _flag("added"),  # by an operator; what follows is theirs
+    _words("account"),
+    _words("vc"),
+    *_set(),
+)
+
+accounts = _table(
+    "accounts",
+    Column("name", Words, primary_key=True),
+    _words("parent"),
+    Column("weight", Double, nullable=False),
+    _words("vc"),
+    *_set(),
+)
+
+account_members = _table(
+    "account_members",
+    Column("account", Words, primary_key=True),
+    Column("user_name", Words, primary_key=True),
+    Column("source", Words, primary_key=True),
+)
+
+vcs = _table(
+    "vcs",
+    Column("name", Words, primary_key=True),
+    Column("gpus", Integer),
+    _words("nodes"),  # a host list
+    Column("guaranteed", Integer),
+    _flag("borrow"),
+    *_set(),
+)
+
+partitions = _table(
+    "partitions",
+    Column("name", Words, primary_key=True),
+    _words("nodes"),  # a host list; empty: all
+    _seconds("max_time_s"),
+    _flag("is_default"),
+    *_set(),
+)
+
+quotas = _table(
+    "quotas",
+    Column("kind", Words, primary_key=True),  # user, account, vc
+    Column("name", Words, primary_key=True),
+    Column("gpus", Integer),
+    Column("jobs", Integer),
+    Column("gpu_hours", Double),
+    _seconds("window_s"),
+    *_set(),
 )
 
 tokens = _table(

@@ -40,6 +40,24 @@ def put(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) ->
         connection.execute(statement.on_conflict_do_nothing(index_elements=keys), rows)
 
 
+def put_where(
+    connection: Connection,
+    table: Table,
+    row: dict[str, Any],
+    *,
+    only: Sequence[str],
+    where: ColumnElement[bool],
+) -> None:
+    """Insert one row, or set some columns where its primary key is there and a condition holds."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    keys = [column.name for column in table.primary_key]
+    statement = dialect.insert(table)
+    new = {name: statement.excluded[name] for name in only}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=keys, set_=new, where=where), row
+    )
+
+
 def add_unless_there(connection: Connection, table: Table, row: dict[str, Any]) -> bool:
     """Insert one row; false when its primary key is there already."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql

@@ -12,7 +12,8 @@ from dlsched.core.errors import InvariantBroken
 from dlsched.db import codec, schema
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
 from dlsched.db.rows import Values, job_values, request_text
-from dlsched.db.statements import add, add_unless_there
+from dlsched.db.statements import add
+from dlsched.db.tenant_rows import meet_user
 from dlsched.protocol.ledger import Job, Request, Submit
 from dlsched.protocol.messages import JobId
 
@@ -21,7 +22,7 @@ __all__ = ["Submission", "seal_fits"]
 
 NO_SPEC = {
     **dict.fromkeys(("body", "array", "array_job", "array_task", "uid", "spec_user")),
-    **dict.fromkeys(("name", "vc", "partition_name"), ""),
+    **dict.fromkeys(("name", "account", "vc", "partition_name"), ""),
     "array_index": 0,
 }
 
@@ -104,6 +105,7 @@ class Submission:
             "spec_user": spec.user,
             "submitted_at": spec.submitted_at,
             "name": body.name,
+            "account": body.account,
             "vc": body.vc,
             "partition_name": body.partition,
         }
@@ -151,5 +153,4 @@ class Submission:
         for name, rows in self._rows.items():
             add(connection, schema.METADATA.tables[name], rows)
         for name, uid in self._users.items():
-            row = {"name": name, "uid": uid, "first_seen_at": self.at}
-            add_unless_there(connection, schema.users, row)
+            meet_user(connection, name, uid, self.at)

@@ -90,7 +90,9 @@ async def usage(
     """GPU time by user or virtual cluster: ended runs from the store, live ones from memory."""
     shell, table = cluster.shell, cluster.shell.table
     since = request.since if request.HasField("since") else None
-    past = await shell.read(partial(shell.store.usage, by_user=request.by_user, since=since))
+    past = await shell.read(
+        partial(shell.store.usage, by="user" if request.by_user else "vc", since=since)
+    )
     found = {each.name: control_pb2.UsageView(name=each.name, gpu_s=each.gpu_s) for each in past}
     entitled = {vc.name: vc.gpus for vc in cluster.settings.vcs if vc.gpus is not None}
     now = cluster.now

@@ -12,6 +12,14 @@ down_revision = None
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
+def _set() -> tuple[sa.Column[object], ...]:
+    return (
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.Column("set_at", sa.Double(), nullable=True),
+    )
+
+
 def upgrade() -> None:
     """From nothing to 0001."""
     op.create_table(
@@ -191,9 +199,59 @@ def upgrade() -> None:
     op.create_table(
         "users",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("uid", NUMBER, nullable=False),
-        sa.Column("first_seen_at", sa.Double(), nullable=False),
+        sa.Column("uid", NUMBER, nullable=True),
+        sa.Column("first_seen_at", sa.Double(), nullable=True),
+        sa.Column("added", sa.Boolean(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("vc", sa.Text(), nullable=False),
+        *_set(),
         sa.PrimaryKeyConstraint("name", name="users_pk"),
+    )
+    op.create_table(
+        "accounts",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("parent", sa.Text(), nullable=False),
+        sa.Column("weight", sa.Double(), nullable=False),
+        sa.Column("vc", sa.Text(), nullable=False),
+        *_set(),
+        sa.PrimaryKeyConstraint("name", name="accounts_pk"),
+    )
+    op.create_table(
+        "account_members",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("user_name", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("account", "user_name", "source", name="account_members_pk"),
+    )
+    op.create_table(
+        "vcs",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("gpus", sa.Integer(), nullable=True),
+        sa.Column("nodes", sa.Text(), nullable=False),
+        sa.Column("guaranteed", sa.Integer(), nullable=True),
+        sa.Column("borrow", sa.Boolean(), nullable=False),
+        *_set(),
+        sa.PrimaryKeyConstraint("name", name="vcs_pk"),
+    )
+    op.create_table(
+        "partitions",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("nodes", sa.Text(), nullable=False),
+        sa.Column("max_time_s", sa.Double(), nullable=True),
+        sa.Column("is_default", sa.Boolean(), nullable=False),
+        *_set(),
+        sa.PrimaryKeyConstraint("name", name="partitions_pk"),
+    )
+    op.create_table(
+        "quotas",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("gpus", sa.Integer(), nullable=True),
+        sa.Column("jobs", sa.Integer(), nullable=True),
+        sa.Column("gpu_hours", sa.Double(), nullable=True),
+        sa.Column("window_s", sa.Double(), nullable=True),
+        *_set(),
+        sa.PrimaryKeyConstraint("kind", "name", name="quotas_pk"),
     )
     op.create_table(
         "dependencies",
@@ -246,6 +304,7 @@ def upgrade() -> None:
         sa.Column("uid", NUMBER, nullable=True),
         sa.Column("spec_user", sa.Text(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
         sa.Column("vc", sa.Text(), nullable=False),
         sa.Column("partition_name", sa.Text(), nullable=False),
         sa.Column("gpus", sa.Integer(), nullable=False),
