@@ -31,8 +31,9 @@ def add_history(store: Store, count: int) -> None:
         "INSERT INTO job_bodies (body, content, seal) "
         f"SELECT 1000000 + i, '{{\"name\":\"old\"}}', '' FROM {numbers}",
         "INSERT INTO jobs (job, status, reason, runs, failures, preemptions, exit, user_name, "
-        "request_id, request, body, array_index, uid, spec_user, name, account, vc, partition_name, "
-        "gpus, live, state, held, submitted_at, ended_at, executed_s, gpu_s, starts, migrations, "
+        "request_id, request, body, array_index, uid, spec_user, name, account, vc, "
+        "partition_name, gpus, live, state, held, submitted_at, ended_at, executed_s, gpu_s, "
+        "starts, migrations, "
         "resizes, cancelled_by) SELECT 1000000 + i, 'completed', '', 1, 0, 0, :record, 'ann', "
         "'old' || i, '{\"gang\":[1]}', 1000000 + i, 0, 1000, 'ann', 'old', '', '', '', 1, "
         f"{no}, 'COMPLETED', '', 1.0, i, 1.0, 1.0, 1, 0, 0, '' FROM {numbers}",
