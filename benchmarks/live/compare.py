@@ -243,9 +243,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 continue
             print(side, file=sys.stderr, flush=True)
             cluster: AbstractContextManager[Cluster] = (
-                SlurmCluster(folder / side / "cluster")
-                if side == "slurm"
-                else DlschedCluster()
+                SlurmCluster(folder / side / "cluster") if side == "slurm" else DlschedCluster()
             )
             side_words = SLURM if side == "slurm" else DLSCHED
             results[side] = _side(cluster, side_words, names, folder / side)

@@ -360,7 +360,9 @@ class AgentState:
         return tuple(sorted(g for h in self.held.values() if h.quarantined for g in h.desired.gpus))
 
 
-def step(state: AgentState, event: Event) -> tuple[AgentState, list[Command]]:
+def step(  # noqa: PLR0912  # one case an event
+    state: AgentState, event: Event
+) -> tuple[AgentState, list[Command]]:
     """The state after an event, and what is to be done, in order."""
     turn = _Turn(state)
     match event:
@@ -502,9 +504,7 @@ class _Turn:
                     ended=tuple(state.ended[run_id] for run_id in sorted(state.ended)),
                     desired_digest=state.desired_digest,
                     renewed_sequence=state.renewed_sequence,
-                    health=Health(
-                        quarantined=state.quarantined(), unhealthy=state.unhealthy
-                    ),
+                    health=Health(quarantined=state.quarantined(), unhealthy=state.unhealthy),
                     inventory=None if state.registered else state.inventory,
                 )
             )
@@ -635,7 +635,7 @@ class _Turn:
             case _:
                 pass
 
-    def veto(self, want: DesiredRun) -> str:
+    def veto(self, want: DesiredRun) -> str:  # noqa: PLR0911  # one reason a return
         """Why this node will not start a run; empty when it will."""
         state = self.state
         if want.want is Want.STOPPED:

@@ -590,9 +590,7 @@ class _Turn:
         else:
             reason = ExitReason.SIGNALLED if event.signal else ExitReason.EXITED
         self.change(quarantined=event.stuck)
-        self.record(
-            reason, Cause.EXITED, code=event.code, signal=event.signal, detail=event.detail
-        )
+        self.record(reason, Cause.EXITED, code=event.code, signal=event.signal, detail=event.detail)
 
     def record(
         self, reason: ExitReason, cause: Cause, *, code: int = 0, signal: int = 0, detail: str = ""

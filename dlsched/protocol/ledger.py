@@ -799,10 +799,8 @@ def _finish(ledger: Ledger, run: Run) -> Ledger:
             reason=f"Retry({why})",
         )
     if cause in (Cause.REQUEUED, Cause.LOST):
-        preemptions = job.preemptions + int(run.stop in PREEMPTIONS)
-        return _move(
-            ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions
-        )
+        preemptions = job.preemptions + int(run.stop is StopReason.PREEMPT)  # a move is none
+        return _move(ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions)
     kept = job.reason if cause is Cause.CANCELLED else ""
     return _move(ledger, job.job, cause, why, exit=record, reason=kept)
 
@@ -865,9 +863,7 @@ def _verdict(  # noqa: PLR0911  # one case an end
         if record.reason is ExitReason.TIME_LIMIT or record.stop is StopReason.TIME_LIMIT:
             return Cause.TIMED_OUT, "time limit", record
     lost = [
-        m
-        for m in members
-        if m.exit is None or m.exit.reason in INFRASTRUCTURE or _lost_its_gpu(m)
+        m for m in members if m.exit is None or m.exit.reason in INFRASTRUCTURE or _lost_its_gpu(m)
     ]
     if not lost:
         for member in members:

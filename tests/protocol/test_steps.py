@@ -167,6 +167,7 @@ def _request(**changes: object) -> ledger.Request:
 EXIT = m.ExitRecord(key=KEY, node=N1, reason=m.ExitReason.EXITED)
 KILLED = replace(EXIT, reason=m.ExitReason.SIGNALLED, signal=9)
 PREEMPT, CANCEL = m.StopReason.PREEMPT, m.StopReason.CANCEL
+NODE_LOST = m.ExitReason.NODE_LOST
 VERDICTS = [
     ("0 is success", EXIT, None, Cause.COMPLETED),
     ("0 under a stop", replace(EXIT, stop=PREEMPT), PREEMPT, Cause.COMPLETED),
@@ -209,7 +210,7 @@ SICK = f"{ledger.GPU_UNHEALTHY}g1"
 ENDS = [  # of a job that must not begin anew
     ("preempted", replace(EXIT, code=143, stop=PREEMPT), "", PREEMPT, "Preempted"),
     ("node gone", None, "confirmed down", None, "NodeFail(n1: lost confirmed down)"),
-    ("node lost", replace(EXIT, reason=m.ExitReason.NODE_LOST), "", None, "NodeFail(n1: node-lost)"),
+    ("node lost", replace(EXIT, reason=NODE_LOST), "", None, "NodeFail(n1: node-lost)"),
     ("gone while it was taken back", None, "rebooted", PREEMPT, "NodeFail(n1: lost rebooted)"),
     ("its GPU", replace(EXIT, code=1), SICK, None, "GpuFail(n1: unhealthy g1)"),
     ("its owner asked", None, "gone", m.StopReason.REQUEUE, ""),
