@@ -227,9 +227,20 @@ class Client:
         repeatable = only_count or action not in _ONCE
         return _acted(self._connection.ask("Act", request, repeatable=repeatable))
 
-    def update(self, chosen: control_pb2.Filter, fields: Mapping[str, str]) -> Acted:
-        """Change fields of jobs."""
-        request = control_pb2.UpdateRequest(filter=chosen, fields=dict(fields))
+    def update(
+        self,
+        chosen: control_pb2.Filter,
+        fields: Mapping[str, str],
+        *,
+        dependencies: Iterable[control_pb2.Dependency] | None = None,
+    ) -> Acted:
+        """Change fields of jobs, and whom they wait for when `dependencies` says."""
+        request = control_pb2.UpdateRequest(
+            filter=chosen,
+            fields=dict(fields),
+            set_dependencies=dependencies is not None,
+            dependencies=dependencies or (),
+        )
         return _acted(self._connection.ask("Update", request, repeatable=True))
 
     def set_nodes(

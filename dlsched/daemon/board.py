@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -344,12 +344,15 @@ class Board:
             return
         values = {name: getattr(spec.body, name) for name in spec.body.__slots__}
         values |= {name: value for name, value in fields.items() if name in values}
+        array, limit = spec.array, fields.get("array_limit")
+        if array is not None and isinstance(limit, int):
+            array = replace(array, limit=limit)
         spec = JobSpec(
             body=JobBody(**values),
             user=spec.user,
             uid=spec.uid,
             submitted_at=spec.submitted_at,
-            array=spec.array,
+            array=array,
             index=spec.index,
         )
         self._specs[job] = spec

@@ -18,6 +18,7 @@ from dlsched.daemon.agents import Agents
 from dlsched.daemon.board import Board
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.control.door import Capacity, Host
+from dlsched.daemon.control.pace import Pace
 from dlsched.daemon.round.machines import ClusterRules
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.waiting import Fate
@@ -91,6 +92,7 @@ class Cluster:
         self.drained: dict[m.NodeName, Drained] = {}
         self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
+        self.pace = Pace()
         self.rounds: Any = None  # set by whoever makes both
         self.trust: DaemonTrust | None = None  # as well
         self._anchor = wall() - boottime()
@@ -110,6 +112,9 @@ class Cluster:
     def _began(self, loaded: Any) -> None:
         self.board.load(loaded, self.now)
         self.drained = dict(loaded.drained)
+        self.draining_at = {
+            name: row.by_at for name, row in self.drained.items() if row.by_at is not None
+        }
         for name in loaded.ledger.nodes:
             self._configured(name)
         for name, facts in loaded.nodes_described.items():  # addresses: for logs and launches
@@ -125,10 +130,13 @@ class Cluster:
     def _committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
         for write in writes:
             if isinstance(write, Attach) and isinstance(write.row, Drained):
-                self.drained[write.row.node] = write.row
-                if not write.row.drained:
-                    del self.drained[write.row.node]
-                    self.draining_at.pop(write.row.node, None)
+                row = write.row
+                self.drained.pop(row.node, None)
+                self.draining_at.pop(row.node, None)
+                if row.drained:
+                    self.drained[row.node] = row
+                    if row.by_at is not None:
+                        self.draining_at[row.node] = row.by_at
 
     def _configured(self, name: m.NodeName) -> None:
         number = 0

@@ -152,6 +152,12 @@ class JobTable:
             return found.updated[name]
         return getattr(self.spec(row).body, name)
 
+    def array_limit(self, row: Job) -> int:
+        """How many elements of a job's array may run at once; 0: all."""
+        shape, found = self.spec(row).array, self.facts.get(row.job)
+        known = None if found is None else found.updated.get("array_limit")
+        return int(known) if known is not None else shape.limit if shape is not None else 0
+
     def observe(
         self, before: Ledger, after: Ledger, writes: Iterable[Write], now: float, at: float
     ) -> set[JobId]:

@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from dlsched.core.errors import BadInput, Unavailable
+from dlsched.daemon.believable import check_sync
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.faultpoints import faultpoint
@@ -39,7 +40,7 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
         """A node's whole truth, and what it is to hold."""
         faultpoint("after-sync-read")
         sync = from_wire(m.Sync, request)
-        _check_names(sync)
+        check_sync(sync, self._cluster.shell.reserved)
         if not self._cluster.may_join(sync.node):
             raise Refused(f"node {sync.node} is not one of this cluster's configured nodes")
         reply = await self._cluster.shell.hear(sync)
@@ -144,15 +145,7 @@ class RunsService(control_pb2_grpc.RunsServicer):
                 step=request.step,
                 size_bytes=request.bytes,
                 sha256=request.sha256,
+                executed_s=self._cluster.shell.table.of(job.job).run_now(boottime()),
             )
         )
         return control_pb2.CheckpointReply(accepted=True)
-
-
-def _check_names(sync: m.Sync) -> None:
-    """Refuse what cannot be a node's honest word."""
-    if not sync.node or len(sync.node) > 253 or not sync.node.isprintable():
-        raise BadInput("sync: not a node's name")
-    for record in sync.ended:
-        if record.node != sync.node:
-            raise BadInput(f"sync: {sync.node} speaks of an end on {record.node}")

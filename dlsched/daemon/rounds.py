@@ -293,14 +293,17 @@ class Rounds:
         return found
 
     def _too_late(self) -> list[Wish]:
-        """Pending jobs whose deadline has passed."""
+        """Jobs whose deadline has passed; those that run are asked to leave."""
         found: list[Wish] = []
-        table, now = self._cluster.shell.table, wall()
-        for row in self._cluster.shell.reserved.jobs.values():
-            if row.status is not JobStatus.PENDING:
+        shell, now = self._cluster.shell, wall()
+        for row in shell.reserved.jobs.values():
+            if row.status.is_terminal or row.reason == "Deadline":
                 continue
-            deadline = table.field(row, "deadline_at")
-            if deadline is not None and now > deadline:
+            deadline = shell.table.field(row, "deadline_at")
+            if deadline is None or now <= deadline:
+                continue
+            run = shell.reserved.live_run(row.job)
+            if run is None or run.stop is not StopReason.CANCEL:
                 found += self._cancel(row.job, "Deadline", "its deadline has passed")
         return found
 
@@ -320,12 +323,8 @@ class Rounds:
                     continue
                 row = shell.reserved.jobs[run.key.job]
                 facts = shell.table.of(row.job)
-                limit = shell.table.field(row, "time_limit_s")
-                if limit is None:
-                    continue
-                own = row.request.limits.time_s
-                slack = LATE_S if own is not None and limit >= own else 0.0
-                if facts.run_now(now) > limit + slack:
+                limit = row.terms.limits.time_s
+                if limit is not None and facts.run_now(now) > limit + LATE_S:
                     stop = leader.StopAsked(now, row.job, StopReason.TIME_LIMIT)
                     if stop not in found:
                         found.append(stop)

@@ -92,6 +92,8 @@ class LimitsSection(_Section):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
     jobs_per_user: Annotated[int, Field(ge=1)] = 50_000
     jobs: Annotated[int, Field(ge=1)] = 200_000
+    submits_per_s: Annotated[float, Field(gt=0, le=1e6)] = 100.0  # calls of a user, lastingly
+    submit_burst: Annotated[int, Field(ge=1)] = 1_000  # calls at once
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
     grace_s: Seconds = 600.0  # the longest that a job may ask for

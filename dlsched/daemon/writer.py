@@ -134,10 +134,18 @@ class Writer:
         live = loaded.ledger.jobs
         wanted = {
             dependency.job
-            for row in live.values()
-            for dependency in getattr(getattr(row.request.spec, "body", None), "dependencies", ())
+            for number, row in live.items()
+            for dependency in _conditions(row.request.spec, loaded.jobs.get(number))
             if dependency.job and dependency.job not in live
         }
         known = self._store.jobs(sorted(wanted)) if wanted else ()
         outcomes = known if isinstance(known, Mapping) else {row.job: row for row in known}
         return TermBegun(asked_at, loaded, outcomes)
+
+
+def _conditions(spec: Any, facts: Any) -> Any:
+    """Whom a job waits for, as it stands."""
+    updated = getattr(facts, "updated", {}).get("dependencies")
+    return (
+        updated if updated is not None else getattr(getattr(spec, "body", None), "dependencies", ())
+    )

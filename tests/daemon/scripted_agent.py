@@ -198,6 +198,9 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 self.say(replace(status, phase=m.Phase.SUSPENDED))
             case m.Thaw():
                 self.say(replace(status, phase=m.Phase.RUNNING))
+            case m.Adjust(limits=limits, grace_s=grace_s):
+                desired = replace(status.desired, limits=limits, grace_s=grace_s)
+                self.say(replace(status, desired=desired))
             case m.Stop(reason=reason) if self.obeys and status.exit is None:
                 if status.phase is m.Phase.PREPARED:
                     self.end(run_id, reason=m.ExitReason.NOT_STARTED, stop=reason)

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from dlsched.core.errors import BadInput
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.arrays import parse_array
+from dlsched.daemon.control.depending import read_dependencies
 from dlsched.daemon.settings import Settings
-from dlsched.db.records import ArrayShape, Dependency, JobBody
+from dlsched.db.records import ArrayShape, JobBody
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import (
     Fence,
-    JobId,
     LaunchMode,
     Limits,
     RequestId,
@@ -32,8 +32,6 @@ from dlsched.rpc.v1 import control_pb2
 __all__ = ["Asked", "Capacity", "admit", "check_fits"]
 
 E = TypeVar("E", bound=Enum)
-KINDS = frozenset({"after", "afterok", "afterany", "afternotok", "aftercorr", "singleton"})
-MOST_DEPENDENCIES = 1000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
 MOST_GPUS = 1_000_000
@@ -87,6 +85,7 @@ def admit(
         BadInput: one line that names the limit or the known values.
     """
     limits = settings.limits
+    dependencies, tasks = read_dependencies(wanted.dependencies)
     partition = _partition(wanted.partition, settings)
     vc = _vc(wanted.vc, settings)
     gang, gpus = _gang(wanted)
@@ -138,7 +137,7 @@ def admit(
         warn_signal=bounds.check_whole("signal", wanted.warn_signal, 0, 64) or 0,
         warn_before_s=bounds.check_number("warning", wanted.warn_before_s) or 0.0,
         requeue=not wanted.no_requeue,
-        dependencies=_dependencies(wanted.dependencies),
+        dependencies=dependencies,
         keep_on_broken_dependency=wanted.broken_dependency == control_pb2.BROKEN_KEEP,
         model=bounds.check_text("model", wanted.model),
         batch_size=bounds.check_number("batch size", _maybe(wanted, "batch_size"), 0.0, 1e15),
@@ -164,6 +163,7 @@ def admit(
         limits=Limits(time_s=time_limit, memory_bytes=body.memory_bytes, cpus=body.cpus),
         grace_s=_grace(_maybe(wanted, "grace_s"), limits.grace_s),
         suspend_level=_word(SuspendLevel, wanted.suspend_level, SuspendLevel.FREEZE),
+        requeue=not wanted.no_requeue,
     )
     array = parse_array(wanted.array, limits.array_size) if wanted.array else None
     if not wanted.open_ended:
@@ -173,7 +173,7 @@ def admit(
         request=request,
         array=array,
         held=wanted.held,
-        tasks=tuple(d.task if d.HasField("task") else None for d in wanted.dependencies),
+        tasks=tasks,
     )
 
 
@@ -310,24 +310,6 @@ def _environment(
             raise BadInput(f"environment variable {name[:40]!r} is not a name")
     bounds.check_words("environment", [f"{k}={v}" for k, v in variables.items()], most)
     return variables
-
-
-def _dependencies(asked: Sequence[control_pb2.Dependency]) -> tuple[Dependency, ...]:
-    bounds.check_count("dependencies", len(asked), MOST_DEPENDENCIES)
-    found = []
-    for each in asked:
-        if each.kind not in KINDS:
-            bounds.check_text("dependency", each.kind)
-            raise BadInput(
-                f"dependency {each.kind!r} is not known; known: {', '.join(sorted(KINDS))}"
-            )
-        if each.kind != "singleton":
-            bounds.check_whole("dependency's job", each.job, 1, (1 << 62))
-        delay = bounds.check_number("dependency's delay", each.delay_s) or 0.0
-        found.append(
-            Dependency(kind=each.kind, job=JobId(each.job), delay_s=delay, or_next=each.or_next)
-        )
-    return tuple(found)
 
 
 def _extra(columns: Mapping[str, str]) -> dict[str, str]:

@@ -98,7 +98,7 @@ def _fold(
             continue
         specs = [cluster.shell.table.spec(row) for row in group]
         tasks = [spec.task for spec in specs if spec.task is not None]
-        limit = specs[0].array.limit if specs[0].array is not None else 0
+        limit = cluster.shell.table.array_limit(group[0])
         folded.append(
             control_pb2.FoldedView(
                 first=views.of(group[0]), tasks=fold_tasks(tasks, limit), count=len(group)

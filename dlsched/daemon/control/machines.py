@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlsched.core.errors import BadInput
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.bounds import LONGEST_S, check_number, check_text
 from dlsched.db.records import Drained, Event
 from dlsched.protocol import leader
 from dlsched.protocol.messages import GpuId, JobId, NodeName, StopReason
@@ -141,8 +141,6 @@ async def set_nodes(
             )
         )
         if request.action == control_pb2.NODE_ACTION_DRAIN:
-            if request.now or request.HasField("by_at"):
-                cluster.draining_at[name] = now if request.now else request.by_at
             evict(cluster)
         reply.done.append(name)
         reply.lines.append(line)
@@ -172,8 +170,17 @@ def _change(
             [leader.DownConfirmed(boottime(), name), leader.AttachAsked(boottime(), (note,))],
             f"node {name}: down, as {caller.name} says",
         )
+    by_at = None
+    if kind == "drain" and (request.now or request.HasField("by_at")):
+        most = now + LONGEST_S
+        by_at = now if request.now else check_number("by", request.by_at, 0.0, most)
     change = Drained(
-        node=name, drained=kind == "drain", reason=request.reason, actor=caller.name, at=now
+        node=name,
+        drained=kind == "drain",
+        reason=request.reason,
+        actor=caller.name,
+        at=now,
+        by_at=by_at,
     )
     line = f"node {name}: drains{held}" if kind == "drain" else f"node {name}: takes runs again"
     return [leader.AttachAsked(boottime(), (change, note))], line
@@ -194,5 +201,5 @@ def evict(cluster: Cluster) -> None:
                     leaving[run.key.job] = None
     if leaving:
         moment = boottime()
-        stops = tuple(leader.StopAsked(moment, job, StopReason.PREEMPT) for job in leaving)
+        stops = tuple(leader.StopAsked(moment, job, StopReason.MIGRATE) for job in leaving)
         shell.step(leader.Together(moment, stops))

@@ -117,10 +117,12 @@ def _asked(detail: control_pb2.JobDetail, row: Job, spec: JobSpec, caller: Ident
         value = getattr(body, name)
         if value is not None:
             setattr(asked, name, value)
+    if row.terms.limits.time_s is not None:
+        asked.time_limit_s = row.terms.limits.time_s
     asked.only_nodes.extend(body.only_nodes)
     asked.not_nodes.extend(body.not_nodes)
     asked.exclusive, asked.no_requeue = body.exclusive, not body.requeue
-    asked.retries, asked.grace_s = request.retries, request.grace_s
+    asked.retries, asked.grace_s = row.terms.retries, row.terms.grace_s
     for field, each in (
         ("mode", request.mode), ("fence", request.fence), ("suspend_level", request.suspend_level),
     ):  # fmt: skip

@@ -13,11 +13,12 @@ from dlsched.core.errors import BadInput
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.depending import resolved
 from dlsched.daemon.control.door import Asked, admit
 from dlsched.daemon.faultpoints import faultpoint
 from dlsched.daemon.refusals import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
-from dlsched.db.records import Dependency, Event, HoldChanged, JobSpec
+from dlsched.db.records import Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import JobId, RequestId
@@ -43,6 +44,7 @@ async def submit(
     check_may_run(caller, cluster.settings.trust)
     if not request.jobs:
         raise BadInput("nothing to submit")
+    cluster.pace.take(caller.name, limits.submits_per_s, limits.submit_burst, boottime())
     if len(request.jobs) > limits.batch_size:
         raise TooMuch(f"{len(request.jobs)} jobs in one call, at most {limits.batch_size}")
     name = request.request_id or secrets.token_hex(12)
@@ -53,7 +55,10 @@ async def submit(
     total = sum(len(a.array.tasks) if a.array is not None else 1 for a in asked)
     if total > limits.batch_size:
         raise TooMuch(f"{total} jobs in one call, at most {limits.batch_size}")
-    asked = [await _resolved(cluster, each) for each in asked]
+    for place, each in enumerate(asked):
+        if each.body.dependencies:
+            found = await resolved(cluster, each.body.dependencies, each.tasks)
+            asked[place] = replace(each, body=replace(each.body, dependencies=found))
     if request.test_only:
         return control_pb2.SubmitReply(warnings=[f"would be accepted: {total} jobs"])
     now = wall()
@@ -96,48 +101,6 @@ async def _admit_all(cluster: Cluster, request: control_pb2.SubmitRequest) -> li
         if number % 200 == 0:
             await asyncio.sleep(0)  # others are served meanwhile
     return asked
-
-
-async def _resolved(cluster: Cluster, asked: Asked) -> Asked:
-    """Dependencies as ids of jobs that exist; elements by their task numbers.
-
-    Raises:
-        BadInput: for a job that does not exist.
-    """
-    if not asked.body.dependencies:
-        return asked
-    shell = cluster.shell
-    found = []
-    for each, task in zip(asked.body.dependencies, asked.tasks, strict=True):
-        if each.kind == "singleton":
-            found.append(each)
-            continue
-        spec = None
-        row = shell.reserved.jobs.get(each.job)
-        if row is not None:
-            spec = shell.table.spec(row)
-        else:
-            known = await shell.read(partial(shell.store.jobs, [each.job]))
-            if not known:
-                raise BadInput(f"dependency {each.kind}:{each.job}: there is no such job")
-            shell.outcomes[each.job] = known[0]
-            spec = known[0].spec
-            if spec is not None and spec.array is not None and spec.index == 0:
-                ids = [JobId(each.job + k) for k in range(1, len(spec.array.tasks))]
-                gone = [job for job in ids if job not in shell.reserved.jobs]
-                for stored in await shell.read(partial(shell.store.jobs, gone)):
-                    shell.outcomes[stored.job.job] = stored
-        found.append(_element(each, task, spec))
-    return replace(asked, body=replace(asked.body, dependencies=tuple(found)))
-
-
-def _element(dependency: Dependency, task: int | None, spec: JobSpec | None) -> Dependency:
-    if task is None:
-        return dependency
-    tasks = spec.array.tasks if spec is not None and spec.array is not None else ()
-    if task not in tasks:
-        raise BadInput(f"dependency {dependency.kind}:{dependency.job}_{task}: no such element")
-    return replace(dependency, job=JobId(dependency.job + tasks.index(task)))
 
 
 def _requests(asked: Iterable[Asked], name: str, caller: Identity, now: float) -> Iterable[Request]:

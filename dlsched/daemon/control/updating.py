@@ -11,11 +11,13 @@ from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.choosing import chosen_ids, names_jobs, owner_of, subject
+from dlsched.daemon.control.depending import read_dependencies, refuse_circle, resolved, told
 from dlsched.daemon.control.door import check_fits
 from dlsched.daemon.refusals import Refused
-from dlsched.db.records import Event, FieldsChanged
+from dlsched.db.records import Dependency, Event, FieldsChanged
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Job, JobStatus
+from dlsched.protocol.messages import JobId
 from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
@@ -77,12 +79,16 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "not_nodes": _names,
     "weight": _number(0.0, 1e15),
     "expected_s": _number(),
+    "grace_s": _number(),
+    "retries": _whole(0, 1_000_000),
+    "array_limit": _whole(0, 1_000_000),
 }
 WHILE_RUNNING = frozenset(
     {"priority", "priority_class", "name", "comment", "notify", "time_limit_s", "weight",
-     "expected_s", "deadline_at"}
+     "expected_s", "deadline_at", "grace_s", "retries", "array_limit"}
 )  # fmt: skip
-NEVER_EMPTY = frozenset({"name", "gpus"})
+NEVER_EMPTY = frozenset({"name", "gpus", "grace_s", "retries", "array_limit"})
+TERMS = frozenset({"grace_s", "retries"})  # beside the time limit: of the protocol, not the body
 
 
 async def update(
@@ -95,7 +101,7 @@ async def update(
     """
     if not names_jobs(request.filter):
         raise BadInput("update: name the jobs")
-    if not request.fields:
+    if not request.fields and not request.set_dependencies:
         raise BadInput("update: nothing to change")
     fields: dict[str, Any] = {}
     for name, text in request.fields.items():
@@ -108,34 +114,92 @@ async def update(
     _check_words(cluster, fields)
     shell = cluster.shell
     shell.require_lead()
+    if request.set_dependencies:
+        conditions, tasks = read_dependencies(request.dependencies)
+        fields["dependencies"] = await resolved(cluster, conditions, tasks)
     found = chosen_ids(cluster, request.filter)
     reply = control_pb2.ActReply()
     for missing, _ in found.missing:
         reply.failed.add(subject=f"job {missing}", why="there is no such live job")
-    events: list[leader.AttachAsked] = []
-    done: list[str] = []
-    lines: list[str] = []
+    changes = _Changes(cluster, fields, caller)
     for row in found.rows.values():
         name = subject(row, cluster)
         try:
-            said = _lines(cluster, row, fields, caller, name)
+            said = changes.take(shell.reserved.jobs.get(row.job, row), name)
         except DlschedError as error:
             reply.failed.add(subject=f"job {name}", why=str(error))
             continue
-        change = FieldsChanged(job=row.job, fields=fields, actor=caller.name)
-        note = Event(at=wall(), kind="update", actor=caller.name, job=row.job, text="; ".join(said))
-        events.append(leader.AttachAsked(boottime(), (change, note)))
-        done.append(name)
-        lines += [f"job {name}: {line}" for line in said]
-    if events:
+        reply.done.append(name)
+        reply.lines.extend(f"job {name}: {line}" for line in said)
+    if changes.events:
         await shell.ask(
             lambda token: leader.Together(
-                boottime(), (*events, leader.AttachAsked(boottime(), (), token))
+                boottime(), (*changes.events, leader.AttachAsked(boottime(), (), token))
             )
         )
-    reply.done.extend(done)
-    reply.lines.extend(lines)
     return reply
+
+
+class _Changes:
+    """The events that change some jobs, gathered for one transaction."""
+
+    def __init__(self, cluster: Cluster, fields: dict[str, Any], caller: Identity) -> None:
+        self.cluster = cluster
+        self.fields = fields
+        self.caller = caller
+        self.events: list[leader.AttachAsked | leader.TermsAsked] = []
+        self._limited: set[JobId] = set()  # arrays by their first element
+
+    def take(self, row: Job, name: str) -> list[str]:
+        """Change one job; what changes, old -> new.
+
+        Raises:
+            DlschedError: why nothing may.
+        """
+        fields = dict(self.fields)
+        limit = fields.pop("array_limit", None)
+        said = _lines(self.cluster, row, self.fields, self.caller, name)
+        if "dependencies" in fields:
+            refuse_circle(self.cluster, row.job, fields["dependencies"])
+        if limit is not None:
+            self._limit_array(row, limit)
+        terms = replace(
+            row.terms, **{field: fields.pop(field) for field in TERMS if field in fields}
+        )
+        if "time_limit_s" in fields:
+            limits = replace(terms.limits, time_s=fields["time_limit_s"])
+            terms = replace(terms, limits=limits)
+        now = boottime()
+        if terms != row.terms:
+            self.events.append(leader.TermsAsked(now, row.job, terms))
+        rows: list[object] = [
+            Event(
+                at=wall(), kind="update", actor=self.caller.name, job=row.job, text="; ".join(said)
+            )
+        ]
+        if fields:
+            rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
+        self.events.append(leader.AttachAsked(now, tuple(rows)))
+        return said
+
+    def _limit_array(self, row: Job, limit: int) -> None:
+        """A limit is the whole array's: every element that has not ended has it."""
+        shell = self.cluster.shell
+        spec = shell.table.spec(row)
+        if spec.array is None:
+            raise Refused("it is no element of an array")
+        first = JobId(row.job - spec.index)
+        if first in self._limited:
+            return
+        self._limited.add(first)
+        ids = (JobId(first + k) for k in range(len(spec.array.tasks)))
+        live = [j for j in ids if j in shell.reserved.jobs]
+        rows = tuple(
+            FieldsChanged(job=job, fields={"array_limit": limit}, actor=self.caller.name)
+            for job in live
+            if not shell.reserved.jobs[job].status.is_terminal
+        )
+        self.events.append(leader.AttachAsked(boottime(), rows))
 
 
 def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
@@ -171,13 +235,15 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         if late:
             raise Refused(f"{late[0]} cannot be changed while it is {row.status.value}")
     if "priority" in fields and not caller.is_operator:
-        old = table.field(row, "priority") or 0.0
-        if (fields["priority"] or 0.0) > old:
+        most_allowed = table.field(row, "priority") or 0.0
+        if (fields["priority"] or 0.0) > most_allowed:
             raise NotAllowed("only an operator may raise a priority")
     spec = table.spec(row)
     partition = fields.get("partition", table.field(row, "partition"))
     limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
     most = next((p.max_time_s for p in cluster.settings.partitions if p.name == partition), None)
+    if most is not None and limit is None:
+        raise Refused(f"time limit: partition {partition} wants one, {most:g} s at most")
     if most is not None and limit is not None and limit > most:
         raise Refused(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
     if "gpus" in fields and spec.body.gang is not None:
@@ -188,12 +254,18 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
             body = replace(body, **{field: fields[field]})
     if body is not spec.body:
         check_fits(body, cluster.capacity())
+    settings = cluster.settings.limits
+    bounds.check_number("grace_s", fields.get("grace_s"), 0.0, settings.grace_s)
+    bounds.check_whole("retries", fields.get("retries"), 0, settings.retries)
     lines = []
     for field, value in fields.items():
-        line = f"{field} {_told(table.field(row, field))} -> {_told(value)}"
-        if field == "time_limit_s" and row.status is not JobStatus.PENDING:
-            line += " (a longer one counts from the next run)"
-        lines.append(line)
+        if field == "array_limit":
+            old: Any = table.array_limit(row)
+        elif field in TERMS:
+            old = getattr(row.terms, field)
+        else:
+            old = table.field(row, field)
+        lines.append(f"{field} {_told(old)} -> {_told(value)}")
     return lines
 
 
@@ -201,5 +273,7 @@ def _told(value: Any) -> str:
     if value is None or value in ("", ()):
         return "none"
     if isinstance(value, tuple):
+        if isinstance(value[0], Dependency):
+            return told(value)
         return ",".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)

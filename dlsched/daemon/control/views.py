@@ -26,8 +26,6 @@ LEAVING = {
 
 def word(row: Job, run: Run | None) -> str:
     """The word for a job's state."""
-    if row.status is JobStatus.CANCELLED and row.reason == "Deadline":
-        return "DEADLINE"
     if row.status is JobStatus.STOPPING and run is not None and run.stop is not None:
         return LEAVING.get(run.stop, "COMPLETING")
     if row.status is JobStatus.RUNNING and run is not None and run.status is RunStatus.PREPARING:
@@ -97,6 +95,7 @@ class Views:
         view.gpu_s = facts.gpu_s
         view.starts, view.migrations, view.resizes = facts.starts, facts.migrations, facts.resizes
         view.held = bool(facts.held)
+        view.array_limit = table.array_limit(row)
         view.lost_s = facts.lost_s
         view.cancelled_by = facts.cancelled_by
         if facts.step is not None:
@@ -132,7 +131,7 @@ def _put(view: control_pb2.JobView, **values: float | None) -> None:
 
 SHOWN = (
     "name", "vc", "partition", "priority", "priority_class", "time_limit_s", "begin_at",
-    "deadline_at", "comment", "gpu_types", "gpus",
+    "deadline_at", "comment", "gpu_types", "gpus", "dependencies",
 )  # fmt: skip
 
 
@@ -165,7 +164,7 @@ def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobVi
         view.array_limit = spec.array.limit
     if row.exit is not None:
         view.code, view.signal = row.exit.code, row.exit.signal
-    for each in spec.body.dependencies:
+    for each in now["dependencies"]:
         view.dependencies.add(
             kind=each.kind, job=each.job, delay_s=each.delay_s, or_next=each.or_next
         )
@@ -179,7 +178,7 @@ def stored_view(stored: Any) -> control_pb2.JobView:
         return control_pb2.JobView(job=row.job, user=row.request.user, state=stored.state)
     body = spec.body
     view = base_view(row, spec, {n: facts.updated.get(n, getattr(body, n)) for n in SHOWN})
-    view.state = "DEADLINE" if row.reason == "Deadline" else stored.state
+    view.state = stored.state
     view.reason = row.reason or (stored.end if view.state != "COMPLETED" else "")
     _put(
         view,

@@ -536,7 +536,7 @@ class ActReply(_message.Message):
     def __init__(self, done: _Optional[_Iterable[str]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., lines: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
-    __slots__ = ("filter", "fields")
+    __slots__ = ("filter", "fields", "set_dependencies", "dependencies")
     class FieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -546,9 +546,13 @@ class UpdateRequest(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     FILTER_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    SET_DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     filter: Filter
     fields: _containers.ScalarMap[str, str]
-    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    set_dependencies: bool
+    dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., fields: _Optional[_Mapping[str, str]] = ..., set_dependencies: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ...) -> None: ...
 
 class WaitRequest(_message.Message):
     __slots__ = ("filter",)

@@ -1,0 +1,73 @@
+"""What a node may say at all: numbers that no honest node could have reached are refused.
+
+A number near the end of a column's range would otherwise be taken for the newest that anybody has
+seen, and whatever is counted up from it could be stored no more, by anybody, ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dlsched.core.errors import BadInput
+from dlsched.protocol.ledger import Ledger
+from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
+
+__all__ = ["check_sync"]
+
+AHEAD = 1 << 32  # further than any database can be behind what a node has seen
+MOST = 1 << 53
+LONGEST_NAME = 253
+LONGEST_TEXT = 64 * 1024
+LONGEST_S = 1e10
+
+
+def check_sync(sync: Sync, known: Ledger) -> None:
+    """Refuse a sync that cannot be a node's honest word.
+
+    Raises:
+        BadInput: naming the number.
+    """
+    if not _is_name(sync.node):
+        raise BadInput("sync: not a node's name")
+    node = known.nodes.get(sync.node)
+    revision = node.revision if node is not None else 0
+    for what, term in (("last", sync.last), ("applied", sync.applied)):
+        _check_term(sync.node, what, term, known.epoch, revision)
+    for what, number in (
+        ("incarnation", sync.incarnation),
+        ("sequence", sync.sequence),
+        ("renewed_sequence", sync.renewed_sequence),
+    ):
+        _check(sync.node, what, number, MOST)
+    for key in _keys(sync):
+        _check(sync.node, "job", key.job, known.next_job + AHEAD)
+        _check(sync.node, "run", key.run, AHEAD)
+        if not key.run_id or len(key.run_id) > LONGEST_NAME:
+            raise BadInput(f"sync of {sync.node}: not a run's id")
+    for record in sync.ended:
+        if record.node != sync.node:
+            raise BadInput(f"sync: {sync.node} speaks of an end on {record.node}")
+        if not (math.isfinite(record.ran_s) and 0 <= record.ran_s <= LONGEST_S):
+            raise BadInput(f"sync of {sync.node}: ran_s {record.ran_s:g} is no time")
+        if len(record.detail) > LONGEST_TEXT:
+            raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
+
+
+def _keys(sync: Sync) -> Iterable[RunKey]:
+    yield from (held.key for held in sync.held or ())
+    yield from (record.key for record in sync.ended)
+
+
+def _check_term(node: NodeName, what: str, term: Term, epoch: int, revision: int) -> None:
+    _check(node, f"{what}.epoch", term.epoch, epoch + AHEAD)
+    _check(node, f"{what}.revision", term.revision, revision + AHEAD)
+
+
+def _check(node: NodeName, what: str, number: int | JobId, most: int) -> None:
+    if not -1 <= number <= most:
+        raise BadInput(f"sync of {node}: {what} {number} is beyond {most}, which nobody can be")
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and len(name) <= LONGEST_NAME and name.isprintable()
