@@ -86,6 +86,11 @@ class Births:
         )
         return await self._units.spawn(spec, properties), spec.facts
 
+    @property
+    def cgroup_root(self) -> str:
+        """Where this agent makes cgroups itself; empty: nowhere."""
+        return "" if self.launcher.name == "systemd" else self.launcher.cgroup_root
+
     def close(self) -> None:
         """Make no more."""
         if self._units is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Collection
 
 from dlsched.nodeagent import process
 from dlsched.nodeagent.runfiles import FoundRun
@@ -74,9 +75,20 @@ def kill(run: FoundRun, node: str) -> list[process.Stat]:
     return members
 
 
-def remove_cgroup(path: str) -> None:
-    """The run's cgroup, once it is empty; a unit's is systemd's."""
-    if path and not path.endswith(".service"):
-        for leaf in ("job", "keeper", ""):
-            with contextlib.suppress(OSError):
-                os.rmdir(os.path.join(path, leaf))
+def remove_cgroup(path: str) -> bool:
+    """The run's cgroup, once it is empty; a unit's is systemd's. Whether none is left."""
+    if not path or path.endswith(".service"):
+        return True
+    for leaf in ("job", "keeper", ""):
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(path, leaf))
+    return not os.path.exists(path)
+
+
+def sweep_cgroups(root: str, known: Collection[str]) -> None:
+    """Remove what is empty of runs that are no more."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(root):
+            path = os.path.join(root, name)
+            if os.path.isdir(path) and path not in known:
+                remove_cgroup(path)

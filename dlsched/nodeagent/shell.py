@@ -56,6 +56,7 @@ from dlsched.protocol.messages import (
 log = logging.getLogger(__name__)
 _KEEPER_ANSWERS_S = 3.0
 _LEFTOVERS_S = 0.05
+_CGROUP_TRIES = 100
 _UNIT_TELLS_S = 1.0
 
 
@@ -176,6 +177,8 @@ class AgentShell:
             handle = found.file.keeper.open() if found.file.boot_id == boot else None
             if handle is not None:
                 keepers.append(await self._adopt(found, handle))
+        known_cgroups = {each.cgroup for each in self.facts.values()}
+        await self._on_disk(leftovers.sweep_cgroups, self._births.cgroup_root, known_cgroups)
         lease = runfiles.read_lease(settings.run_dir)
         log.info("agent-started node=%s runs=%d keepers=%d", settings.name, len(runs), len(keepers))
         self.handle(
@@ -305,8 +308,11 @@ class AgentShell:
         self.suspended.pop(run_id, None)
         if folder is not None:
             await self._on_disk(dropping.drop, folder)
-        if facts is not None:
-            await self._on_disk(leftovers.remove_cgroup, facts.cgroup)
+        cgroup = facts.cgroup if facts is not None else ""
+        for _ in range(_CGROUP_TRIES):
+            if await self._on_disk(leftovers.remove_cgroup, cgroup):
+                break
+            await asyncio.sleep(_LEFTOVERS_S)  # its keeper is on its way out
 
     async def _ask(self, query: WitnessQuery) -> None:
         answer = await self.peers.ask(query)
@@ -431,6 +437,7 @@ class AgentShell:
             self.handle(agent.KeeperSpoke(clock.now(), status))
         elif "failed" in message:
             self._why[run_id] = str(message["failed"])
+            log.warning("not-kept run=%s why=%s", self.key(run_id), message["failed"])
         elif "report" in message:
             self.progress.report(self.key(run_id), message["report"])
         elif "checkpoint" in message:

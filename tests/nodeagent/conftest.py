@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,27 @@ def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
     report = yield
     setattr(item, f"outcome_{report.when}", report)
     return report
+
+
+@pytest.fixture(scope="module")
+def _shared() -> Iterator[Any]:
+    made = Cluster()
+    made.up("n1", "n2")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def calm(_shared: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Two nodes that no test of the module disturbs, and a folder for this test."""
+    folder = _shared.folder / f"t{len(list(_shared.folder.iterdir()))}"
+    folder.mkdir(mode=0o755)
+    yield SimpleNamespace(leader=_shared.leader, agents=_shared.agents, folder=folder)
+    _shared.leader.cancel_all()
+    outcome = getattr(request.node, "outcome_call", None)
+    if outcome is not None and outcome.failed:
+        for name in ("n1", "n2"):
+            print(f"--- log of {name}\n{_shared.agents[name].log.read_text()[-4000:]}")
 
 
 @pytest.fixture

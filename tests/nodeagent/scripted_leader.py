@@ -51,6 +51,7 @@ NO_LIMITS = Limits()
 SHORT_LEASE = replace(
     TIMING, lease_s=3.0, kill_s=2.0, margin_s=7.0, reply_age_s=1.5, confirmed_s=2.0
 )
+OVER = (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.TIMEOUT)
 TOML = """
 [timing]
 beat_s = {t.beat_s}
@@ -349,6 +350,13 @@ class Leader(
         self._token += 1
         self._ask(leader.CancelAsked(boottime(), self._token, job))
 
+    def cancel_all(self) -> None:
+        """Nothing runs any more, and nobody holds anything."""
+        for job, row in list(self.ledger.jobs.items()):
+            if row.status not in OVER:
+                self.cancel(job)
+        eventually(lambda: not any(self.held(node) for node in self.ledger.nodes), "let go")
+
     def suspend(self, job: JobId, suspended: bool = True) -> None:
         self._ask(leader.SuspendAsked(boottime(), job, suspended))
 
@@ -418,7 +426,8 @@ class Leader(
     def wait_phase(self, node: str, phase: Any) -> None:
         """Until a run on a node is in this phase."""
         eventually(
-            lambda: any(each.phase is phase for each in self.held(node)), f"{node}: {phase.value}"
+            lambda: any(each.phase is phase for each in self.held(node)),
+            f"{node}: {phase.value}; {[row.story for row in self.ledger.jobs.values()]}",
         )
 
     def held(self, node: str) -> tuple[Any, ...]:

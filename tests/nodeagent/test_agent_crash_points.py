@@ -22,16 +22,11 @@ from dlsched.protocol.messages import ExitReason
 
 SOURCES = Path(faultpoint.__file__).parent
 QUICK = {
-    "agent-record-after:2",
     "agent-spawn-after",
     "agent-drop-half",
-    "keeper-reserve-half",
     "keeper-reserve-after",
-    "keeper-released-after",
     "keeper-forked",
-    "keeper-executed",
     "keeper-exit-half",
-    "keeper-exit-after",
 }
 AGENT = [f"{name}:{k}" if k > 1 else name for name in faultpoint.AGENT for k in (1, 2)]
 POINTS = [
@@ -107,6 +102,7 @@ def test_killed_there_a_job_still_runs_once_or_is_named(cluster: Any, point: str
     eventually(lambda: not marked(str(cluster.folder)), "nothing is left behind")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", faultpoint.AGENT_FOR_A_LOST_KEEPER)
 def test_killed_while_it_writes_the_end_of_a_lost_keeper(cluster: Any, point: str) -> None:
     agent = cluster.agent("n1", DLSCHED_FAULTPOINT=point)

@@ -79,7 +79,12 @@ def test_jobs_run_on_while_the_agent_is_dead_and_are_adopted(cluster: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "signal_"), [("exit 0", 0, 0), ("exit 3", 3, 0), ("kill -SEGV $$", 0, 11)]
+    ("command", "code", "signal_"),
+    [
+        pytest.param("exit 0", 0, 0, marks=pytest.mark.slow),
+        pytest.param("exit 3", 3, 0, marks=pytest.mark.slow),
+        ("kill -SEGV $$", 0, 11),
+    ],
 )
 def test_an_end_while_the_agent_is_dead_is_not_lost(
     cluster: Any, command: str, code: int, signal_: int
@@ -114,6 +119,7 @@ def test_an_end_while_agent_and_daemon_are_away_is_told_later(cluster: Any) -> N
     assert leader.run_of(job).members["n1"].exit.code == 7
 
 
+@pytest.mark.slow
 def test_the_daemon_is_away_and_nobody_is_stopped(cluster: Any) -> None:
     leader = cluster.up("n1")
     job, go = waiting(cluster, "exit 0")
@@ -252,6 +258,7 @@ def test_a_full_state_disk_refuses_starts_and_keeps_records(cluster: Any, small_
 
 
 @ROOT
+@pytest.mark.slow
 def test_a_full_log_disk_is_the_job_s_own_trouble(cluster: Any, small_disk: Path) -> None:
     """Fault row C16."""
     leader = cluster.up("n1")
@@ -266,6 +273,7 @@ def test_a_full_log_disk_is_the_job_s_own_trouble(cluster: Any, small_disk: Path
 
 
 @ROOT
+@pytest.mark.slow
 @pytest.mark.skipif(not (FREEZER / "tasks").exists(), reason="needs the v1 freezer")
 def test_a_process_that_cannot_be_killed_quarantines_its_gpus(cluster: Any) -> None:
     """Fault row C19; the v1 freezer holds a process against SIGKILL, as a dead mount would."""
@@ -364,6 +372,7 @@ def test_one_member_s_end_ends_the_gang_once(cluster: Any) -> None:
     eventually(lambda: not leader.held("n2"))
 
 
+@pytest.mark.slow
 def test_a_node_that_was_confirmed_down_registers_anew(cluster: Any) -> None:
     leader: Any = cluster.up("n1")
     os.kill(cluster.agents["n1"].process.pid, signal.SIGSTOP)

@@ -61,23 +61,23 @@ def run(leader: Any, work: Work, nodes: tuple[str, ...] = ("n1",), **request: An
     ],
 )
 def test_how_a_job_ends_is_kept(
-    cluster: Any, command: str, status: JobStatus, code: int, signal: int
+    calm: Any, command: str, status: JobStatus, code: int, signal: int
 ) -> None:
-    leader = cluster.up("n1")
+    leader = calm.leader
     job = run(leader, Work(argv=("/bin/sh", "-c", command)))
     row = leader.wait(job)
     assert row.status is status
     record = leader.run_of(job).members["n1"].exit
     assert (record.code, record.signal) == (code, signal)
-    agent = cluster.agents["n1"]
+    agent = calm.agents["n1"]
     eventually(lambda: not agent.records(), "the record goes once it is acknowledged")
     eventually(lambda: not list((agent.run_dir / "jobs").iterdir()), "and so do the sockets")
     eventually(lambda: b"dls-1.1" not in b" ".join(names(agent)), "and the keeper")
 
 
-def test_a_script_gets_arguments_environment_and_folder(cluster: Any) -> None:
-    leader = cluster.up("n1")
-    folder = cluster.folder / "work"
+def test_a_script_gets_arguments_environment_and_folder(calm: Any) -> None:
+    leader = calm.leader
+    folder = calm.folder / "work"
     folder.mkdir()
     script = b'#!/bin/sh -e\npwd\necho "$1|$2"\necho $MINE\necho err >&2\n'
     job = run(
@@ -96,19 +96,16 @@ def test_a_script_gets_arguments_environment_and_folder(cluster: Any) -> None:
     assert (folder / "e").read_text() == "err\n"
 
 
-def test_what_every_process_is_told(cluster: Any) -> None:
-    cluster.agent("n1")
-    cluster.agent("n2", "--fake-gpus", "4:v100")
-    leader = cluster.leader
-    leader.wait_node("n1", "n2")
+def test_what_every_process_is_told(calm: Any) -> None:
+    leader = calm.leader
     work = Work(
         script=DUMP,
-        environment={"OUT": str(cluster.folder), "DLSCHED_RUN": "77", "SLURM_JOB_ID": "1"},
+        environment={"OUT": str(calm.folder), "DLSCHED_RUN": "77", "SLURM_JOB_ID": "1"},
         more={"array_job": 5, "array_task": 3, "array_count": 4, "partition": "main"},
     )
     job = run(leader, work, ("n1", "n2"), gang=(2, 1), mode=LaunchMode.GPU)
     assert leader.wait(job).status is JobStatus.COMPLETED
-    found = [environment(cluster.folder / f"env.{name}") for name in ("n1.0", "n1.1", "n2.2")]
+    found = [environment(calm.folder / f"env.{name}") for name in ("n1.0", "n1.1", "n2.2")]
     gpus = leader.ledger.nodes[NodeName("n1")].gpus
     assert [each["RANK"] for each in found] == ["0", "1", "2"]
     assert [each["LOCAL_RANK"] for each in found] == ["0", "1", "0"]
@@ -130,17 +127,17 @@ def test_what_every_process_is_told(cluster: Any) -> None:
     assert all(len(each["DLSCHED_CTL_SOCK"]) < 108 for each in found)
 
 
-def test_launch_mode_batch_runs_on_the_first_node_only(cluster: Any) -> None:
-    leader = cluster.up("n1", "n2")
-    work = Work(script=DUMP, environment={"OUT": str(cluster.folder)})
+def test_launch_mode_batch_runs_on_the_first_node_only(calm: Any) -> None:
+    leader = calm.leader
+    work = Work(script=DUMP, environment={"OUT": str(calm.folder)})
     job = run(leader, work, ("n1", "n2"), gang=(1, 1))
     assert leader.wait(job).status is JobStatus.COMPLETED
-    assert sorted(path.name for path in cluster.folder.glob("env.*")) == ["env.n1.0"]
+    assert sorted(path.name for path in calm.folder.glob("env.*")) == ["env.n1.0"]
     eventually(lambda: not leader.held("n2"), "the other member is let go")
 
 
-def test_a_failed_rank_ends_those_beside_it(cluster: Any) -> None:
-    leader = cluster.up("n1")
+def test_a_failed_rank_ends_those_beside_it(calm: Any) -> None:
+    leader = calm.leader
     script = b'#!/bin/sh\n[ "$RANK" = 1 ] && exit 5\nexec sleep 1000\n'
     job = run(leader, Work(script=script), gang=(3,), mode=LaunchMode.GPU)
     assert leader.wait(job).status is JobStatus.FAILED
@@ -157,8 +154,8 @@ def test_a_failed_rank_ends_those_beside_it(cluster: Any) -> None:
         (Work(script=b"#!/no/such/shell\n"), "/no/such/shell: command not found"),
     ],
 )
-def test_what_cannot_start_fails_by_name(cluster: Any, work: Work, detail: str) -> None:
-    leader = cluster.up("n1")
+def test_what_cannot_start_fails_by_name(calm: Any, work: Work, detail: str) -> None:
+    leader = calm.leader
     job = run(leader, work)
     assert leader.wait(job).status is JobStatus.FAILED
     record = leader.run_of(job).members["n1"].exit
@@ -168,10 +165,10 @@ def test_what_cannot_start_fails_by_name(cluster: Any, work: Work, detail: str) 
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "device", "folder"])
-def test_output_goes_to_a_regular_file_only(cluster: Any, kind: str) -> None:
-    leader = cluster.up("n1")
-    path = cluster.folder / "out"
-    target = cluster.folder / "victim"
+def test_output_goes_to_a_regular_file_only(calm: Any, kind: str) -> None:
+    leader = calm.leader
+    path = calm.folder / "out"
+    target = calm.folder / "victim"
     target.write_text("mine")
     match kind:
         case "link":
@@ -189,12 +186,12 @@ def test_output_goes_to_a_regular_file_only(cluster: Any, kind: str) -> None:
 
 
 @ROOT
-def test_a_job_is_its_user_and_opens_files_as_that_user(cluster: Any) -> None:
-    leader = cluster.up("n1")
-    theirs = cluster.folder / "theirs"
+def test_a_job_is_its_user_and_opens_files_as_that_user(calm: Any) -> None:
+    leader = calm.leader
+    theirs = calm.folder / "theirs"
     theirs.mkdir()
     os.chown(theirs, 12345, 12345)
-    mine = cluster.folder / "mine"
+    mine = calm.folder / "mine"
     mine.mkdir(mode=0o700)
     who = {"user": "somebody", "uid": 12345}
     script = b"#!/bin/sh\nid -u; id -g; id -G; cat $0 | head -1\n"
@@ -208,8 +205,8 @@ def test_a_job_is_its_user_and_opens_files_as_that_user(cluster: Any) -> None:
 
 
 @ROOT
-def test_a_node_has_its_own_veto_on_users(cluster: Any) -> None:
-    leader = cluster.up("n1")
+def test_a_node_has_its_own_veto_on_users(calm: Any) -> None:
+    leader = calm.leader
     job = leader.submit(Work(argv=("true",), user="nobody", uid=65534))
     run_id = leader.place(job, ("n1",))
 
@@ -221,9 +218,9 @@ def test_a_node_has_its_own_veto_on_users(cluster: Any) -> None:
     assert record.detail == "node n1 runs no jobs of user nobody (65534)"
 
 
-def test_time_limit_with_a_warning_before(cluster: Any) -> None:
-    leader = cluster.up("n1")
-    output = cluster.folder / "out"
+def test_time_limit_with_a_warning_before(calm: Any) -> None:
+    leader = calm.leader
+    output = calm.folder / "out"
     script = (
         b'#!/bin/bash\n/bin/bash -c \'trap "echo warned" USR1; '
         b'trap "echo term; exit 143" TERM; echo ready; while :; do sleep 0.02; done\'\necho never\n'
@@ -238,10 +235,10 @@ def test_time_limit_with_a_warning_before(cluster: Any) -> None:
     assert said == ["ready", "warned", "term"]
 
 
-def test_preempted_and_deaf_is_killed_after_its_grace(cluster: Any) -> None:
+def test_preempted_and_deaf_is_killed_after_its_grace(calm: Any) -> None:
     """Fault row D5."""
-    leader = cluster.up("n1")
-    flag = cluster.folder / "up"
+    leader = calm.leader
+    flag = calm.folder / "up"
     script = f"#!/bin/bash\ntrap '' TERM\n(trap '' TERM; touch {flag}; sleep 1000) & wait\n"
     job = run(leader, Work(script=script.encode()), grace_s=0.5)
     eventually(flag.exists)
@@ -255,9 +252,9 @@ def test_preempted_and_deaf_is_killed_after_its_grace(cluster: Any) -> None:
     assert not [p for p in marked(str(flag)) if alive(p)]
 
 
-def test_suspend_resume_and_cancel_while_suspended(cluster: Any) -> None:
-    leader = cluster.up("n1")
-    count = cluster.folder / "count"
+def test_suspend_resume_and_cancel_while_suspended(calm: Any) -> None:
+    leader = calm.leader
+    count = calm.folder / "count"
     script = f"#!/bin/bash\nwhile :; do echo x >>{count}; sleep 0.01; done\n"
     job = run(leader, Work(script=script.encode()), grace_s=1000.0)
     eventually(lambda: count.exists() and count.stat().st_size > 10)
@@ -277,9 +274,9 @@ def test_suspend_resume_and_cancel_while_suspended(cluster: Any) -> None:
     assert time.monotonic() - since < 2
 
 
-def test_one_signal_goes_to_those_that_handle_it(cluster: Any) -> None:
-    leader = cluster.up("n1")
-    output = cluster.folder / "out"
+def test_one_signal_goes_to_those_that_handle_it(calm: Any) -> None:
+    leader = calm.leader
+    output = calm.folder / "out"
     script = (
         b"#!/bin/bash\nbash -c 'trap \"echo got\" USR2; echo up; while :; do sleep 0.02; done'\n"
     )
@@ -292,10 +289,10 @@ def test_one_signal_goes_to_those_that_handle_it(cluster: Any) -> None:
     leader.wait(job, JobStatus.CANCELLED)
 
 
-def test_processes_that_escape_go_with_their_job(cluster: Any) -> None:
+def test_processes_that_escape_go_with_their_job(calm: Any) -> None:
     """Fault row C20."""
-    leader = cluster.up("n1")
-    pids = cluster.folder / "pids"
+    leader = calm.leader
+    pids = calm.folder / "pids"
     script = (
         "import os,sys,time\n"
         "if os.fork() == 0:\n"
@@ -314,10 +311,10 @@ def test_processes_that_escape_go_with_their_job(cluster: Any) -> None:
     assert not [p for p in marked(str(pids)) if alive(p)]
 
 
-def test_logs_are_bytes_and_shown_to_the_last(cluster: Any) -> None:
+def test_logs_are_bytes_and_shown_to_the_last(calm: Any) -> None:
     """Fault row C29."""
-    leader = cluster.up("n1")
-    output = cluster.folder / "out"
+    leader = calm.leader
+    output = calm.folder / "out"
     data = bytes(range(256)) * 64 + b"no newline at the end"
     script = (
         "import sys,time\n"
@@ -338,7 +335,7 @@ def test_logs_are_bytes_and_shown_to_the_last(cluster: Any) -> None:
     assert output.read_bytes() == data * 50
     assert followed == data * 50
     asked = {"path": str(output), "user": work.user, "uid": work.uid}
-    eventually(lambda: not cluster.agents["n1"].records())
+    eventually(lambda: not calm.agents["n1"].records())
     tail = leader.output("n1", run_id, tail_lines=1, **asked)
     assert tail == data[data.rindex(b"\n") + 1 :]
 
@@ -419,6 +416,7 @@ def test_a_gang_that_is_cancelled_while_it_prepares_starts_nowhere(cluster: Any)
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_prepared_members_give_up_by_themselves(cluster: Any) -> None:
     """Fault row D2: the daemon goes between prepare and release."""
     leader = cluster.up("n1", "n2")

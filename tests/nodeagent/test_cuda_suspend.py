@@ -86,7 +86,14 @@ def test_locked_then_copied_then_back(cluster: Any) -> None:
     eventually(lambda: bench.actions == ["lock", "checkpoint", "restore", "unlock"])
 
 
-@pytest.mark.parametrize("mode", ["fail lock", "hang lock", "fail checkpoint"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("fail lock", marks=pytest.mark.slow),
+        "hang lock",
+        pytest.param("fail checkpoint", marks=pytest.mark.slow),
+    ],
+)
 def test_what_fails_before_the_first_copy_degrades_to_a_freeze(cluster: Any, mode: str) -> None:
     bench = Bench(cluster)
     bench.mode(mode)
@@ -117,6 +124,7 @@ def test_a_job_that_cannot_be_restored_is_killed_and_says_so(cluster: Any) -> No
     assert not [pid for pid in marked(str(bench.ticks)) if alive(pid)]
 
 
+@pytest.mark.slow
 def test_cancelled_while_the_tool_hangs(cluster: Any) -> None:
     bench = Bench(cluster)
     bench.mode("hang checkpoint")

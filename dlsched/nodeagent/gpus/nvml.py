@@ -15,6 +15,7 @@ from dlsched.nodeagent.gpus.backend import GpuState, Inventory
 from dlsched.nodeagent.plainjson import value_of
 
 LIMIT_S = 8.0
+START_S = 30.0  # of the process and the driver's own initialisation
 
 
 class DriverSilent(DlschedError):
@@ -70,21 +71,21 @@ class NvmlGpus:
             stdout=subprocess.PIPE,
             cwd="/",
         )
-        self._answer()
+        self._answer(START_S)
 
-    def _answer(self) -> Any:
-        line = self._line()
+    def _answer(self, limit_s: float | None = None) -> Any:
+        line = self._line(limit_s or self._limit_s)
         found = json.loads(line)
         if "failed" in found:
             self._drop()
             raise DriverSilent(found["failed"])
         return found.get("answer")
 
-    def _line(self) -> bytes:
+    def _line(self, limit_s: float) -> bytes:
         process = self._process
         assert process is not None
         assert process.stdout is not None
-        until = time.monotonic() + self._limit_s
+        until = time.monotonic() + limit_s
         while b"\n" not in self._rest:
             left = until - time.monotonic()
             readable = select.select([process.stdout], [], [], left)[0] if left > 0 else []

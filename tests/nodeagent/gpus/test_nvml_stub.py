@@ -105,7 +105,7 @@ def test_processes(gpus: NvmlGpus, say: Callable[[str], None]) -> None:
 def test_a_call_that_hangs_costs_the_asking_process(
     say: Callable[[str], None],
 ) -> None:
-    gpus = NvmlGpus(limit_s=0.5)
+    gpus = NvmlGpus(limit_s=1.0)
     assert len(gpus.states()) == 2
     say("hang\n")
     with pytest.raises(DriverSilent, match="does not answer"):
@@ -143,7 +143,7 @@ def test_what_a_watch_makes_of_it(gpus: NvmlGpus, say: Callable[[str], None]) ->
 def test_a_driver_that_hangs_makes_gpus_unhealthy_not_the_agent(
     say: Callable[[str], None],
 ) -> None:
-    gpus = NvmlGpus(limit_s=0.3)
+    gpus = NvmlGpus(limit_s=1.0)
     watch = GpuWatch(gpus, gpus.inventory())
     say("hang\n")
     looked(watch, {})
