@@ -58,6 +58,8 @@ _OURS: dict[str, dict[str, str]] = {
     },
     "fairness": {
         "vc-quota": "dlsched.policies.fairness.vc_quota:VcQuota",
+        "drf": "dlsched.policies.fairness.drf:Drf",
+        "hug": "dlsched.policies.fairness.hug:Hug",
     },
     "estimator": {
         "oracle": "dlsched.policies.estimators.estimators:Oracle",

@@ -1,0 +1,77 @@
+"""What accounts (virtual clusters) ask for now, as vectors of resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.context import RoundContext
+from dlsched.core.units import Units
+
+__all__ = ["Accounts", "accounts_of"]
+
+LEAST_WEIGHT = Fraction(1, 1000)  # of an account without a guarantee, against one guaranteed GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Accounts that have jobs, and the cluster.
+
+    Attributes:
+        codes: of those that have jobs, ascending.
+        count: number of all accounts.
+        capacity: GPUs in service, then CPUs and GB of memory where they are known.
+        demands: what one GPU of an account's jobs comes with, in the order of `capacity`.
+        wanted: GPUs of all its jobs, waiting and running.
+        guaranteed: GPUs that the cluster file guarantees it.
+    """
+
+    codes: list[int]
+    count: int
+    capacity: list[Fraction]
+    demands: list[list[Fraction]]
+    wanted: list[int]
+    guaranteed: list[int]
+
+    def weights(self, *, by_quota: bool) -> list[Fraction]:
+        """Equal, or the guaranteed GPUs."""
+        if not by_quota:
+            return [Fraction(1)] * len(self.codes)
+        return [max(Fraction(gpus), LEAST_WEIGHT) for gpus in self.guaranteed]
+
+
+def accounts_of(units: Units, ctx: RoundContext) -> Accounts | None:
+    """The accounts that have jobs; None when no job belongs to any."""
+    names = ctx.table.names["vc"]
+    codes = sorted(set(units.vc[units.vc >= 0].tolist()))
+    if not codes:
+        return None
+    cluster, occupancy, gang = ctx.occupancy.cluster, ctx.occupancy, units.gang
+    serving = np.array([occupancy.in_service >> node & 1 for node in range(len(cluster))], np.bool_)
+    columns: list[tuple[float, Floats]] = [
+        (float(cluster.gpus[serving].sum()), gang.astype(np.float64))
+    ]
+    for nodes, asked in (
+        (cluster.cpus, ctx.table.cpus[units.rows]),
+        (cluster.memory_gb, ctx.table.memory_gb[units.rows]),
+    ):
+        if not np.isnan(nodes[serving]).any():
+            columns.append((float(nodes[serving].sum()), np.nan_to_num(asked)))
+    demands, wanted = [], []
+    for code in codes:
+        own = units.vc == code
+        gpus = int(gang[own].sum())
+        demands.append([Fraction(asked[own].sum()) / gpus for _, asked in columns])
+        wanted.append(gpus)
+    vcs = [cluster.vcs.get(names[code]) for code in codes]
+    return Accounts(
+        codes=codes,
+        count=len(names),
+        capacity=[Fraction(total) for total, _ in columns],
+        demands=demands,
+        wanted=wanted,
+        guaranteed=[0 if vc is None else max(vc.guaranteed, 0) for vc in vcs],
+    )

@@ -1,0 +1,182 @@
+"""Dominant resource fairness: equal shares of what each account needs most.
+
+Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica, "Dominant Resource Fairness: Fair Allocation
+of Multiple Resource Types", NSDI 2011. An account's tasks all need one vector D of resources; of
+capacity R it holds U. Its dominant share is max_j U_j / R_j, divided by its weight. DRF is max-min
+fairness over dominant shares.
+
+- `filled`: the continuous form by progressive filling (section 4.1). All grow at one rate; whoever
+  needs a resource that is full, or has what it can use, stops. So somebody who does not need the
+  full resource goes on, which keeps the outcome efficient with zero demands.
+- `served`: the discrete form (Algorithm 1), one whole task at a time.
+
+Everything is in exact fractions: float ties would turn orders round. There are few accounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dlsched.core.context import RoundContext
+from dlsched.core.options import option
+from dlsched.core.stage import Entitlements, FairnessPolicy
+from dlsched.core.units import Units
+from dlsched.policies.fairness.demand import accounts_of
+
+__all__ = ["Drf", "Served", "dominant_share", "filled", "precedence", "served"]
+
+Vector = Sequence[Fraction]
+Cap = Fraction | int | None
+
+
+def shares(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> list[Fraction]:
+    """Weighted share of every resource that there is any of."""
+    return [u / (r * weight) for u, r in zip(used, capacity, strict=True) if r > 0]
+
+
+def dominant_share(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> Fraction:
+    """The largest weighted share of any resource, of the total and not of what is free."""
+    return max(shares(used, capacity, weight), default=Fraction(0))
+
+
+def precedence(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> tuple[Fraction, ...]:
+    """What to sort accounts by when equal dominant shares are told apart by the next largest."""
+    return tuple(sorted(shares(used, capacity, weight), reverse=True))
+
+
+def eligible(demand: Vector, capacity: Vector) -> bool:
+    """It needs nothing of which there is none."""
+    return all(r > 0 or d == 0 for d, r in zip(demand, capacity, strict=True))
+
+
+def filled(
+    capacity: Vector,
+    demands: Sequence[Vector],
+    weights: Sequence[Fraction | int],
+    caps: Sequence[Cap],
+) -> list[Fraction]:
+    """Tasks of each account, fractions allowed.
+
+    Args:
+        capacity: R.
+        demands: D of one task, by account.
+        weights: by account, more than 0.
+        caps: tasks that an account can use; None for any number.
+    """
+    pace = [
+        dominant_share(demand, capacity, weight) if eligible(demand, capacity) else Fraction(0)
+        for demand, weight in zip(demands, weights, strict=True)
+    ]
+    growing = {account for account, mu in enumerate(pace) if mu > 0 and caps[account] != 0}
+    tasks = [Fraction(0)] * len(demands)
+    used = [Fraction(0)] * len(capacity)
+    level = Fraction(0)
+    while growing:
+        rate = [
+            sum((demands[a][j] / pace[a] for a in growing), Fraction(0))
+            for j in range(len(capacity))
+        ]
+        steps = [(r - u) / g for r, u, g in zip(capacity, used, rate, strict=True) if g > 0]
+        steps += [cap * pace[a] - level for a in growing if (cap := caps[a]) is not None]
+        step = min(steps)
+        level += step
+        used = [u + g * step for u, g in zip(used, rate, strict=True)]
+        full = [j for j, r in enumerate(capacity) if r > 0 and used[j] >= r]
+        for a in sorted(growing):
+            tasks[a] = level / pace[a]
+            if tasks[a] == caps[a] or any(demands[a][j] > 0 for j in full):
+                growing.discard(a)
+    return tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What came of serving accounts in turn.
+
+    Attributes:
+        tasks: whole tasks by account.
+        sequence: accounts in the order in which they were served.
+    """
+
+    tasks: list[int]
+    sequence: list[int]
+
+
+def served(
+    capacity: Vector,
+    demands: Sequence[Vector],
+    weights: Sequence[Fraction | int],
+    caps: Sequence[Cap],
+    *,
+    misfit: Literal["skip", "stop"] = "skip",
+) -> Served:
+    """Always serve the account with the least dominant share.
+
+    Equal shares: the one served less often, then the one listed first.
+
+    Args:
+        capacity: R.
+        demands: D of one task, by account.
+        weights: by account, more than 0.
+        caps: tasks that an account has; None for any number.
+        misfit: what a task that does not fit does: its account waits (`skip`), or all do (`stop`).
+    """
+    free = list(capacity)
+    tasks, sequence = [0] * len(demands), list[int]()
+    waiting = {
+        a for a, d in enumerate(demands) if eligible(d, capacity) and any(d) and caps[a] != 0
+    }
+
+    def urgency(a: int) -> tuple[Fraction, int, int]:
+        return dominant_share([d * tasks[a] for d in demands[a]], capacity, weights[a]), tasks[a], a
+
+    while waiting:
+        a = min(waiting, key=urgency)
+        if any(d > f for d, f in zip(demands[a], free, strict=True)):
+            if misfit == "stop":
+                break
+            waiting.discard(a)
+            continue
+        free = [f - d for d, f in zip(demands[a], free, strict=True)]
+        tasks[a] += 1
+        sequence.append(a)
+        if tasks[a] == caps[a]:
+            waiting.discard(a)
+    return Served(tasks, sequence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Dominant resource fairness between virtual clusters."""
+
+    weights: Literal["equal", "guaranteed"] = option(
+        "equal", "weigh virtual clusters equally, or by their guaranteed GPUs in the cluster file"
+    )
+
+
+class Drf(FairnessPolicy[Options]):
+    """Entitlement = the account's GPUs under DRF; whoever wants may borrow what is left.
+
+    A task is one GPU with its part of the CPUs and the memory that the account's jobs ask for on
+    average, where these are known; an account can use as many as its jobs have GPUs.
+    """
+
+    name = "drf"
+    summary = "virtual clusters get equal shares of the resource that each needs most"
+    Options: ClassVar[type[Any]] = Options
+
+    def entitle(self, units: Units, ctx: RoundContext) -> Entitlements | None:
+        """Continuous shares of those who have jobs now."""
+        accounts = accounts_of(units, ctx)
+        if accounts is None:
+            return None
+        weights = accounts.weights(by_quota=self.options.weights == "guaranteed")
+        tasks = filled(accounts.capacity, accounts.demands, weights, accounts.wanted)
+        entitlement = np.zeros(accounts.count)
+        entitlement[accounts.codes] = [float(x) for x in tasks]
+        return Entitlements(entitlement, np.full(accounts.count, np.inf))
