@@ -69,6 +69,10 @@ def update_command(
         int | None,
         typer.Option("--array-limit", metavar="N", min=0, help="Elements at once; 0: all."),
     ] = None,
+    dependency: Annotated[
+        str | None,
+        typer.Option("--dependency", "-d", metavar="LIST", help="Wait for these: afterok:12."),
+    ] = None,
     comment: Annotated[
         str | None, typer.Option("--comment", metavar="TEXT", help="Kept with the job.")
     ] = None,
@@ -80,7 +84,7 @@ def update_command(
 ) -> None:
     """Change jobs; an empty text takes a wish back. What changed is printed, old -> new."""
     from dlsched.cli.job_filter import ids_of, job_filter  # noqa: PLC0415
-    from dlsched.client.submission.changes import changes  # noqa: PLC0415
+    from dlsched.client.submission.changes import changes, wire_dependencies  # noqa: PLC0415
 
     texts = {
         "time": time,
@@ -108,9 +112,10 @@ def update_command(
     }
     fields = changes({key: text for key, text in texts.items() if text is not None})
     fields |= {key: str(number) for key, number in numbers.items() if number is not None}
-    if not fields:
+    if not fields and dependency is None:
         raise BadInput("nothing to change: give at least one option")
+    awaited = None if dependency is None else wire_dependencies("--dependency", dependency)
     ids_of(jobs)
     chosen = job_filter(jobs)
     with client(daemon, insecure) as cluster:
-        report(cluster.update(chosen, fields), "updated")
+        report(cluster.update(chosen, fields, dependencies=awaited), "updated")

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.durations import duration, time_limit
 from dlsched.client.submission.gpus import parse_gpus
 from dlsched.client.submission.hosts import expand
 from dlsched.client.submission.moments import moment
 from dlsched.client.submission.texts import check_text
+from dlsched.rpc.v1 import control_pb2
 
-__all__ = ["changes"]
+__all__ = ["changes", "wire_dependencies"]
 
 _PLAIN = {
     "name": "name",
@@ -57,3 +59,17 @@ def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[st
             field = {"nodelist": "only_nodes", "exclude": "not_nodes"}[key]
             fields[field] = ",".join(expand(what, text)) if text else ""
     return fields
+
+
+def wire_dependencies(what: str, text: str) -> list[control_pb2.Dependency]:
+    """Whom a job waits for, as it is sent; an empty text is nobody.
+
+    Raises:
+        BadInput: malformed.
+    """
+    return [
+        control_pb2.Dependency(
+            kind=each.kind, job=each.job, task=each.task, delay_s=each.delay_s, or_next=each.or_next
+        )
+        for each in (parse_dependencies(what, text) if text.strip() else ())
+    ]

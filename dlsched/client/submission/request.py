@@ -207,21 +207,14 @@ def _set_handling(request: control_pb2.JobRequest, options: Mapping[str, str]) -
 
         request.array = str(parse_tasks("--array", options["array"]))
     if "dependency" in options:
-        _set_dependencies(request, options["dependency"])
+        from dlsched.client.submission.changes import wire_dependencies  # noqa: PLC0415
+
+        request.dependencies.extend(wire_dependencies("--dependency", options["dependency"]))
     if _choice(options, "kill_on_invalid_dep", ("yes", "no"), "yes") == "no":
         request.broken_dependency = control_pb2.BROKEN_KEEP
     for key, (field_name, words) in _MODES.items():
         if key in options:
             setattr(request, field_name, words[_choice(options, key, tuple(words), "")])
-
-
-def _set_dependencies(request: control_pb2.JobRequest, text: str) -> None:
-    from dlsched.client.submission.dependencies import parse_dependencies  # noqa: PLC0415
-
-    for each in parse_dependencies("--dependency", text):
-        request.dependencies.add(
-            kind=each.kind, job=each.job, task=each.task, delay_s=each.delay_s, or_next=each.or_next
-        )
 
 
 def _set_numbers(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:

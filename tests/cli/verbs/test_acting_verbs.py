@@ -68,6 +68,8 @@ def test_what_cannot_be_repeated_is_asked_once(dlsched, control, refusal, one_a_
         (["update", "7"], "nothing to change: give at least one option"),
         (["update", "7", "--time", "x"], "--time: 'x' is not a duration (90, 1:30:00, 2-12:00 or "
          "1h30m)"),
+        (["update", "7", "-d", "later:3"], "--dependency: 'later' is not known; known: after, "
+         "afterok, afterany, afternotok, aftercorr, singleton"),
         (["drain", "n2", "--reason", ""], "--reason: is empty"),
         (["drain", "n2"], "missing option '--reason'."),
         (["admin", "set-policy"], "name a policy, a part or an option"),
@@ -97,6 +99,27 @@ def test_update_says_old_and_new(dlsched, control):
         "deadline_at": "",
         "retries": "3",
     }
+
+
+def test_update_gives_and_takes_dependencies(dlsched, control):
+    control.answers["Update"] = pb.ActReply(done=["7"])
+    words = ["--array-limit", "3", "--grace", "90", "--time", "1-12", "-d"]
+    assert dlsched("update", "7", *words, "afterok:5_2?after:6+2").code == 0
+    request = control.request("Update")
+    assert dict(request.fields) == {"array_limit": "3", "grace_s": "90", "time_limit_s": "129600"}
+    assert request.set_dependencies
+    assert list(request.dependencies) == [
+        pb.Dependency(kind="afterok", job=5, task=2, or_next=True),
+        pb.Dependency(kind="after", job=6, delay_s=120),
+    ]
+    control.asked.clear()
+    assert dlsched("update", "7", "--dependency", "").code == 0
+    request = control.request("Update")
+    assert request.set_dependencies
+    assert not request.dependencies
+    control.asked.clear()
+    assert dlsched("update", "7", "--comment", "x").code == 0
+    assert not control.request("Update").set_dependencies
 
 
 # -- waiting --------------------------------------------------------------------------------------
