@@ -60,8 +60,13 @@ class Cluster:
 
     def show(self, job: int) -> dict[str, Any]:
         """All about it."""
-        found: dict[str, Any] = json.loads(self.dlsched("show", "--json", str(job)))
+        found: dict[str, Any] = json.loads(self.dlsched("show", "--json", str(job)))["jobs"][0]
         return found
+
+    def run_end(self, job: int) -> str:
+        """How the last of its runs ended, in words."""
+        runs = self.show(job)["runs"]
+        return f"{runs[-1]['end']} {runs[-1].get('detail') or ''}".strip()
 
     def main_pid(self, unit: str) -> int:
         """The main process of a unit."""

@@ -59,7 +59,7 @@ def test_a_reload_takes_a_good_file_and_refuses_a_bad_one(cluster: Any) -> None:
     machine.run("systemctl", "reload", DAEMON)
     machine.eventually(*journal, says="round.interval_s: 60.0 -> 61.0")
     machine.write(CONFIG, before.replace('policy = "fifo"', 'policy = "fifo"\nno_such_key = 1'))
-    with pytest.raises(AssertionError, match="Job for dlsched-daemon.service failed"):
+    with pytest.raises(AssertionError, match=r"Job for dlsched-daemon\.service failed"):
         machine.run("systemctl", "reload", DAEMON)
     machine.eventually(*journal, says="round.no_such_key: unknown key")
     assert cluster.main_pid(DAEMON) == pid
