@@ -75,6 +75,7 @@ class Writer:
         self._report = report
         self._asked: queue.SimpleQueue[leader.Command | None] = queue.SimpleQueue()
         self._asking: set[type] = set()  # kinds that one waiting request is enough of
+        self._leads = False  # a term of this writer's stands, as far as it knows
         self._thread = threading.Thread(target=self._work, name="dlsched-writer", daemon=True)
 
     def start(self) -> None:
@@ -102,7 +103,7 @@ class Writer:
             try:
                 outcome = self._do(command)
             except errors.Deposed:
-                outcome = Written(leader.Deposed)
+                outcome = self._deposed()
             except errors.StoreUnavailable as error:
                 outcome = StoreFailed(str(error), number)
             except DlschedError as error:
@@ -116,12 +117,16 @@ class Writer:
     def _do(self, command: leader.Command) -> Outcome | None:
         match command:
             case leader.Contend(asked_at=asked_at):
-                term = self._store.contend(self._name)
-                return self._begin(asked_at) if term is not None else None
+                # Asked again while the answer was on its way, this would end the term just begun.
+                if self._leads or self._store.contend(self._name) is None:
+                    return None
+                begun = self._begin(asked_at)
+                self._leads = True
+                return begun
             case leader.Confirm(asked_at=asked_at, epoch=epoch):
                 if self._store.confirm(epoch):
                     return Written(lambda now: leader.Confirmed(now, asked_at))
-                return Written(leader.Deposed)
+                return self._deposed()
             case leader.Persist(epoch=epoch, number=number, writes=writes):
                 faultpoint("before-commit")
                 self._store.persist(epoch, number, writes, wall())
@@ -129,7 +134,11 @@ class Writer:
                 return Written(lambda now: leader.Persisted(now, number))
         raise AssertionError(command)
 
-    def _begin(self, asked_at: float) -> Outcome:
+    def _deposed(self) -> Outcome:
+        self._leads = False
+        return Written(leader.Deposed)
+
+    def _begin(self, asked_at: float) -> TermBegun:
         loaded = self._store.load()
         live = loaded.ledger.jobs
         wanted = {
