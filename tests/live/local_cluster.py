@@ -261,6 +261,7 @@ class LocalCluster:
     def submit(self, script: str, **options: object) -> int:
         """Submit a shell script."""
         options.setdefault("output", f"{self.out}/%j.out")
+        options.setdefault("chdir", self.folder)
         with self.client() as client:
             return client.submit(script=f"#!/bin/sh\n{script}\n".encode(), **options)
 

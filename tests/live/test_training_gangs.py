@@ -43,6 +43,7 @@ class Training:
                 ntasks_per_node="1",
                 launch="node",
                 output=f"{cluster.out}/{name}.%n.out",
+                chdir=cluster.folder,
             )
 
     @property
