@@ -7,13 +7,13 @@ import os
 import shutil
 from dataclasses import replace
 
-from dlsched.nodeagent import runfiles, units
+from dlsched.nodeagent import leftovers, runfiles, units
 from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.launchers import Launcher
 from dlsched.nodeagent.settings import Settings
 from dlsched.nodeagent.spec import KeeperSpec, LaunchFacts
 from dlsched.nodeagent.unit_births import UnitBirths
-from dlsched.nodeagent.zygote_link import Born, ZygoteLink
+from dlsched.nodeagent.zygote_link import Born, CannotSpawn, ZygoteLink
 from dlsched.protocol.messages import DesiredRun, NodeName
 
 
@@ -73,7 +73,11 @@ class Births:
             no_new_privileges=settings.no_new_privileges,
         )
         if self._units is None:
-            return await self._zygote.spawn(spec), facts
+            try:
+                return await self._zygote.spawn(spec), facts
+            except CannotSpawn:
+                await asyncio.to_thread(leftovers.remove_cgroup, facts.cgroup)
+                raise
         unit = units.unit_name(desired, spec.rank)
         within = launcher.cgroup_root and os.path.join(launcher.cgroup_root, unit)
         spec = replace(spec, facts=replace(facts, unit=unit, cgroup=within))

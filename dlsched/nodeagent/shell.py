@@ -308,9 +308,12 @@ class AgentShell:
         self.suspended.pop(run_id, None)
         if folder is not None:
             await self._on_disk(dropping.drop, folder)
-        cgroup = facts.cgroup if facts is not None else ""
+        await self._remove_cgroup(facts.cgroup if facts is not None else "")
+
+    async def _remove_cgroup(self, path: str) -> None:
+        """Remove a run's cgroup; one that cannot be removed is swept at the next start."""
         for _ in range(_CGROUP_TRIES):
-            if await self._on_disk(leftovers.remove_cgroup, cgroup):
+            if await self._on_disk(leftovers.remove_cgroup, path):
                 break
             await asyncio.sleep(_LEFTOVERS_S)  # its keeper is on its way out
 
@@ -494,6 +497,7 @@ class AgentShell:
                     self.gpus.node_problem(run_id, f"unkillable process {pids}")
                 await asyncio.sleep(_LEFTOVERS_S)
             self.gpus.node_problem(run_id, "")
+            await self._remove_cgroup(found.file.facts.cgroup)  # before its end is told
             found = await self._on_disk(folder.found) if folder is not None else None
         if found is None:
             self._folders.pop(run_id, None)
