@@ -191,7 +191,7 @@ class Job:
             return None
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
-            from dlsched.job.torch import GroupExchange  # noqa: PLC0415  # only when it is used
+            from dlsched.job.group_exchange import GroupExchange  # noqa: PLC0415  # only when it is used
 
             return GroupExchange()
         return Star(self.runtime)

@@ -8,20 +8,17 @@ from __future__ import annotations
 import random
 import signal
 import sys
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, BinaryIO
 
 import torch
 import torch.distributed as dist
 
-from dlsched.job.agreement import NOTHING, Words
 from dlsched.job.errors import JobError
 from dlsched.job.job import Job
 from dlsched.job.sampler import ElasticSampler
 
 __all__ = [
-    "GroupExchange",
     "data_loader",
     "init_process_group",
     "keep_through_stop",
@@ -101,34 +98,6 @@ def data_loader(dataset: Any, sampler: ElasticSampler, batch_size: int, **option
 def keep_through_stop(worker: int) -> None:
     """For `worker_init_fn`: a data-loading worker ignores SIGTERM, its parent ends it itself."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-class GroupExchange:
-    """A few numbers of each rank, gathered on the CPU beside the training's collectives."""
-
-    def __init__(self) -> None:
-        self._group = dist.new_group(backend="gloo")
-        self._size = dist.get_world_size()
-        self._waiting: list[tuple[Any, list[torch.Tensor]]] = []
-
-    def post(self, words: Words) -> None:
-        """Say mine; the gathering goes on beside the next step."""
-        mine = torch.tensor(words, dtype=torch.int64)
-        gathered = [torch.zeros(len(NOTHING), dtype=torch.int64) for _ in range(self._size)]
-        work = dist.all_gather(gathered, mine, group=self._group, async_op=True)
-        self._waiting.append((work, gathered))
-
-    def collect(self) -> Sequence[Words]:
-        """What each rank has said."""
-        work, gathered = self._waiting.pop(0)
-        work.wait()
-        found: list[Words] = [tuple(each.tolist()) for each in gathered]
-        return found
-
-    def close(self) -> None:
-        """Wait for what is still on its way: every rank has posted it."""
-        while self._waiting:
-            self.collect()
 
 
 def _save_randomness(file: BinaryIO) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.control.arrays import fold_tasks, parse_array
-from dlsched.daemon.control.door import Capacity, Host, admit
+from dlsched.daemon.control.capacity import Capacity, Host
+from dlsched.daemon.control.door import admit
 from dlsched.daemon.settings import Settings
 from dlsched.rpc.v1 import control_pb2 as c
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.arrays import parse_array
+from dlsched.daemon.control.capacity import Capacity
 from dlsched.daemon.control.depending import read_dependencies
 from dlsched.daemon.settings import Settings
 from dlsched.db.records import ArrayShape, JobBody
@@ -29,36 +30,12 @@ from dlsched.protocol.messages import (
 from dlsched.rpc.conversion import ENUMS, wire_name
 from dlsched.rpc.v1 import control_pb2
 
-__all__ = ["Asked", "Capacity", "admit", "check_fits"]
+__all__ = ["Asked", "admit", "check_fits"]
 
 E = TypeVar("E", bound=Enum)
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
 MOST_GPUS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """A node as far as fitting goes; what is not known fits."""
-
-    name: str
-    gpus: int
-    gpu_type: str = ""
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    partitions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
-    """What the cluster could ever give: configured nodes and those that have registered."""
-
-    hosts: Mapping[str, Host] = field(default_factory=dict)
-
-    @property
-    def types(self) -> dict[str, str]:
-        """Known GPU types by their name in small letters."""
-        return {h.gpu_type.lower(): h.gpu_type for h in self.hosts.values() if h.gpu_type}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
