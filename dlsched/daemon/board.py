@@ -142,6 +142,8 @@ class Board:
         self.eligibility = Eligibility(
             self.jobs, self._specs, self._fate_of, sees_suspended=frees_suspended
         )
+        self.eligibility.limit_times(self.rules.longest_s)
+        self._now = -math.inf  # the latest that this board was told
         self._stamp = self._seen = 0
         self._reasons: dict[int, str] = {}
         self._positions: dict[int, int] = {}
@@ -159,6 +161,7 @@ class Board:
             learn_from=self._learn_from,
             frees_suspended=self.frees_suspended,
         )
+        self._now = now
         for name in sorted(ledger.nodes, key=natural):
             self._refresh_node(ledger, name)
         for name, facts in loaded.nodes_described.items():
@@ -227,6 +230,7 @@ class Board:
             now: seconds of the policy's clock.
         """
         writes = list(writes)
+        self._now = now
         touched: dict[JobId, None] = {}
         nodes: dict[NodeName, None] = {}
         for write in writes:
@@ -357,7 +361,7 @@ class Board:
         )
         self._specs[job] = spec
         self._enter(job, spec)
-        self.eligibility.depend(job, spec)
+        self.eligibility.note(job, spec)
 
     def _refresh_job(self, ledger: Ledger, job_id: JobId, now: float) -> None:
         """Bring one job's row to what the ledger says."""
@@ -458,6 +462,7 @@ class Board:
         self.settings, self.rules = settings, rules
         self.asks.rules = rules
         self.asks.anew()
+        self.eligibility.limit_times(rules.longest_s)
         self._stir()
 
     def switch(self, settings: RoundSettings) -> None:
@@ -485,6 +490,7 @@ class Board:
 
     def judge(self, now: float) -> Bools:
         """Which rows policies may see as waiting; the reasons of the others are noted."""
+        self._now = now
         eligible, reasons = self.eligibility.judge(now, self.claims)
         self._reasons.update(reasons)
         return eligible

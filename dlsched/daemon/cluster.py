@@ -63,6 +63,7 @@ def rules_of(settings: Settings) -> ClusterRules:
             p.name: frozenset(expand_hosts(p.nodes)) if p.nodes else None
             for p in settings.partitions
         },
+        longest_s={p.name: p.max_time_s for p in settings.partitions if p.max_time_s is not None},
         vcs=tuple(
             VirtualCluster(
                 name=vc.name,

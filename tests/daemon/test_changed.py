@@ -31,8 +31,8 @@ def test_another_time_limit_counts_for_the_run_that_is_there(tmp_path: Path) -> 
         await eventually(agent.running)
         reply = await update(caller, number, time_limit_s="1200", grace_s="7", retries="3")
         assert set(reply.lines) == {
-            f"job {number}: time_limit_s 600 -> 1200",
-            f"job {number}: grace_s 30 -> 7",
+            f"job {number}: time limit 10:00 -> 20:00",
+            f"job {number}: grace 0:30 -> 0:07",
             f"job {number}: retries 1 -> 3",
         }
         [key] = agent.running()
@@ -80,7 +80,7 @@ def test_an_arrays_limit_can_be_raised_and_lowered(tmp_path: Path) -> None:
         one = c.Filter(elements=[c.ArrayElements(array_job=first, tasks=[4])])
         asked = c.UpdateRequest(filter=one, fields={"array_limit": "3"})
         assert list((await caller.control.Update(asked, timeout=10)).lines) == [
-            f"job {first}_4: array_limit 1 -> 3"
+            f"job {first}_4: array limit 1 -> 3"
         ]
         await eventually(lambda: len(agent.running()) == 3)
         _, folded, _ = await caller.queue()

@@ -233,7 +233,7 @@ def test_update_says_old_and_new_and_refuses_the_rest(tmp_path: Path) -> None:
 
         reply = await update(time_limit_s="120", name="other")
         assert set(reply.lines) == {
-            f"job {number}: time_limit_s 60 -> 120", f"job {number}: name train -> other",
+            f"job {number}: time limit 1:00 -> 2:00", f"job {number}: name train -> other",
         }  # fmt: skip
         assert (await caller.show(number)).job.name == "other"
         assert (await refused(update(argv="x")))[0] is grpc.StatusCode.INVALID_ARGUMENT

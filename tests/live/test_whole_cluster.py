@@ -46,7 +46,7 @@ def test_a_full_cluster_queues_and_says_why(shared: LocalCluster) -> None:
 def test_hold_release_and_update(shared: LocalCluster) -> None:
     job = shared.submit("true", hold="yes")
     assert shared.job(job).reason == "JobHeldUser"
-    assert "0:10:00" in shared.cli("update", str(job), "--time", "10m")
+    assert "time limit none -> 10:00" in shared.cli("update", str(job), "--time", "10m")
     shared.cli("release", str(job))
     assert shared.until(job, "COMPLETED").time_limit_s == 600
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import BadInput, DlschedError, NotAllowed
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
@@ -265,8 +266,14 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
             old = getattr(row.terms, field)
         else:
             old = table.field(row, field)
-        lines.append(f"{field} {_told(old)} -> {_told(value)}")
+        write = _duration if field.endswith("_s") else _told
+        what = field.removesuffix("_s").removesuffix("_at").replace("_", " ")
+        lines.append(f"{what} {write(old)} -> {write(value)}")
     return lines
+
+
+def _duration(seconds: float | None) -> str:
+    return "none" if seconds is None else duration_text(seconds)
 
 
 def _told(value: Any) -> str:

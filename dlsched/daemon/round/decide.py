@@ -22,6 +22,7 @@ from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING, Status, Unit
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import live_semantics
 from dlsched.daemon.round.policy_state import PolicyState, named
+from dlsched.daemon.round.reasons import reasons_of
 from dlsched.daemon.round.restore import (
     Numbering,
     cluster_of,
@@ -254,7 +255,7 @@ def _told(standing: Standing, allocation: Allocation) -> Decided:
     jobs: list[int] = snapshot.columns["job"].tolist()
     held = ctx.occupancy.held
     waiting = np.array([row for row in ctx.active.tolist() if row not in held], np.int64)
-    reasons, reason_of = _reasons(standing, allocation, waiting)
+    reasons, reason_of = reasons_of(standing, allocation, waiting)
     before = set(standing.state.refused.tolist())
     return Decided(
         number=snapshot.number,
@@ -286,43 +287,6 @@ def _order(standing: Standing, allocation: Allocation, waiting: Rows) -> Ints:
     rows = np.concatenate([ranked, standing.queue])
     jobs: Ints = standing.snapshot.columns["job"][rows]
     return jobs
-
-
-def _reasons(
-    standing: Standing, allocation: Allocation, waiting: Rows
-) -> tuple[tuple[str, ...], Ints]:
-    """Why each job got nothing: what its part said, else what can be counted."""
-    ctx, table = standing.ctx, standing.ctx.table
-    numbers: dict[str, int] = {}
-    reason_of = np.full(len(table), -1, np.int64)
-    if waiting.size:
-        _, first, which = np.unique(
-            table.pool[waiting] * (1 << 32) + table.gang[waiting],
-            return_index=True,
-            return_inverse=True,
-        )
-        general = [
-            numbers.setdefault(_counted(ctx, row, standing.snapshot), len(numbers))
-            for row in waiting[first].tolist()
-        ]
-        reason_of[waiting] = np.array(general, np.int64)[which]
-    behind = numbers.setdefault("Admission: waits behind others", len(numbers))
-    reason_of[standing.queue] = behind
-    told = {**allocation.refused, **standing.why_not}
-    for row, why in told.items():
-        if reason_of[row] >= 0 or why.reason == "Never":
-            reason_of[row] = numbers.setdefault(str(why), len(numbers))
-    rows = np.flatnonzero(reason_of >= 0)
-    jobs: Ints = standing.snapshot.columns["job"]
-    return tuple(numbers), np.stack([jobs[rows], reason_of[rows]], axis=1)
-
-
-def _counted(ctx: RoundContext, row: int, snapshot: LiveSnapshot) -> str:
-    nodes = ctx.pools.nodes[int(ctx.table.pool[row])]
-    gang, free = int(ctx.table.gang[row]), ctx.occupancy.free_in(nodes)
-    if gang > free:
-        return f"Resources: needs {gang} GPUs, {free} are free"
-    return f"Priority: others go first under {snapshot.settings.policy}"
 
 
 def _state(standing: Standing, allocation: Allocation) -> PolicyState:

@@ -1,14 +1,15 @@
 """Which pending jobs a policy may see, and why it may not see the others.
 
 Held, not begun, backing off after a failed start, waiting for other jobs, over the limit of an
-array: such a job is no policy's business until it no longer is. Verdicts on dependencies are kept
-and thrown away when one of the jobs waited for starts or ends.
+array or of a partition: such a job is no policy's business until it no longer is. Verdicts on
+dependencies are kept and thrown away when one of the jobs waited for starts or ends. The words are
+Slurm's where Slurm has one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from dlsched.db.records import JobSpec
 from dlsched.protocol.messages import JobId
 
 __all__ = ["Eligibility"]
+
+HELD = {"admin": "JobHeldAdmin"}  # by who holds it; else its user does
+Longest = Mapping[str, float]  # seconds, by partition
 
 
 class Eligibility:
@@ -55,12 +59,14 @@ class Eligibility:
         self._waited_for: dict[int, set[int]] = {}  # by job; 0: any job (singleton)
         self._again: dict[int, float] = {}  # when a dependency's delay is over
         self._arrays: dict[int, list[int]] = {}  # live elements by the array's first element
+        self._longest: Longest = {}
+        self._too_long: dict[int, str] = {}  # jobs above their partition's limit, and how far
 
     def enter(self, job: int, spec: JobSpec) -> None:
         """A job has come."""
         if spec.array is not None:
             self._arrays.setdefault(job - spec.index, []).append(job)
-        self.depend(job, spec)
+        self.note(job, spec)
 
     def forget(self, job: int, spec: JobSpec) -> None:
         """A job has ended; whoever waits for it looks again."""
@@ -68,6 +74,7 @@ class Eligibility:
         self._dependents.discard(job)
         self._verdicts.pop(job, None)
         self._again.pop(job, None)
+        self._too_long.pop(job, None)
         self.held_by.pop(job, None)
         for dependency in spec.body.dependencies:
             waiting = self._waited_for.get(dependency.job, set())
@@ -101,13 +108,28 @@ class Eligibility:
             for other in earlier.tolist()
         )
 
-    def depend(self, job: int, spec: JobSpec) -> None:
-        """Note whom a job waits for."""
+    def note(self, job: int, spec: JobSpec) -> None:
+        """Note whom a job waits for, and whether it may run for so long."""
         self._verdicts.pop(job, None)
         self._dependents.discard(job)
         for dependency in spec.body.dependencies:
             self._dependents.add(job)
             self._waited_for.setdefault(dependency.job, set()).add(job)
+        self._measure(job, spec)
+
+    def limit_times(self, longest: Longest) -> None:
+        """Partitions let jobs run for so long now; who asks for more waits."""
+        self._longest = longest
+        for job, row in self._jobs.row_of.items():
+            if self._jobs.get("phase", row) != c.ENDED:
+                self._measure(job, self._specs[job])
+
+    def _measure(self, job: int, spec: JobSpec) -> None:
+        self._too_long.pop(job, None)
+        most, asked = self._longest.get(spec.body.partition), spec.body.time_limit_s
+        if most is not None and (asked is None or asked > most):
+            told = "no time limit" if asked is None else f"{asked:g} s"
+            self._too_long[job] = f"{told}, partition {spec.body.partition} gives {most:g} s"
 
     def stir(self, job: int) -> None:
         """A job has started or ended: those that wait for it, or for its array, look again."""
@@ -157,29 +179,35 @@ class Eligibility:
         reasons: dict[int, str] = {}
         eligible = pending.copy()
         self._judge_dependents(now)
-        blocked = {
-            j: why for j, (verdict, why) in self._verdicts.items() if verdict is not Verdict.HOLDS
-        }
-        for job, why in blocked.items():
-            row = jobs.row_of[job]
-            if pending[row]:
-                eligible[row] = False
-                reasons[job] = why
-        for test, text in (
-            (jobs["not_before"] > now, self._back_off_text),
-            (jobs["begin_at"] > now, lambda job, row: "BeginTime"),
-            (jobs["orphan"], lambda job, row: "Orphan: an unknown run of it is alive"),
-            (jobs["held"], lambda job, row: f"Held: by {self.held_by.get(job, 'user')}"),
-        ):
-            for row in np.flatnonzero(test & pending).tolist():
-                job = jobs.get("job", row)
-                eligible[row] = False
-                reasons[job] = text(job, row)
+        stopped = jobs["held"] | jobs["orphan"]
+        stopped |= (jobs["begin_at"] > now) | (jobs["not_before"] > now)
+        blocked = [j for j, (verdict, _) in self._verdicts.items() if verdict is not Verdict.HOLDS]
+        stopped[[jobs.row_of[job] for job in (*blocked, *self._too_long)]] = True
+        for row in np.flatnonzero(stopped & pending).tolist():
+            eligible[row] = False
+            job = jobs.get("job", row)
+            reasons[job] = self.hindrance(job, now)
         self._limit_arrays(eligible, reasons, claimed)
         return eligible, reasons
 
-    def _back_off_text(self, job: int, row: int) -> str:
-        return f"BackOff: {self._jobs.get('failed_starts', row)} starts failed"
+    def hindrance(self, job: int, now: float) -> str:
+        """Why policies may not see a pending job, its array aside; empty when they may."""
+        jobs, row = self._jobs, self._jobs.row_of[job]
+        if jobs.get("held", row):
+            return HELD.get(self.held_by.get(job, ""), "JobHeldUser")
+        if jobs.get("orphan", row):
+            return "Orphan: an unknown run of it is alive"
+        if jobs.get("begin_at", row) > now:
+            return "BeginTime"
+        if jobs.get("not_before", row) > now:
+            return f"BackOff: {jobs.get('failed_starts', row)} starts failed"
+        if job in self._dependents:
+            self._judge_dependents(now)
+            verdict, why = self._verdicts[job]
+            if verdict is not Verdict.HOLDS:
+                return why
+        too_long = self._too_long.get(job)
+        return f"PartitionTimeLimit: {too_long}" if too_long else ""
 
     def _limit_arrays(
         self, eligible: Bools, reasons: dict[int, str], claimed: Container[int]
@@ -201,7 +229,7 @@ class Eligibility:
             left = max(limit - on - sum(1 for job in live if job in claimed), 0)
             for row in may[left:]:
                 eligible[row] = False
-                reasons[self._jobs.get("job", row)] = f"ArrayLimit: {limit} at once"
+                reasons[self._jobs.get("job", row)] = f"JobArrayTaskLimit: {limit} at once"
 
     def next_moment(self, now: float) -> float:
         """When somebody becomes eligible although nothing happens; inf for never."""

@@ -31,10 +31,12 @@ class ClusterRules:
 
     Attributes:
         partitions: the nodes of each partition; None for all of them.
+        longest_s: for how long jobs of a partition may run, where it says.
         vcs: virtual clusters, with nodes of their own or quotas.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    longest_s: Mapping[str, float] = field(default_factory=dict)
     vcs: tuple[VirtualCluster, ...] = ()
 
     @property

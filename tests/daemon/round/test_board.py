@@ -184,7 +184,7 @@ def test_who_may_not_start_is_not_shown_and_says_why(live: Any) -> None:
     after = lab.submit(0.0, 1, dependencies=(Dependency(kind="afterok", job=first),))
     big = lab.submit(0.0, 9)
     assert reasons(lab, 1.0) == {
-        held: "Held: by admin",
+        held: "JobHeldAdmin",
         later: "BeginTime",
         after: f"Dependency: afterok:{first}",
         big: "Resources: needs 9 GPUs, 3 are free",
@@ -254,7 +254,7 @@ def test_an_array_runs_no_more_at_once_than_its_limit(live: Any) -> None:
     jobs = [lab.submit(0.0, 1, array=shape, index=k) for k in range(5)]
     lab.round(1.0)
     assert set(lab.running()) == set(jobs[:2])
-    assert lab.board.reason(jobs[2]) == "ArrayLimit: 2 at once"
+    assert lab.board.reason(jobs[2]) == "JobArrayTaskLimit: 2 at once"
     lab.end(2.0, jobs[0])
     lab.round(3.0, "fill")
     assert set(lab.running()) == set(jobs[1:3])
