@@ -17,7 +17,7 @@ from dlsched.core.cluster import ANY_TYPE, VirtualCluster, expand_hosts
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.board import Board
 from dlsched.daemon.clock import boottime, wall
-from dlsched.daemon.control.door import Capacity, Host
+from dlsched.daemon.control.capacity import Capacity, Host
 from dlsched.daemon.control.pace import Pace
 from dlsched.daemon.round.machines import ClusterRules
 from dlsched.daemon.round.parts import RoundSettings
@@ -96,6 +96,7 @@ class Cluster:
         self.pace = Pace()
         self.rounds: Any = None  # set by whoever makes both
         self.trust: DaemonTrust | None = None  # as well
+        self.predictions: Any = None  # as well
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         shell.send_nudge = agents.nudge
