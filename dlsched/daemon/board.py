@@ -614,6 +614,10 @@ class Board:
 
     def reason(self, job: JobId) -> str:
         """Why a pending job waits; never empty."""
+        if job in self.jobs.row_of:
+            hindrance = self.eligibility.hindrance(job, self._now)  # known before the next round
+            if hindrance:
+                return hindrance
         claim = self.claims.get(job)
         if claim is not None:
             return f"Resources: {self.machines.hindrance(claim.placement) or 'about to start'}"
