@@ -148,6 +148,14 @@ def _delay(row: Row) -> str:
     return _span(end - job.submitted_at)
 
 
+def _start_error(row: Row) -> str:
+    job = row.job
+    if job.first_started_at is None or job.predicted_start_at is None:
+        return "-"
+    error = job.first_started_at - job.predicted_start_at
+    return ("-" if error <= -0.5 else "") + _span(abs(error))
+
+
 def _jct(row: Row) -> str:
     job = row.job
     if job.submitted_at is None or job.ended_at is None:
@@ -253,10 +261,20 @@ _ALL = (
     _column("begin", "BEGIN", "not before", lambda row: local_text(row.job.begin_at)),
     _column("deadline", "DEADLINE", "to be done by", lambda row: local_text(row.job.deadline_at)),
     _column(
-        "start", "START", "predicted start", lambda row: local_text(row.job.predicted_start_at)
+        "start",
+        "START",
+        "(first) predicted start",
+        lambda row: local_text(row.job.predicted_start_at),
     ),
     _column(
         "basis", "BASIS", "what the prediction rests on", lambda row: row.job.predicted_basis or "-"
+    ),
+    _column(
+        "start_error",
+        "START ERROR",
+        "actual minus first predicted start",
+        _start_error,
+        right=True,
     ),
     _column(
         "gpu_hours",

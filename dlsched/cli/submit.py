@@ -226,11 +226,29 @@ def _tell(reply: SubmitReply, *, test_only: bool, parsable: bool) -> None:
     if test_only:
         if not reply.warnings:
             typer.echo("could be submitted; nothing was", err=True)
+        _foretell(reply)
         return
     bare = parsable or len(reply.jobs) > 1
     lines = [str(job.job) if bare else f"Submitted job {job.job}" for job in reply.jobs]
     typer.echo("\n".join(lines))
     sys.stdout.flush()
+
+
+def _foretell(reply: SubmitReply) -> None:
+    """When the jobs that were not submitted would start."""
+    import time  # noqa: PLC0415
+
+    from dlsched.cli.moments import clock_text  # noqa: PLC0415
+    from dlsched.cli.terminal import shown  # noqa: PLC0415
+
+    now = time.time()
+    for place, each in enumerate(reply.supposed, 1):
+        which = f"job {place}: " if len(reply.supposed) > 1 else ""
+        if not each.HasField("start_at"):
+            typer.echo(f"{which}start {shown(each.basis or 'not predicted')}")
+            continue
+        when = "at once" if each.start_at <= now + 1.0 else f"~{clock_text(each.start_at, now)}"
+        typer.echo(f"{which}would start {when} ({shown(each.basis)})")
 
 
 def _see_through(cluster: Client, reply: SubmitReply, *, logs: bool) -> int:

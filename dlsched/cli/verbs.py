@@ -53,5 +53,8 @@ ADMIN_VERBS: dict[str, LazyVerb] = {
     "set-policy": LazyVerb(_CLUSTER + "set_policy_command", "Switch the policy while running."),
     "reload": LazyVerb(_CLUSTER + "reload_command", "Read the daemon's configuration again."),
     "snapshot": LazyVerb(_CLUSTER + "snapshot_command", "Save the scheduler's state to a file."),
+    "calibration": LazyVerb(
+        "dlsched.cli.admin_calibration:calibration_command", "How well starts were foretold."
+    ),
     "node-down": LazyVerb(_CLUSTER + "node_down_command", "Vouch that nothing runs on a node."),
 }

@@ -268,6 +268,11 @@ class Client:
         )
         return reply
 
+    def calibration(self, since: float | None = None) -> list[control_pb2.CalibrationView]:
+        """How well starts were foretold, by what the predictions rested on."""
+        request = control_pb2.CalibrationRequest(since=since)
+        return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
+
     def reload(self) -> list[str]:
         """Have the daemon read its configuration again; what changed."""
         reply = self._connection.ask("Reload", control_pb2.ReloadRequest(), repeatable=True)

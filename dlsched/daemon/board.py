@@ -11,7 +11,8 @@ pending job has a reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -610,7 +611,36 @@ class Board:
         """When somebody becomes eligible although nothing happens; inf for never."""
         return self.eligibility.next_moment(now)
 
+    @contextmanager
+    def supposing(self, specs: Sequence[JobSpec], now: float) -> Iterator[list[int]]:
+        """Jobs as if they had just come, for a snapshot; they are gone after. Yields their ids."""
+        ids = [self._highest + 1 + k for k in range(len(specs))]
+        try:
+            for job, spec in zip(ids, specs, strict=True):
+                self._specs[job] = spec
+                self.jobs.append(job, since=now)
+                self._enter(job, spec)
+                self.eligibility.enter(job, spec)
+            yield ids
+        finally:
+            for job, spec in zip(ids, specs, strict=True):
+                if job in self.jobs.row_of:
+                    self.eligibility.forget(job, spec)
+                    self.asks.forget(job)
+                self._specs.pop(job, None)
+                self._reasons.pop(job, None)
+            self.jobs.pack(self.jobs["job"] <= self._highest)
+
     # -- what others ask ---------------------------------------------------------------------------
+
+    @property
+    def stamp(self) -> int:
+        """Grows with whatever could let somebody start."""
+        return self._stamp
+
+    def waiting(self) -> list[int]:
+        """Jobs that have a place in the policy's order, and no run."""
+        return list(self._positions)
 
     def reason(self, job: JobId) -> str:
         """Why a pending job waits; never empty."""

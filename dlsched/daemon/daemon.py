@@ -29,6 +29,7 @@ from dlsched.daemon.control.governing import problems, reload
 from dlsched.daemon.control.service import ControlService
 from dlsched.daemon.leader_service import LeaderService, RunsService
 from dlsched.daemon.metrics import Metrics
+from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
@@ -97,11 +98,13 @@ class Daemon:
         self.cluster.trust = trust
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)
         self.rounds = Rounds(self.cluster, worker, self.metrics)
+        self.predictions = Predictions(self.cluster)
         await self._listen(trust)
         if settings.daemon.metrics:
             self.metrics_port = self.metrics.serve(settings.daemon.metrics)
         shell.start()
         self.rounds.start()
+        self.predictions.start()
         self._tasks.append(asyncio.create_task(self._beat(), name="loop-lag"))
         self._tasks.append(asyncio.create_task(self._warm(worker), name="worker-start"))
         log.info(
@@ -120,6 +123,7 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if hasattr(self, "rounds"):
+            await self.predictions.stop()
             await self.rounds.stop()
         if hasattr(self, "shell"):
             await self.shell.stop()

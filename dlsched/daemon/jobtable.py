@@ -61,6 +61,7 @@ class Facts:
     cancelled_by: str = ""
     running_since: float | None = None  # boottime: executing, not suspended
     run_executed_s: float = 0.0  # of the present run, before `running_since`
+    last_run_s: float = 0.0  # of the last run that is over
     checkpoint: CheckpointCommitted | None = None
     step: int | None = None
     version: int = 0
@@ -199,8 +200,18 @@ class JobTable:
             old = before.runs.get(run.key.run_id)
             if old is not run:
                 self._follow_run(facts, old, run, now, at)
+                if run.is_over and not (old is not None and old.is_over):
+                    self._lose(facts, run, row)
         if row.status.is_terminal and facts.ended_at is None:
             facts.ended_at = at
+
+    def _lose(self, facts: Facts, run: Run, row: Job) -> None:
+        """What a run did since its checkpoint is done again, unless the job ended with it."""
+        if row.status.is_terminal and run.key.run == row.runs:
+            return
+        saved = facts.checkpoint
+        kept = saved.executed_s if saved and saved.run_id == run.key.run_id else 0.0
+        facts.lost_s += max(facts.last_run_s - kept, 0.0)
 
     def _follow_run(self, facts: Facts, old: Run | None, run: Run, now: float, at: float) -> None:
         if run.released and not (old is not None and old.released):
@@ -217,7 +228,8 @@ class JobTable:
         if run.is_over and not (old is not None and old.is_over):
             ran = [m.exit.ran_s for m in run.members.values() if m.exit is not None]
             told = max(ran, default=0.0)
-            facts.executed_s += told if told > 0 else facts.run_now(now)
+            facts.last_run_s = told if told > 0 else facts.run_now(now)
+            facts.executed_s += facts.last_run_s
             gpus = sum(len(m.gpus) for m in run.members.values())
             if run.released and facts.started_at is not None:
                 facts.gpu_s += gpus * max(0.0, at - facts.started_at)

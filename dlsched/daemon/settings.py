@@ -69,6 +69,8 @@ class RoundSection(_Section):
     fairness: str = ""
     estimate: str = "user"
     options: tuple[str, ...] = ()
+    predict_every_s: Annotated[float, Field(ge=0, le=86400)] = 60.0  # 0: only when asked
+    predict_within_s: Seconds = 10.0
     seed: int = 0
     restart_overhead_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     min_run_s: Annotated[float, Field(ge=0, le=86400)] = 0.0

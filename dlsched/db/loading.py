@@ -28,6 +28,7 @@ from dlsched.db.records import (
 from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, run_of
 from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
+from dlsched.db.told import lost_seconds
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
 
@@ -52,6 +53,7 @@ class JobFacts:
     migrations: int = 0
     resizes: int = 0
     failures: int = 0
+    lost_s: float = 0.0  # executed since the last checkpoint by runs that others followed
     cancelled_by: str = ""
     checkpoint: CheckpointCommitted | None = None  # the last that counts
     progress: Progress | None = None  # of the latest run that told any
@@ -200,6 +202,7 @@ def facts_of(
     row: Row,
     checkpoint: CheckpointCommitted | None = None,
     progress: Progress | None = None,
+    lost_s: float = 0.0,
 ) -> JobFacts:
     """What a job's row says beside the ledger's part."""
     with of_row("jobs", row["job"]):
@@ -218,6 +221,7 @@ def facts_of(
             migrations=row["migrations"],
             resizes=row["resizes"],
             failures=row["failures"],
+            lost_s=lost_s,
             cancelled_by=row["cancelled_by"],
             checkpoint=checkpoint,
             progress=progress,
@@ -297,10 +301,13 @@ def load(connection: Connection) -> Loaded:
     )
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
+    lost = lost_seconds(connection, rows)
     return Loaded(
         ledger=ledger,
         jobs={
-            JobId(row["job"]): facts_of(row, saved.get(row["job"]), steps.get(row["job"]))
+            JobId(row["job"]): facts_of(
+                row, saved.get(row["job"]), steps.get(row["job"]), lost.get(row["job"], 0.0)
+            )
             for row in rows
         },
         run_times={RunId(r["run_id"]): (r["assigned_at"], r["released_at"]) for r in run_rows},

@@ -30,6 +30,7 @@ from dlsched.db.records import Event, JobSpec, Prediction, Progress
 from dlsched.db.rows import Row, of_row
 from dlsched.db.statements import rows_in
 from dlsched.db.submitting import seal_fits
+from dlsched.db.told import Came, came_true, first_predictions, lost_seconds
 from dlsched.protocol.ledger import Job, Request, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
 
@@ -65,6 +66,7 @@ class StoredJob:
     state: str  # the word that users see
     nodes: tuple[NodeName, ...] = ()  # of the latest run
     end: str = ""  # why the latest run is over
+    foretold: Prediction | None = None  # what was said first of when it would start
 
     @property
     def spec(self) -> JobSpec | None:
@@ -252,6 +254,10 @@ class Reads:
             ]
         )
 
+    def came_true(self, since: float = 0.0, *, most: int = 100_000) -> list[Came]:
+        """First predictions of jobs that have started since a moment, and when they did."""
+        return self._read(lambda c: came_true(c, since, most))
+
     def usage(self, *, by: str = "vc", since: float | None = None) -> list[Usage]:
         """GPU time of runs that have ended, by virtual cluster, account or user.
 
@@ -380,16 +386,19 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
     where = _where(connection, ids)
+    lost, told = lost_seconds(connection, rows), first_predictions(connection, ids)
     found = []
     for row in rows:
         nodes, end = where.get(row["job"], ((), ""))
+        job = row["job"]
         found.append(
             StoredJob(
-                job=jobs[JobId(row["job"])],
-                facts=facts_of(row, saved.get(row["job"]), steps.get(row["job"])),
+                job=jobs[JobId(job)],
+                facts=facts_of(row, saved.get(job), steps.get(job), lost.get(job, 0.0)),
                 state=row["state"],
                 nodes=nodes,
                 end=end,
+                foretold=told.get(job),
             )
         )
     return found

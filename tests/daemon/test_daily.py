@@ -139,6 +139,7 @@ def test_a_requeued_job_runs_again_uncharged(tmp_path: Path) -> None:
         agent.end_job(number)
         view = await reaches(caller, number, "COMPLETED")
         assert (view.run, view.failures, view.preemptions, view.starts) == (2, 0, 0, 2)
+        assert 0 < view.lost_s < view.run_s  # its first run saved nothing
 
     play(tmp_path, scene)
 

@@ -175,6 +175,43 @@ def test_attached_rows_come_back(store: Store, persist: Term) -> None:
     assert store.load().drained == {}
 
 
+def test_what_was_done_since_the_last_checkpoint_and_done_again_is_lost(
+    store: Store, persist: Term
+) -> None:
+    saved = CheckpointCommitted(
+        job=JobId(1), run_id=key(1).run_id, at=2.0, path="/c", step=7, size_bytes=9, sha256="ab",
+        executed_s=30.0,
+    )  # fmt: skip
+    persist(node("n1"), submit(1), submit(2), assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
+    persist(replace(saved, executed_s=10.0), saved)
+    assert store.load().jobs[JobId(1)].lost_s == 0.0  # not over yet
+    persist(
+        StopRun(key(1).run_id, StopReason.PREEMPT),
+        ended(1, "n1", code=143, ran_s=50.0, stop=StopReason.PREEMPT),
+    )
+    persist(ended(2, "n1", code=0, ran_s=40.0))
+    assert store.load().jobs[JobId(1)].lost_s == 20.0
+    assert one(store, 2).facts.lost_s == 0.0  # it ended with that run
+    persist(assign(1, ("n1", (0,)), run=2), ended(1, "n1", code=1, run=2, ran_s=5.0))
+    assert one(store, 1).facts.lost_s == 20.0
+
+
+def test_first_predictions_stand_beside_what_came(store: Store, persist: Term) -> None:
+    def told(job: int, made_at: float, start_at: float) -> Prediction:
+        return Prediction(job=JobId(job), made_at=made_at, start_at=start_at, basis="limits")
+
+    persist(node("n1"), *(submit(k) for k in range(1, 4)))
+    persist(told(1, 1.0, 90.0), told(2, 1.0, 80.0), told(1, 2.0, 95.0), told(3, 1.0, 70.0))
+    persist(assign(1, ("n1", (0,))))
+    persist(assign(2, ("n1", (1,))))
+    early, late = sorted(store.came_true(), key=lambda each: each.told.job)
+    assert (early.told.start_at, late.told.start_at) == (90.0, 80.0)
+    assert early.started_at == one(store, 1).facts.first_started_at
+    assert store.came_true(late.started_at + 1.0) == []
+    assert one(store, 1).foretold == told(1, 1.0, 90.0)
+    assert one(store, 3).foretold == told(3, 1.0, 70.0)
+
+
 def test_changed_fields_come_back_as_what_they_were(store: Store, persist: Term) -> None:
     persist(submit(1, vc="a"))
     waits = (Dependency(kind="afterok", job=JobId(9)),)

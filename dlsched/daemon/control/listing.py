@@ -10,7 +10,7 @@ from dlsched.daemon.clock import wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.arrays import fold_tasks
 from dlsched.daemon.control.choosing import each_page, live, stored_filter
-from dlsched.daemon.control.views import Views, stored_view
+from dlsched.daemon.control.views import Views, foretell, stored_view
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.identity import Identity
@@ -52,6 +52,7 @@ async def queue(
     cluster: Cluster, views: Views, request: control_pb2.QueueRequest, caller: Identity
 ) -> AsyncIterator[control_pb2.QueuePage]:
     """The live jobs that a filter means: pending in the policy's order, then the running."""
+    starts = await cluster.predictions.starts() if request.predict else {}
     rows, others = live(cluster, request.filter, caller)
     waiting = [row for row in rows if row.status is JobStatus.PENDING]
     present = [row for row in rows if row.status is not JobStatus.PENDING]
@@ -71,8 +72,13 @@ async def queue(
             for row in some
             if row.job in jobs and not jobs[row.job].status.is_terminal
         )
+        if starts:
+            for view in page.jobs:
+                foretell(view, starts)
         yield page
         await asyncio.sleep(0)
+    for line in folded:
+        foretell(line.first, starts)
     last = summary(cluster)
     last.others = others
     yield control_pb2.QueuePage(folded=folded, summary=last)

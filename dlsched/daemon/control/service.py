@@ -10,6 +10,7 @@ from dlsched.core.errors import Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import (
     acting,
+    calibrating,
     governing,
     listing,
     logs,
@@ -109,6 +110,10 @@ class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     async def Usage(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await governing.usage(self._cluster, request, identity_of(context))
+
+    @answered
+    async def Calibration(self, request: Any, context: Any) -> Any:
+        return await calibrating.calibration(self._cluster, request)
 
     @answered
     async def SetPolicy(self, request: Any, context: Any) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.choosing import chosen_ids, live, names_jobs, no_such
-from dlsched.daemon.control.views import Views, stored_view
+from dlsched.daemon.control.views import Views, foretell, stored_view
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.db.filters import ArrayElements, Filter
 from dlsched.db.reading import StoredJob
@@ -20,6 +20,7 @@ from dlsched.rpc.v1 import control_pb2
 __all__ = ["show"]
 
 MOST = 100  # jobs in one answer
+PATIENCE_S = 2.0  # with predictions: what is known by then is shown
 
 
 async def show(
@@ -76,6 +77,8 @@ async def _live_detail(
         detail.last_checkpoint = facts.checkpoint.path
         detail.last_checkpoint_step = facts.checkpoint.step
     if row.status is JobStatus.PENDING:
+        if cluster.board.position(row.job) is not None:  # a round has left it waiting
+            foretell(detail.job, await cluster.predictions.starts(PATIENCE_S))
         detail.why_pending.extend(_why(cluster, views, row))
     if why_order:
         position = cluster.board.position(row.job)

@@ -27,6 +27,7 @@ from dlsched.rpc.v1 import control_pb2
 
 __all__ = ["submit"]
 
+MOST_SUPPOSED = 200  # jobs, and elements of an array, whose start is foretold by test_only
 SEPARATOR = "#"  # between a call's request id and the number of a job in it
 
 
@@ -60,7 +61,7 @@ async def submit(
             found = await resolved(cluster, each.body.dependencies, each.tasks)
             asked[place] = replace(each, body=replace(each.body, dependencies=found))
     if request.test_only:
-        return control_pb2.SubmitReply(warnings=[f"would be accepted: {total} jobs"])
+        return await _supposed(cluster, asked, caller, total)
     now = wall()
     first = RequestId(f"{name}{SEPARATOR}0")
     known = shell.reserved.requests.get((caller.name, first))
@@ -86,6 +87,28 @@ async def submit(
     job = await shell.ask(event)
     assert job is not None
     return _reply(asked, job)
+
+
+async def _supposed(
+    cluster: Cluster, asked: list[Asked], caller: Identity, total: int
+) -> control_pb2.SubmitReply:
+    """What would become of a call's jobs; nothing is taken in."""
+    reply = control_pb2.SubmitReply(warnings=[f"would be accepted: {total} jobs"])
+    requests = iter(_requests(asked, "test", caller, wall()))
+    specs: list[list[JobSpec]] = []
+    for each in asked[:MOST_SUPPOSED]:
+        count = len(each.array.tasks) if each.array is not None else 1
+        mine = [next(requests).spec for _ in range(count)]
+        seen = () if each.held else mine[:MOST_SUPPOSED]
+        specs.append([spec for spec in seen if isinstance(spec, JobSpec)])
+    for each, told in zip(asked, await cluster.predictions.suppose(specs), strict=False):
+        if each.held:
+            reply.supposed.add(basis="not predicted while it waits: Held")
+        elif isinstance(told, str):
+            reply.supposed.add(basis=told)
+        else:
+            reply.supposed.add(start_at=told.at, basis=told.basis)
+    return reply
 
 
 async def _admit_all(cluster: Cluster, request: control_pb2.SubmitRequest) -> list[Asked]:

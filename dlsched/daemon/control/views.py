@@ -6,17 +6,19 @@ times are filled in as it goes out. So listing ten thousand jobs twice costs one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dlsched.daemon.clock import boottime
 from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.predictions import Foretold
 from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus
 from dlsched.protocol.messages import JobId, StopReason
 from dlsched.rpc.v1 import control_pb2
 
-__all__ = ["Views", "stored_view", "word"]
+__all__ = ["Views", "foretell", "stored_view", "word"]
 
 LEAVING = {
     StopReason.MIGRATE: "MIGRATING",
@@ -171,6 +173,13 @@ def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobVi
     return view
 
 
+def foretell(view: control_pb2.JobView, starts: Mapping[int, Foretold]) -> None:
+    """Put in when a waiting job is thought to start."""
+    told = starts.get(view.job) if view.state == "PENDING" else None
+    if told is not None:
+        view.predicted_start_at, view.predicted_basis = told.at, told.basis
+
+
 def stored_view(stored: Any) -> control_pb2.JobView:
     """The view of a job that only the database has."""
     row, facts, spec = stored.job, stored.facts, stored.spec
@@ -188,6 +197,10 @@ def stored_view(stored: Any) -> control_pb2.JobView:
     )
     view.run_s, view.gpu_s, view.starts = facts.executed_s, facts.gpu_s, facts.starts
     view.migrations, view.resizes = facts.migrations, facts.resizes
+    view.lost_s = facts.lost_s
+    if stored.foretold is not None:
+        view.predicted_start_at = stored.foretold.start_at
+        view.predicted_basis = stored.foretold.basis
     view.cancelled_by = facts.cancelled_by
     view.nodes.extend(stored.nodes)
     if facts.progress is not None:

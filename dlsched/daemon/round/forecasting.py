@@ -6,7 +6,7 @@ job's start can be told before it happens, together with what the telling rests 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -122,9 +122,10 @@ def predicted_starts(
         return []
     table = standing.ctx.table
     pending = np.isin(table.status, (WAITING, HELD_BACK, FUTURE))
+    table.first_start[pending] = np.nan  # of those that ran before, the next start is asked for
     found = forecaster(engine_of(standing))(horizon=horizon_s)
     rows: Rows = found.rows
-    starts = _next_starts(standing, found, rows)
+    starts = found.first_start
     basis = _basis(standing)
     jobs = snapshot.columns["job"]
     return [
@@ -132,12 +133,6 @@ def predicted_starts(
         for row, start in zip(rows.tolist(), starts.tolist(), strict=True)
         if pending[row] and not np.isnan(start)
     ]
-
-
-def _next_starts(standing: Standing, found: Any, rows: Rows) -> Any:
-    """First starts, of those that have not started yet; others' next start is not told."""
-    started = standing.ctx.table.starts[rows] > 0
-    return np.where(started, np.nan, found.first_start)
 
 
 def _basis(standing: Standing) -> str:

@@ -119,16 +119,25 @@ class PolicyWorker:
         await self._ask("try", snapshot.under(settings).to_bytes(), who, self.time_limit_s)
 
     async def forecast(
-        self, snapshot: LiveSnapshot, *, horizon_s: float = 30 * 86400.0
+        self,
+        snapshot: LiveSnapshot,
+        *,
+        horizon_s: float = 30 * 86400.0,
+        limit_s: float = FORECAST_S,
     ) -> list[Predicted]:
         """When pending jobs would start if nothing more came, under the snapshot's policy.
+
+        Args:
+            snapshot: the present.
+            horizon_s: look no further.
+            limit_s: how long it may take; then the process is killed.
 
         Raises:
             PolicyFailed: as for a decision.
         """
         data = encode({"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s})
         who = f"forecast under {snapshot.settings.policy}"
-        answer, _ = await self._ask("forecast", data, who, max(self.time_limit_s, FORECAST_S))
+        answer, _ = await self._ask("forecast", data, who, limit_s)
         rows = decode(answer)
         return [Predicted(job=job, start_at=at, basis=basis) for job, at, basis in rows]
 

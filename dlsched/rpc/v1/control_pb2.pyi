@@ -204,13 +204,23 @@ class Submitted(_message.Message):
     elements: int
     def __init__(self, job: _Optional[int] = ..., elements: _Optional[int] = ...) -> None: ...
 
+class Supposed(_message.Message):
+    __slots__ = ("start_at", "basis")
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    start_at: float
+    basis: str
+    def __init__(self, start_at: _Optional[float] = ..., basis: _Optional[str] = ...) -> None: ...
+
 class SubmitReply(_message.Message):
-    __slots__ = ("jobs", "warnings")
+    __slots__ = ("jobs", "warnings", "supposed")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    SUPPOSED_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[Submitted]
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Submitted, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    supposed: _containers.RepeatedCompositeFieldContainer[Supposed]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Submitted, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., supposed: _Optional[_Iterable[_Union[Supposed, _Mapping]]] = ...) -> None: ...
 
 class RunView(_message.Message):
     __slots__ = ("run", "layout", "started_at", "ended_at", "end", "code", "signal", "executed_s", "last_step", "gpu_memory_bytes")
@@ -253,7 +263,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +308,7 @@ class JobView(_message.Message):
     COMMENT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -342,7 +353,8 @@ class JobView(_message.Message):
     comment: str
     model: str
     where: _containers.RepeatedCompositeFieldContainer[GpusOnNode]
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ...) -> None: ...
+    account: str
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ...) -> None: ...
 
 class GpusOnNode(_message.Message):
     __slots__ = ("node", "gpus")
@@ -806,6 +818,164 @@ class SnapshotChunk(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class CalibrationRequest(_message.Message):
+    __slots__ = ("since",)
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    def __init__(self, since: _Optional[float] = ...) -> None: ...
+
+class CalibrationView(_message.Message):
+    __slots__ = ("basis", "jobs", "mean_error_s", "median_abs_error_s", "p90_abs_error_s", "mean_lead_s")
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    MEAN_ERROR_S_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_ABS_ERROR_S_FIELD_NUMBER: _ClassVar[int]
+    P90_ABS_ERROR_S_FIELD_NUMBER: _ClassVar[int]
+    MEAN_LEAD_S_FIELD_NUMBER: _ClassVar[int]
+    basis: str
+    jobs: int
+    mean_error_s: float
+    median_abs_error_s: float
+    p90_abs_error_s: float
+    mean_lead_s: float
+    def __init__(self, basis: _Optional[str] = ..., jobs: _Optional[int] = ..., mean_error_s: _Optional[float] = ..., median_abs_error_s: _Optional[float] = ..., p90_abs_error_s: _Optional[float] = ..., mean_lead_s: _Optional[float] = ...) -> None: ...
+
+class CalibrationReply(_message.Message):
+    __slots__ = ("by_basis",)
+    BY_BASIS_FIELD_NUMBER: _ClassVar[int]
+    by_basis: _containers.RepeatedCompositeFieldContainer[CalibrationView]
+    def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
+
+class TenantUser(_message.Message):
+    __slots__ = ("name", "account", "vc", "accounts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    account: str
+    vc: str
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., account: _Optional[str] = ..., vc: _Optional[str] = ..., accounts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TenantAccount(_message.Message):
+    __slots__ = ("name", "parent", "weight", "vc", "users")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    parent: str
+    weight: float
+    vc: str
+    users: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., weight: _Optional[float] = ..., vc: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TenantVc(_message.Message):
+    __slots__ = ("name", "gpus", "nodes", "guaranteed", "borrow")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    GUARANTEED_FIELD_NUMBER: _ClassVar[int]
+    BORROW_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    gpus: int
+    nodes: str
+    guaranteed: int
+    borrow: bool
+    def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., nodes: _Optional[str] = ..., guaranteed: _Optional[int] = ..., borrow: _Optional[bool] = ...) -> None: ...
+
+class TenantPartition(_message.Message):
+    __slots__ = ("name", "nodes", "max_time_s", "is_default")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    nodes: str
+    max_time_s: float
+    is_default: bool
+    def __init__(self, name: _Optional[str] = ..., nodes: _Optional[str] = ..., max_time_s: _Optional[float] = ..., is_default: _Optional[bool] = ...) -> None: ...
+
+class TenantQuota(_message.Message):
+    __slots__ = ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    GPU_HOURS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_S_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    gpus: int
+    jobs: int
+    gpu_hours: float
+    window_s: float
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., gpus: _Optional[int] = ..., jobs: _Optional[int] = ..., gpu_hours: _Optional[float] = ..., window_s: _Optional[float] = ...) -> None: ...
+
+class Tenant(_message.Message):
+    __slots__ = ("user", "account", "vc", "partition", "quota", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    VC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
+    SET_AT_FIELD_NUMBER: _ClassVar[int]
+    GPUS_NOW_FIELD_NUMBER: _ClassVar[int]
+    JOBS_NOW_FIELD_NUMBER: _ClassVar[int]
+    GPU_HOURS_NOW_FIELD_NUMBER: _ClassVar[int]
+    user: TenantUser
+    account: TenantAccount
+    vc: TenantVc
+    partition: TenantPartition
+    quota: TenantQuota
+    source: str
+    set_by: str
+    set_at: float
+    gpus_now: int
+    jobs_now: int
+    gpu_hours_now: float
+    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ...) -> None: ...
+
+class TenantsRequest(_message.Message):
+    __slots__ = ("kind",)
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    def __init__(self, kind: _Optional[str] = ...) -> None: ...
+
+class TenantsReply(_message.Message):
+    __slots__ = ("tenants",)
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    tenants: _containers.RepeatedCompositeFieldContainer[Tenant]
+    def __init__(self, tenants: _Optional[_Iterable[_Union[Tenant, _Mapping]]] = ...) -> None: ...
+
+class SetTenantRequest(_message.Message):
+    __slots__ = ("tenant", "create", "fields")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    tenant: Tenant
+    create: bool
+    fields: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[_Union[Tenant, _Mapping]] = ..., create: _Optional[bool] = ..., fields: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RemoveTenantRequest(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class TenantReply(_message.Message):
+    __slots__ = ("lines",)
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, lines: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TokenView(_message.Message):
     __slots__ = ("token_id", "user", "created_at", "expires_at", "revoked_at", "comment")

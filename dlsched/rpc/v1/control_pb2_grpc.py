@@ -109,6 +109,26 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
                 _registered_method=True)
+        self.Calibration = channel.unary_unary(
+                '/dlsched.v1.Control/Calibration',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.FromString,
+                _registered_method=True)
+        self.Tenants = channel.unary_unary(
+                '/dlsched.v1.Control/Tenants',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsReply.FromString,
+                _registered_method=True)
+        self.SetTenant = channel.unary_unary(
+                '/dlsched.v1.Control/SetTenant',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetTenantRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
+                _registered_method=True)
+        self.RemoveTenant = channel.unary_unary(
+                '/dlsched.v1.Control/RemoveTenant',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
+                _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/dlsched.v1.Control/CreateToken',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenRequest.SerializeToString,
@@ -224,6 +244,33 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Calibration(self, request, context):
+        """How well starts have been foretold.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Tenants(self, request, context):
+        """Users, accounts, virtual clusters, partitions and quotas, as they are now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetTenant(self, request, context):
+        """Operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveTenant(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """Tokens for use from a distance: one's own, an operator anybody's; made on the local socket or
         with a certificate, never with a token.
@@ -321,6 +368,26 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Snapshot,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'Calibration': grpc.unary_unary_rpc_method_handler(
+                    servicer.Calibration,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.SerializeToString,
+            ),
+            'Tenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tenants,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsReply.SerializeToString,
+            ),
+            'SetTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTenant,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetTenantRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.SerializeToString,
+            ),
+            'RemoveTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveTenant,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -743,6 +810,114 @@ class Control:
             '/dlsched.v1.Control/Snapshot',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Calibration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Calibration',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Tenants',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/SetTenant',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SetTenantRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/RemoveTenant',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
             options,
             channel_credentials,
             insecure,

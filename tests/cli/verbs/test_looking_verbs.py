@@ -211,3 +211,29 @@ def test_one_look_at_the_top(dlsched, control, job_view):
     assert "n1" in out
     assert "11151" in out
     assert control.request("Queue").filter.all_users
+
+
+def test_calibration_says_how_far_starts_were_off(dlsched, control):
+    control.answers["Calibration"] = pb.CalibrationReply(
+        by_basis=[
+            pb.CalibrationView(
+                basis="time limits", jobs=12, mean_error_s=-90, median_abs_error_s=60,
+                p90_abs_error_s=3600, mean_lead_s=7200,
+            )
+        ]
+    )  # fmt: skip
+    done = dlsched("admin", "calibration", "--since", "2h")
+    assert done.code == 0
+    assert done.out.splitlines()[1].split() == [
+        "time", "limits", "12", "-1:30", "1:00", "1:00:00", "2:00:00",
+    ]  # fmt: skip
+    assert control.request("Calibration").HasField("since")
+    found = dlsched("admin", "calibration", "--json")
+    assert json.loads(found.out)["by_basis"][0]["mean_error_s"] == -90
+
+
+def test_the_error_of_a_foretold_start_is_a_column(dlsched, control, job_view):
+    view = job_view(7, first_started_at=1000.0, predicted_start_at=1090.0, state="COMPLETED")
+    control.answers["History"] = [pb.HistoryPage(jobs=[view])]
+    done = dlsched("history", "-o", "id,start_error,lost", "-h")
+    assert done.out.split() == ["7", "-1:30", "0:00"]

@@ -193,6 +193,25 @@ def test_a_dry_run_submits_nothing(dlsched, control, script):
     assert control.request("Submit").test_only
 
 
+def test_a_try_tells_when_the_job_would_start(dlsched, control):
+    control.answers["Submit"] = pb.SubmitReply(
+        warnings=["would be accepted: 3 jobs"],
+        supposed=[
+            pb.Supposed(start_at=1.0, basis="time limits"),
+            pb.Supposed(start_at=4102444800.0, basis="time limits"),
+            pb.Supposed(basis="not predicted while it waits: Held"),
+        ],
+    )
+    done = dlsched("submit", "--test-only", "--", "true")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "job 1: would start at once (time limits)",
+        "job 2: would start ~01-01 00:00 (time limits)",
+        "job 3: start not predicted while it waits: Held",
+    ]
+    assert done.err == "dlsched: would be accepted: 3 jobs\n"
+
+
 def test_wait_ends_with_the_jobs_own_code(dlsched, accepts, script, job_view):
     accepts.answers["Wait"] = lambda request: [
         pb.WaitReply(job=job_view(request.filter.jobs[0], state="FAILED", code=3, run_s=101))
