@@ -182,6 +182,8 @@ def run_values(run: Run) -> Values:
         "stop": run.stop.value if run.stop is not None else None,
         "stop_step": run.stop_step,
         "suspended": run.suspended,
+        "suspension": run.suspension,
+        "gives_way": run.gives_way,
         "released": run.released,
         "live": not run.is_over,
     }
@@ -196,6 +198,7 @@ def member_values(member: Member) -> Values:
         "since_revision": member.since.revision,
         "exit": exit_text(member.exit),
         "presumed": member.presumed,
+        "let_go": member.let_go,
     }
 
 
@@ -209,6 +212,7 @@ def member_of(row: Row) -> Member:
             since=Term(Epoch(row["since_epoch"]), Revision(row["since_revision"])),
             exit=exit_record(row["exit"]),
             presumed=row["presumed"],
+            let_go=bool(row["let_go"]),
         )
 
 
@@ -226,6 +230,8 @@ def run_of(row: Row, members: Sequence[Member]) -> Run:
             stop=None if stop is None else StopReason(stop),
             stop_step=row["stop_step"],
             suspended=bool(row["suspended"]),
+            suspension=row["suspension"],
+            gives_way=bool(row["gives_way"]),
             released=bool(row["released"]),
         )
 

@@ -213,6 +213,8 @@ runs = _table(
     Column("stop", Text),
     Column("stop_step", Number),
     _flag("suspended"),
+    Column("suspension", Number, nullable=False),
+    _flag("gives_way"),
     _flag("released"),
     _flag("live"),
     _seconds("assigned_at", nullable=False),
@@ -237,6 +239,7 @@ run_members = _table(
     Column("since_revision", Number, nullable=False),
     Column("exit", Text),  # JSON of ExitRecord
     _words("presumed"),
+    _flag("let_go"),
 )
 Index("run_members_by_node", run_members.c.node, run_members.c.run_id)
 

@@ -82,8 +82,8 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
 # -- runs ------------------------------------------------------------------------------------------
 
 _RUN_FIELDS = (
-    *("status", "epoch", "stop", "stop_step", "suspended", "released", "live"),
-    *("end", "executed_s", "gpu_s"),
+    *("status", "epoch", "stop", "stop_step", "suspended", "suspension", "gives_way"),
+    *("released", "live", "end", "executed_s", "gpu_s"),
 )
 _UPDATE_RUN = (
     update(schema.runs)
@@ -103,7 +103,9 @@ _UPDATE_MEMBER = (
     .values(
         {
             name: bindparam(name)
-            for name in (*("gpus", "boot_id", "since_epoch", "since_revision", "exit", "presumed"),)
+            for name in (
+                *("gpus", "boot_id", "since_epoch", "since_revision", "exit", "presumed", "let_go"),
+            )
         }
     )
 )

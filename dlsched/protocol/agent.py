@@ -298,6 +298,8 @@ class Held:
     lost: bool = False  # its keeper is gone; leftovers are being killed
     record: RunRecord | None = None
     why: str = ""  # it was never started
+    suspension: int = 0
+    let_go: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +352,8 @@ class AgentState:
                 gpus=held.desired.gpus,
                 nodes=tuple(share.node for share in held.desired.layout),
                 request_id=held.desired.request_id,
+                suspension=held.suspension,
+                let_go=held.let_go,
             )
             for run_id, held in sorted(self.held.items())
             if run_id not in self.ended
@@ -426,7 +430,11 @@ class _Turn:
         for status in event.keepers:
             key = status.desired.key
             held[key.run_id] = Held(
-                desired=status.desired, phase=status.phase, quarantined=status.quarantined
+                desired=status.desired,
+                phase=status.phase,
+                quarantined=status.quarantined,
+                suspension=status.suspension,
+                let_go=status.let_go,
             )
             if status.exit is not None:
                 ended[key.run_id] = status.exit
@@ -625,15 +633,35 @@ class _Turn:
         match want.want, held.phase:
             case Want.STOPPED, _:
                 reason = want.stop or StopReason.OVER
-                self.say(Tell(run_id, Stop(reason=reason, step=want.stop_step)))
+                if held.let_go and self.lent_to(held) is not None:
+                    self.say(Tell(run_id, Kill(reason)))  # to save it would need its GPUs
+                else:
+                    self.say(Tell(run_id, Stop(reason=reason, step=want.stop_step)))
             case Want.RUNNING, Phase.STARTING | Phase.PREPARED:
                 self.say(Tell(run_id, Release()))
-            case Want.RUNNING, Phase.SUSPENDED:
+            case Want.RUNNING, Phase.SUSPENDED if self.lent_to(held) is None:
                 self.say(Tell(run_id, Thaw()))
             case Want.SUSPENDED, Phase.RUNNING:
-                self.say(Tell(run_id, Freeze(want.suspend_level)))
+                self.say(Tell(run_id, Freeze(want.suspend_level, want.suspension)))
+            case Want.SUSPENDED, Phase.SUSPENDED if held.suspension != want.suspension:
+                self.say(Tell(run_id, Freeze(want.suspend_level, want.suspension)))
             case _:
                 pass
+
+    def lent_to(self, held: Held) -> Held | None:
+        """Who is on the GPUs of a run that has let them go."""
+        if not held.let_go:
+            return None
+        mine = set(held.desired.gpus)
+        others = (h for run_id, h in self.state.held.items() if run_id != held.desired.key.run_id)
+        on_them = (h for h in others if mine & set(h.desired.gpus))
+        return next((h for h in on_them if not self.is_off_its_gpus(h)), None)
+
+    def is_off_its_gpus(self, held: Held) -> bool:
+        """Whether a run is suspended for others to have its GPUs, and has left them."""
+        wanted = {want.key.run_id: want for want in self.state.desired}
+        want = wanted.get(held.desired.key.run_id)
+        return rules.is_off_its_gpus(want, held.suspension, let_go=held.let_go)
 
     def veto(self, want: DesiredRun) -> str:  # noqa: PLR0911  # one reason a return
         """Why this node will not start a run; empty when it will."""
@@ -648,7 +676,8 @@ class _Turn:
             return "GPU is unhealthy"
         for held in state.held.values():
             shared = want.share_group and want.share_group == held.desired.share_group
-            if set(held.desired.gpus) & set(want.gpus) and not shared:
+            on_them = set(held.desired.gpus) & set(want.gpus) and not self.is_off_its_gpus(held)
+            if on_them and not shared:
                 return f"GPU held by run {held.desired.key}"
             if held.desired.key.job == want.key.job:
                 return f"run {held.desired.key} of the same job is here"
@@ -688,7 +717,13 @@ class _Turn:
         desired = replace(
             held.desired, limits=status.desired.limits, grace_s=status.desired.grace_s
         )
-        news = replace(held, phase=status.phase, desired=desired)
+        news = replace(
+            held,
+            phase=status.phase,
+            desired=desired,
+            suspension=status.suspension,
+            let_go=status.let_go,
+        )
         self.change(held={**self.state.held, run_id: news})
         self.sync(now)
 
@@ -715,7 +750,7 @@ class _Turn:
         held = self.state.held.get(run_id)
         if held is None or held.lost:
             return
-        lost = replace(held, lost=True, phase=Phase.STOPPING, why=why)
+        lost = replace(held, lost=True, phase=Phase.STOPPING, why=why, let_go=False)
         self.change(held={**self.state.held, run_id: lost})
         self.say(KillLeftovers(run_id))
 

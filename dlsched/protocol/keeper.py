@@ -154,6 +154,14 @@ class JobExited:
 
 
 @dataclass(frozen=True, slots=True)
+class StoodStill:
+    """The job is suspended, at the level that could be had; `let_go`: it is off its GPUs."""
+
+    now: float
+    let_go: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AgentAttached:
     """An agent has connected and wants to know."""
 
@@ -175,6 +183,7 @@ Event = (
     | OrderArrived
     | LeaseChanged
     | JobExited
+    | StoodStill
     | AgentAttached
     | Woke
 )
@@ -265,6 +274,9 @@ class KeeperState:
     release_asked: bool = False
     stop: StopReason | None = None
     suspended: bool = False
+    suspension: int = 0  # which one, if others are to have the GPUs meanwhile
+    settling: bool = False  # it does not stand still yet
+    let_go: bool = False
     fenced: bool = False
     prepare_until: float | None = None
     kill_at: float | None = None
@@ -296,7 +308,8 @@ class KeeperState:
             case Stage.RUNNING if self.fenced:
                 return Phase.FENCED
             case Stage.RUNNING:
-                return Phase.SUSPENDED if self.suspended else Phase.RUNNING
+                stands = self.suspended and not self.settling
+                return Phase.SUSPENDED if stands else Phase.RUNNING
             case _:
                 return Phase.STOPPING
 
@@ -304,7 +317,12 @@ class KeeperState:
         """The account for the agent; an end is told only once it is durable."""
         told = self.exit if self.stage in (Stage.ENDED, Stage.GONE) else None
         return KeeperStatus(
-            desired=self.desired, phase=self.phase, exit=told, quarantined=self.quarantined
+            desired=self.desired,
+            phase=self.phase,
+            exit=told,
+            quarantined=self.quarantined,
+            suspension=self.suspension if self.suspended and not self.settling else 0,
+            let_go=self.suspended and self.let_go,
         )
 
     def deadline(self) -> float | None:
@@ -337,6 +355,8 @@ def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
             turn.lease(until, covered, by_leader)
         case JobExited():
             turn.exited(event)
+        case StoodStill(let_go=let_go):
+            turn.stood_still(let_go)
         case AgentAttached():
             turn.report()
         case Woke():
@@ -424,8 +444,8 @@ class _Turn:
             case Release():
                 self.change(release_asked=True)
                 self.try_release()
-            case Freeze() if state.stage is Stage.RUNNING and not state.suspended:
-                self.freeze(suspended=True)
+            case Freeze(suspension=number) if state.stage is Stage.RUNNING:
+                self.suspend(number)
             case Thaw() if state.stage is Stage.RUNNING and state.suspended:
                 self.thaw(suspended=False)
             case Signal(number=number) if state.stage in _ALIVE:
@@ -490,6 +510,28 @@ class _Turn:
 
     # -- freezing and the node lease -------------------------------------------------------------
 
+    def suspend(self, number: int) -> None:
+        """Suspend the job; with a number it is said when its GPUs may be others'."""
+        state = self.state
+        if state.suspended and number == state.suspension:
+            return
+        # what stood still already, for whatever reason, has to be looked at for its GPUs
+        look = number > 0 and not (state.suspended and state.suspension)
+        again = look and state.frozen
+        self.change(suspension=number, settling=look or (number > 0 and state.settling))
+        if not state.suspended:
+            self.change(let_go=False)
+            self.freeze(suspended=True)
+        else:
+            self.report()
+        if again:
+            self.say(FreezeJob())
+
+    def stood_still(self, let_go: bool) -> None:
+        if self.state.suspended and self.state.settling:
+            self.change(settling=False, let_go=let_go)
+            self.report()
+
     def freeze(self, *, suspended: bool = False, fenced: bool = False) -> None:
         state = self.state
         was = state.frozen
@@ -506,6 +548,8 @@ class _Turn:
             suspended=state.suspended if suspended is None else suspended,
             fenced=state.fenced if fenced is None else fenced,
         )
+        if not self.state.suspended:
+            self.change(suspension=0, settling=False, let_go=False)
         if was and not self.state.frozen:
             self.say(ThawJob())
             self.change(executed_at=self.now)

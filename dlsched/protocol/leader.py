@@ -23,6 +23,7 @@ from dlsched.protocol.ledger import (
     Job,
     JobStatus,
     Ledger,
+    LetGo,
     MemberOver,
     NodeStatus,
     OrphanOver,
@@ -201,11 +202,16 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class SuspendAsked:
-    """The round wants a job suspended, or resumed."""
+    """The round wants a job suspended, or resumed.
+
+    With `gives_way` others may have its GPUs as soon as its nodes say that it has left them; where
+    that cannot be, it is preempted. Then it resumes only when they are free again.
+    """
 
     now: float
     job: JobId
     suspended: bool
+    gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,8 +523,8 @@ class _Turn:
                 self.place(event)
             case StopAsked(job=job, reason=reason, step=at):
                 self.stop(job, reason, at)
-            case SuspendAsked(job=job, suspended=suspended):
-                self.suspend(job, suspended)
+            case SuspendAsked():
+                self.suspend(event)
             case TermsAsked(job=job, terms=terms):
                 row = self.state.reserved.jobs.get(job)
                 if row is not None and not row.status.is_terminal and row.terms != terms:
@@ -842,6 +848,8 @@ class _Turn:
                     self.write(Adopt(mine, name))
             elif mine.phase is Phase.PREPARED and run.status is RunStatus.PREPARING:
                 self.note_prepared(run, name)
+            elif run.is_giving_way and mine.suspension == run.suspension:
+                self.note_suspended(run, name, mine)
         seen = max(sync.applied, self.state.forgotten.get(name, Term()))
         for run in self.state.reserved.runs_on(name):
             if run.key.run_id not in present and seen >= run.members[name].since:
@@ -856,6 +864,14 @@ class _Turn:
         self.change(prepared=having(self.state.prepared, run_id, ready))
         if rules.may_release(run, ready):
             self.write(ReleaseRun(run_id))
+
+    def note_suspended(self, run: Run, node: NodeName, held: HeldRun) -> None:
+        """A run that gives way stands still on a node: it is off its GPUs, or never will be."""
+        if held.let_go:
+            if not run.members[node].let_go:
+                self.write(LetGo(run.key.run_id, node))
+        elif held.phase is Phase.SUSPENDED:
+            self.write(StopRun(run.key.run_id, StopReason.PREEMPT))
 
     def reply(self, now: float, sync: Sync, held: tuple[HeldRun, ...]) -> None:
         state, name = self.state, sync.node
@@ -1060,12 +1076,18 @@ class _Turn:
         if run is not None and run.stop is None:
             self.write(StopRun(run.key.run_id, reason, at))
 
-    def suspend(self, job: JobId, suspended: bool) -> None:
-        row = self.state.reserved.jobs.get(job)
-        wanted = JobStatus.RUNNING if suspended else JobStatus.SUSPENDED
-        run = self.state.reserved.live_run(job)
-        if row is not None and row.status is wanted and run is not None:
-            self.write(SuspendRun(run.key.run_id, suspended))
+    def suspend(self, event: SuspendAsked) -> None:
+        ledger, job = self.state.reserved, event.job
+        row, run = ledger.jobs.get(job), ledger.live_run(job)
+        wanted = JobStatus.RUNNING if event.suspended else JobStatus.SUSPENDED
+        if row is None or row.status is not wanted or run is None:
+            return
+        if not event.suspended and run.gives_way:
+            for name, member in run.members.items():
+                if not member.is_over and set(member.gpus) & ledger.busy(name, run.key.run_id):
+                    self.say(Refused(job, f"its GPUs of {name} are not free"))
+                    return
+        self.write(SuspendRun(run.key.run_id, event.suspended, event.gives_way))
 
 
 def _is_committed(ledger: Ledger, node: NodeName, key: RunKey) -> bool:

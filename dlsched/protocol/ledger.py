@@ -196,6 +196,7 @@ class Member:
     since: Term  # the node's desired set that first had it
     exit: ExitRecord | None = None  # recorded by the node; never replaced
     presumed: str = ""  # why it counts as over without a record, or is not the job's own doing
+    let_go: bool = False  # its node says that the suspended run has nothing on its GPUs
 
     @property
     def is_over(self) -> bool:
@@ -214,12 +215,28 @@ class Run:
     stop: StopReason | None = None
     stop_step: int | None = None
     suspended: bool = False
+    suspension: int = 0  # the newest in which it gives way; never given twice, restores included
+    gives_way: bool = False  # while suspended, others are to have its GPUs
     released: bool = False  # whether it may ever have executed
 
     @property
     def is_over(self) -> bool:
         """Whether every member is over."""
         return self.status is RunStatus.OVER
+
+    @property
+    def is_giving_way(self) -> bool:
+        """Whether it is suspended, and nothing else is asked of it, for others to have its GPUs."""
+        return self.suspended and self.gives_way and self.stop is None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is suspended and every node has said that its GPUs are free."""
+        return (
+            self.suspended
+            and self.gives_way
+            and all(member.let_go for member in self.members.values() if not member.is_over)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,11 +320,16 @@ class Ledger:
                 return self.runs[run_id]
         return None
 
-    def busy(self, node: NodeName) -> set[GpuId]:
-        """The GPUs of a node that cannot be given out."""
+    def busy(self, node: NodeName, without: RunId | None = None) -> set[GpuId]:
+        """The GPUs of a node that cannot be given out; one run may be left out of the count.
+
+        A run that is away holds none, until it is asked to leave: it may want to save before.
+        """
         taken = set(self.nodes[node].quarantined)
         for run_id in self.held_by.get(node, ()):
-            taken.update(self.runs[run_id].members[node].gpus)
+            run = self.runs[run_id]
+            if run_id != without and not (run.is_away and run.stop is None):
+                taken.update(run.members[node].gpus)
         for (place, _), orphan in self.orphans.items():
             if place == node:
                 taken.update(orphan.held.gpus)
@@ -338,6 +360,7 @@ class Ledger:
             limits=terms.limits,
             grace_s=terms.grace_s,
             suspend_level=request.suspend_level,
+            suspension=run.suspension if run.suspended and run.gives_way else 0,
             stop=run.stop,
             stop_step=run.stop_step,
             request_id=request.request_id,
@@ -382,10 +405,19 @@ class StopRun:
 
 @dataclass(frozen=True, slots=True)
 class SuspendRun:
-    """A run is to be suspended, or to go on."""
+    """A run is to be suspended, or to go on; with `gives_way` others get its GPUs meanwhile."""
 
     run_id: RunId
     suspended: bool
+    gives_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """A node says that a suspended run has nothing on its GPUs there any more."""
+
+    run_id: RunId
+    node: NodeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,6 +518,7 @@ Write = (
     | ReleaseRun
     | StopRun
     | SuspendRun
+    | LetGo
     | MemberOver
     | CancelJob
     | ChangeTerms
@@ -522,11 +555,13 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             ledger = _put(ledger, replace(run, stop=reason, stop_step=step))
             told = {"reason": why} if why else {}
             return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **told)
-        case SuspendRun(run_id=run_id, suspended=suspended):
+        case SuspendRun():
+            return _suspend(ledger, write)
+        case LetGo(run_id=run_id, node=name):
             run = ledger.runs[run_id]
-            ledger = _put(ledger, replace(run, suspended=suspended))
-            cause = Cause.SUSPENDED if suspended else Cause.RESUMED
-            return _move(ledger, run.key.job, cause)
+            member = replace(run.members[name], let_go=True)
+            run = replace(run, members=having(run.members, name, member))
+            return replace(ledger, runs=having(ledger.runs, run_id, run))
         case MemberOver():
             return _member_over(ledger, write)
         case CancelJob(job=job, why=why):
@@ -688,6 +723,27 @@ def _assign(ledger: Ledger, write: Assign) -> Ledger:
     if alone:
         ledger = _move(ledger, key.job, Cause.RELEASED, "one node")
     return _put(ledger, run)
+
+
+SUSPENSIONS = 1 << 20  # of a run, in one term
+
+
+def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
+    run = ledger.runs[write.run_id]
+    if not write.suspended and run.gives_way:
+        for name, member in run.members.items():
+            lent = set(member.gpus) & ledger.busy(name, run.key.run_id)
+            if lent and not member.is_over:
+                raise InvariantBroken(f"run {run.key}: {name} {sorted(lent)} is not free")
+    gives_way = write.suspended and write.gives_way
+    # numbers of a term that a restore has undone stay below those of the next
+    number = max(run.suspension, ledger.epoch * SUSPENSIONS) + 1 if gives_way else run.suspension
+    members = {name: replace(member, let_go=False) for name, member in run.members.items()}
+    run = replace(
+        run, suspended=write.suspended, gives_way=gives_way, suspension=number, members=members
+    )
+    cause = Cause.SUSPENDED if write.suspended else Cause.RESUMED
+    return _move(_put(ledger, run), run.key.job, cause)
 
 
 def _adopt(ledger: Ledger, write: Adopt) -> Ledger:

@@ -149,6 +149,7 @@ class DesiredRun:
     limits: Limits = Limits()
     grace_s: float = 30.0  # between a stop request and KILL
     suspend_level: SuspendLevel = SuspendLevel.FREEZE
+    suspension: int = 0  # which one, if others are to have its GPUs meanwhile; 0: it keeps them
     stop: StopReason | None = None
     stop_step: int | None = None  # a cooperative job stops after this step, all ranks alike
     share_group: str = ""  # runs of equal non-empty group may hold the same GPU
@@ -169,6 +170,8 @@ class HeldRun:
     gpus: tuple[GpuId, ...]
     nodes: tuple[NodeName, ...]
     request_id: RequestId = RequestId("")
+    suspension: int = 0  # the one that stands
+    let_go: bool = False  # suspended, and nothing of it is on its GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +298,7 @@ class Freeze:
     """Suspend the job's processes."""
 
     level: SuspendLevel = SuspendLevel.FREEZE
+    suspension: int = 0  # which one, if others are to have its GPUs meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +352,8 @@ class KeeperStatus:
     phase: Phase
     exit: ExitRecord | None = None
     quarantined: bool = False  # ended as far as anybody waits, yet a process is stuck
+    suspension: int = 0  # the one that stands, if others are to have its GPUs meanwhile
+    let_go: bool = False  # suspended, and nothing of it is on its GPUs
 
 
 def digest_of(values: Iterable[DesiredRun | HeldRun]) -> Digest:

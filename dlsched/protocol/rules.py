@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dlsched.protocol.ledger import Run
-from dlsched.protocol.messages import NodeName, Term
+from dlsched.protocol.messages import DesiredRun, NodeName, Term, Want
 from dlsched.protocol.timing import Timing
 
 
@@ -36,6 +36,20 @@ def may_release(run: Run, prepared: Collection[NodeName]) -> bool:
     """Whether a gang may execute: every member has prepared and nobody asked it to stop."""
     return run.stop is None and all(
         node in prepared and not member.is_over for node, member in run.members.items()
+    )
+
+
+def is_off_its_gpus(want: DesiredRun | None, suspension: int, *, let_go: bool) -> bool:
+    """Whether a run that a node holds leaves its GPUs to others.
+
+    It has let them go in the very suspension that stands, and nobody wants it to go on.
+    """
+    return (
+        want is not None
+        and want.want is Want.SUSPENDED
+        and let_go
+        and want.suspension > 0
+        and suspension == want.suspension
     )
 
 

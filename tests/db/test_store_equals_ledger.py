@@ -25,6 +25,7 @@ from dlsched.protocol.ledger import (
     ChangeTerms,
     JobStatus,
     Ledger,
+    LetGo,
     MemberOver,
     NodeStatus,
     OrphanOver,
@@ -182,7 +183,8 @@ def _run_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[Wr
             draw(st.none() | COUNTS),
             draw(st.sampled_from(["", "Deadline"])),
         ),
-        SuspendRun(run_id, draw(st.booleans())),
+        SuspendRun(run_id, draw(st.booleans()), draw(st.booleans())),
+        LetGo(run_id, draw(st.sampled_from(list(run.members)))),
     ]
     if run.status is RunStatus.PREPARING:
         choices.append(ReleaseRun(run_id))

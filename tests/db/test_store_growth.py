@@ -37,13 +37,14 @@ def add_history(store: Store, count: int) -> None:
         "resizes, cancelled_by) SELECT 1000000 + i, 'completed', '', 1, 0, 0, :record, 'ann', "
         "'old' || i, '{\"gang\":[1]}', 1000000 + i, 0, 1000, 'ann', 'old', '', '', '', 1, "
         f"{no}, 'COMPLETED', '', 1.0, i, 1.0, 1.0, 1, 0, 0, '' FROM {numbers}",
-        "INSERT INTO runs (run_id, job, run, status, epoch, suspended, released, live, "
-        'assigned_at, released_at, ended_at, "end", executed_s, gpu_s) '
-        f"SELECT 'old' || i, 1000000 + i, 1, 'over', 1, {no}, {yes}, {no}, 1.0, 1.0, i, '', 1, 1 "
+        "INSERT INTO runs (run_id, job, run, status, epoch, suspended, suspension, gives_way, "
+        'released, live, assigned_at, released_at, ended_at, "end", executed_s, gpu_s) '
+        f"SELECT 'old' || i, 1000000 + i, 1, 'over', 1, {no}, 0, {no}, {yes}, {no}, 1.0, 1.0, i, "
+        f"'', 1, 1 "
         f"FROM {numbers}",
         "INSERT INTO run_members (run_id, node, position, gpus, boot_id, since_epoch, "
-        f"since_revision, presumed) SELECT 'old' || i, 'n' || (i % 100), 0, '[]', 'b', 1, 1, '' "
-        f"FROM {numbers}",
+        f"since_revision, presumed, let_go) SELECT 'old' || i, 'n' || (i % 100), 0, '[]', 'b', 1, "
+        f"1, '', {no} FROM {numbers}",
         f"INSERT INTO job_story (job, line) SELECT 1000000 + i, 'told' FROM {numbers}",
         "INSERT INTO events (at, kind, actor, job, text) "
         f"SELECT 1.0, 'k', '', 1000000 + i / 2, '' FROM {numbers}",

@@ -13,7 +13,7 @@ import pytest
 
 from dlsched.protocol import agent, keeper, leader, ledger, rules
 from dlsched.protocol.ledger import Request
-from dlsched.protocol.messages import Fence, RequestId, StopReason, Term
+from dlsched.protocol.messages import Fence, NodeName, RequestId, RunId, StopReason, Term
 from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
 from dlsched.protocol.simulation.database import Database
 
@@ -133,7 +133,25 @@ def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
 def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out while a run is being stopped, and the node does not look."""
     patch.setattr(agent._Turn, "veto", lambda self, want: "")
-    patch.setattr(leader.Ledger, "busy", lambda self, node: set())
+    patch.setattr(leader.Ledger, "busy", lambda self, node, without=None: set())
+
+
+def nobody_waits_for_a_suspension(patch: pytest.MonkeyPatch) -> None:
+    """GPUs are given out as soon as their run is to be suspended, and the node does not look."""
+    gives_way = property(lambda self: self.suspended and self.gives_way)
+    patch.setattr(ledger.Run, "is_away", gives_way)
+    patch.setattr(rules, "is_off_its_gpus", lambda want, suspension, let_go: want is not None)
+
+
+def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
+    """Neither leader nor node look who is on the GPUs of a run that is to go on."""
+    original = ledger.Ledger.busy
+
+    def busy(self: ledger.Ledger, node: NodeName, without: RunId | None = None) -> set:
+        return set() if without is not None else original(self, node)
+
+    patch.setattr(ledger.Ledger, "busy", busy)
+    patch.setattr(agent._Turn, "lent_to", lambda self, held: None)
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -304,6 +322,8 @@ ALL = [
     Sabotage("silence ends held runs", "silent_node_under_hold", ("P2",), silence_ends_held_runs),
     Sabotage("losing the leader stops jobs", "one-node", ("P5",), losing_the_leader_stops_jobs),
     Sabotage("no veto", "one-node", ("P4",), agent_has_no_veto),
+    Sabotage("suspension not awaited", "giving way", ("P4",), nobody_waits_for_a_suspension),
+    Sabotage("lent and going on", "giving way", ("P4",), a_run_goes_on_while_its_gpus_are_lent),
     Sabotage("stuck forgotten", "stuck_process", ("P2",), stuck_processes_are_forgotten),
     Sabotage("late ends dropped", "end_told_late", ("P3",), late_ends_are_dropped),
     Sabotage(

@@ -6,7 +6,8 @@ parties believe, so it cannot share their mistakes.
 * P1 an answered job exists with the same content, and no id is given twice
 * P2 at most one run of a job is alive; a run that its fence has frozen is not
 * P3 a recorded exit is never lost, never replaced, and a terminal job stays terminal
-* P4 a GPU belongs to one run, in the database and on the node
+* P4 a GPU belongs to one run, in the database and on the node; a suspended run that has let its
+  GPUs go has none
 * P5 nothing ends or freezes a job but its own end, a committed request, a limit or its fence
 * P6 every pending job has a reason
 * gangs: nothing executes before RELEASE is committed and every member has reserved
@@ -113,7 +114,7 @@ class Checker:
                 self.fail("P2", f"job {run.key.job} has two runs in the database", run.key.job)
             live[run.key.job] = run_id
             for member in run.members.values():
-                for gpu in () if member.is_over else member.gpus:
+                for gpu in () if member.is_over or run.is_away else member.gpus:
                     if (member.node, gpu) in used:
                         self.fail("P4", f"{gpu} of {member.node} is given twice", member.node)
                     used[member.node, gpu] = run_id
@@ -206,7 +207,7 @@ class Checker:
             key = process.desired.key
             if process.node in self.lied:
                 continue
-            for gpu in process.desired.gpus:
+            for gpu in () if process.let_go else process.desired.gpus:
                 if used.setdefault((process.node, gpu), key.run_id) != key.run_id:
                     self.fail("P4", f"{gpu} of {process.node} has two runs", process.node, key.job)
             if process.frozen_by_fence:
@@ -232,13 +233,19 @@ class Checker:
         """After the faults are over and the world has had time: everything has come to its end."""
         ledger = self.world.database.ledger
         for job in ledger.jobs.values():
-            if not job.status.is_terminal and job.job not in self.forgiven:
+            excused = job.job in self.forgiven or self._waits_for_orphan(ledger, job.job)
+            if not job.status.is_terminal and not excused:
                 self.fail("liveness", f"job {job.job} is still {job.status.value}", job.job)
             self._end_is_true(ledger, job.job)
         for process in self.world.processes:
             run = ledger.runs.get(process.desired.key.run_id)
             if run is not None and run.is_over:
                 self.fail("P2", f"run {run.key} is over and alive", run.key.job, process.node)
+
+    def _waits_for_orphan(self, ledger: Ledger, job: JobId) -> bool:
+        """Whether GPUs that a job could do with are held by a run that a restore has forgotten."""
+        run = ledger.live_run(job)
+        return bool(ledger.orphans) and (run is None or run.is_away)
 
     def _end_is_true(self, ledger: Ledger, job: JobId) -> None:
         """A run that succeeded everywhere, and after which none was executed, decides."""

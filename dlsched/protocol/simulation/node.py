@@ -43,6 +43,7 @@ class Process:
     counting_from: float | None = None
     frozen: bool = False
     frozen_by_fence: bool = False
+    let_go: bool = False  # frozen, and off its GPUs
     again: bool = False
     ending: int = 0  # invalidates planned ends
 
@@ -310,6 +311,7 @@ class SimNode:
             case keeper.FreezeJob():
                 if process is not None:
                     self.set_frozen(box, process, frozen=True)
+                    self.world.after(FSYNC_S, lambda: self.stand_still(run_id, box, process))
             case keeper.ThawJob():
                 if process is not None:
                     self.set_frozen(box, process, frozen=False)
@@ -322,6 +324,12 @@ class SimNode:
         if process is not None and box.alive:
             # frozen already (a suspended job): only the reason may have changed
             process.frozen_by_fence = process.frozen and box.state.fenced
+
+    def stand_still(self, run_id: RunId, box: KeeperBox, process: Process) -> None:
+        """A frozen process has left its GPUs, if it can."""
+        if box.alive and box.process is process and process.frozen:
+            process.let_go = process.behaviour.lets_go
+            self.keeper_event(run_id, keeper.StoodStill(self.clock(), process.let_go))
 
     def later(self, run_id: RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
         """Deliver a completion to a keeper."""
@@ -414,6 +422,7 @@ class SimNode:
                 process.counting_from = None
             process.ending += 1
         process.frozen = frozen
+        process.let_go = process.let_go and frozen
         process.frozen_by_fence = frozen and box.state.fenced
         self.world.tell(self.name, f"{process.desired.key} {'frozen' if frozen else 'thawed'}")
         self.world.checker.processes_changed()

@@ -28,6 +28,7 @@ class Theme:
     gangs: bool = False
     fence: Fence = Fence.HOLD
     unrest: float = 0.02  # chance a second and running job of a preemption or suspension
+    gives_way: float = 0.0  # share of the suspensions in which others get the GPUs
     rough: bool = True  # a network that loses, doubles and delays
 
 
@@ -48,6 +49,14 @@ THEMES = {
         fence=Fence.LEASE,
     ),
     "restore": Theme(kinds=("crash agent", "cut one way", "restore", "cancel"), gangs=True),
+    "giving way": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, "restore", "preempt", "resume"),
+        leaders=2,
+        jobs=6,
+        gangs=True,
+        unrest=0.08,
+        gives_way=0.8,
+    ),
 }
 
 
@@ -80,6 +89,7 @@ def world(theme: str, seed: int) -> World:
         ),
         can_freeze=chosen.fence is Fence.HOLD or rng.random() < 0.7,
         unrest=rng.choice([0.0, chosen.unrest]),
+        gives_way=chosen.gives_way,
     )
 
 
@@ -117,6 +127,7 @@ def _job(theme: Theme, rng: random.Random, number: int) -> tuple[Request, Behavi
         code=rng.choice([0, 0, 0, 3]),
         on_term=rng.choice(["leave", "leave", "die", "ignore"]),
         stuck_s=rng.choice([0.0, 0.0, 0.0, 0.0, 90.0]),
+        lets_go=not theme.gives_way or rng.random() < 0.8,
     )
     return request, behaviour
 

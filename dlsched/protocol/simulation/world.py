@@ -47,6 +47,7 @@ class Behaviour:
     code: int = 0
     on_term: Literal["leave", "die", "ignore"] = "leave"
     stuck_s: float = 0.0  # how long KILL takes
+    lets_go: bool = True  # suspended, it leaves its GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +112,7 @@ class World:
         can_freeze: bool = True,
         unrest: float = 0.0,
         resumes: bool = True,
+        gives_way: float = 0.0,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.timing = timing or Timing()
@@ -130,7 +132,7 @@ class World:
         self.checker = Checker(self)
         self.crash, self.persists = crash, 0
         self.points: list[str] = []
-        self.unrest, self.resumes = unrest, resumes
+        self.unrest, self.resumes, self.gives_way = unrest, resumes, gives_way
         self.nodes = {
             NodeName(f"n{k}"): SimNode(self, NodeName(f"n{k}"), gpus, can_freeze=can_freeze)
             for k in range(1, nodes + 1)
@@ -497,9 +499,11 @@ class World:
         """A placement as it reaches a daemon."""
         return leader.PlaceAsked(self.clock(name), job, run_id, shares)
 
-    def suspend_event(self, name: str, job: JobId, suspended: bool) -> leader.Event:
+    def suspend_event(
+        self, name: str, job: JobId, suspended: bool, gives_way: bool = False
+    ) -> leader.Event:
         """A suspension or resumption as it reaches a daemon."""
-        return leader.SuspendAsked(self.clock(name), job, suspended)
+        return leader.SuspendAsked(self.clock(name), job, suspended, gives_way)
 
     def down_event(self, name: str, node: NodeName) -> leader.Event:
         """An operator's word as it reaches a daemon."""
@@ -524,7 +528,8 @@ class World:
         """Take a running job's GPUs one way or another."""
         kind = self.rng.choice([*StopReason][1:3])
         if self.rng.random() < 0.5:
-            self.to_leader(name, lambda: leader.SuspendAsked(self.clock(name), job, True))
+            gives_way = self.gives_way and self.rng.random() < self.gives_way
+            self.to_leader(name, partial(self.suspend_event, name, job, True, bool(gives_way)))
         else:
             self.to_leader(name, lambda: leader.StopAsked(self.clock(name), job, kind))
 
@@ -588,7 +593,7 @@ class World:
                 self.restore()
             case "node down":
                 self.confirm_down(NodeName(fault.target))
-            case "cancel" | "preempt" | "suspend" | "resume":
+            case "cancel" | "preempt" | "suspend" | "resume" | "give way":
                 self.ask(fault)
             case _:
                 raise ValueError(fault.kind)
@@ -622,7 +627,9 @@ class World:
                     case "preempt":
                         return leader.StopAsked(now, job, StopReason.PREEMPT)
                     case _:
-                        return leader.SuspendAsked(now, job, fault.kind == "suspend")
+                        gives_way = fault.kind == "give way"
+                        suspended = gives_way or fault.kind == "suspend"
+                        return leader.SuspendAsked(now, job, suspended, gives_way)
 
             self.to_leader(name, event)
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from dlsched.rpc.v1 import run_pb2 as dlsched_dot_rpc_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x64lsched/rpc/v1/keeper.proto\x12\ndlsched.v1\x1a\x18\x64lsched/rpc/v1/run.proto\"\xb6\x02\n\x05Order\x12&\n\x07release\x18\x01 \x01(\x0b\x32\x13.dlsched.v1.ReleaseH\x00\x12$\n\x06\x66reeze\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.FreezeH\x00\x12 \n\x04thaw\x18\x03 \x01(\x0b\x32\x10.dlsched.v1.ThawH\x00\x12$\n\x06signal\x18\x04 \x01(\x0b\x32\x12.dlsched.v1.SignalH\x00\x12 \n\x04stop\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.StopH\x00\x12 \n\x04kill\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.KillH\x00\x12$\n\x06\x66orget\x18\x07 \x01(\x0b\x32\x12.dlsched.v1.ForgetH\x00\x12$\n\x06\x61\x64just\x18\x08 \x01(\x0b\x32\x12.dlsched.v1.AdjustH\x00\x42\x07\n\x05order\"\t\n\x07Release\"1\n\x06\x46reeze\x12\'\n\x05level\x18\x01 \x01(\x0e\x32\x18.dlsched.v1.SuspendLevel\"\x06\n\x04Thaw\"\x18\n\x06Signal\x12\x0e\n\x06number\x18\x01 \x01(\x05\"J\n\x04Stop\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.dlsched.v1.StopReason\x12\x11\n\x04step\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x07\n\x05_step\"=\n\x06\x41\x64just\x12\"\n\x06limits\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.Limits\x12\x0f\n\x07grace_s\x18\x02 \x01(\x01\".\n\x04Kill\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.dlsched.v1.StopReason\"\x08\n\x06\x46orget\"\x94\x01\n\x0cKeeperStatus\x12\'\n\x07\x64\x65sired\x18\x01 \x01(\x0b\x32\x16.dlsched.v1.DesiredRun\x12 \n\x05phase\x18\x02 \x01(\x0e\x32\x11.dlsched.v1.Phase\x12$\n\x04\x65xit\x18\x03 \x01(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x13\n\x0bquarantined\x18\x04 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x64lsched/rpc/v1/keeper.proto\x12\ndlsched.v1\x1a\x18\x64lsched/rpc/v1/run.proto\"\xb6\x02\n\x05Order\x12&\n\x07release\x18\x01 \x01(\x0b\x32\x13.dlsched.v1.ReleaseH\x00\x12$\n\x06\x66reeze\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.FreezeH\x00\x12 \n\x04thaw\x18\x03 \x01(\x0b\x32\x10.dlsched.v1.ThawH\x00\x12$\n\x06signal\x18\x04 \x01(\x0b\x32\x12.dlsched.v1.SignalH\x00\x12 \n\x04stop\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.StopH\x00\x12 \n\x04kill\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.KillH\x00\x12$\n\x06\x66orget\x18\x07 \x01(\x0b\x32\x12.dlsched.v1.ForgetH\x00\x12$\n\x06\x61\x64just\x18\x08 \x01(\x0b\x32\x12.dlsched.v1.AdjustH\x00\x42\x07\n\x05order\"\t\n\x07Release\"E\n\x06\x46reeze\x12\'\n\x05level\x18\x01 \x01(\x0e\x32\x18.dlsched.v1.SuspendLevel\x12\x12\n\nsuspension\x18\x02 \x01(\x03\"\x06\n\x04Thaw\"\x18\n\x06Signal\x12\x0e\n\x06number\x18\x01 \x01(\x05\"J\n\x04Stop\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.dlsched.v1.StopReason\x12\x11\n\x04step\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x07\n\x05_step\"=\n\x06\x41\x64just\x12\"\n\x06limits\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.Limits\x12\x0f\n\x07grace_s\x18\x02 \x01(\x01\".\n\x04Kill\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.dlsched.v1.StopReason\"\x08\n\x06\x46orget\"\xb8\x01\n\x0cKeeperStatus\x12\'\n\x07\x64\x65sired\x18\x01 \x01(\x0b\x32\x16.dlsched.v1.DesiredRun\x12 \n\x05phase\x18\x02 \x01(\x0e\x32\x11.dlsched.v1.Phase\x12$\n\x04\x65xit\x18\x03 \x01(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x13\n\x0bquarantined\x18\x04 \x01(\x08\x12\x12\n\nsuspension\x18\x05 \x01(\x03\x12\x0e\n\x06let_go\x18\x06 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,19 +37,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASE']._serialized_start=382
   _globals['_RELEASE']._serialized_end=391
   _globals['_FREEZE']._serialized_start=393
-  _globals['_FREEZE']._serialized_end=442
-  _globals['_THAW']._serialized_start=444
-  _globals['_THAW']._serialized_end=450
-  _globals['_SIGNAL']._serialized_start=452
-  _globals['_SIGNAL']._serialized_end=476
-  _globals['_STOP']._serialized_start=478
-  _globals['_STOP']._serialized_end=552
-  _globals['_ADJUST']._serialized_start=554
-  _globals['_ADJUST']._serialized_end=615
-  _globals['_KILL']._serialized_start=617
-  _globals['_KILL']._serialized_end=663
-  _globals['_FORGET']._serialized_start=665
-  _globals['_FORGET']._serialized_end=673
-  _globals['_KEEPERSTATUS']._serialized_start=676
-  _globals['_KEEPERSTATUS']._serialized_end=824
+  _globals['_FREEZE']._serialized_end=462
+  _globals['_THAW']._serialized_start=464
+  _globals['_THAW']._serialized_end=470
+  _globals['_SIGNAL']._serialized_start=472
+  _globals['_SIGNAL']._serialized_end=496
+  _globals['_STOP']._serialized_start=498
+  _globals['_STOP']._serialized_end=572
+  _globals['_ADJUST']._serialized_start=574
+  _globals['_ADJUST']._serialized_end=635
+  _globals['_KILL']._serialized_start=637
+  _globals['_KILL']._serialized_end=683
+  _globals['_FORGET']._serialized_start=685
+  _globals['_FORGET']._serialized_end=693
+  _globals['_KEEPERSTATUS']._serialized_start=696
+  _globals['_KEEPERSTATUS']._serialized_end=880
 # @@protoc_insertion_point(module_scope)

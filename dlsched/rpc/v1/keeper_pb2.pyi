@@ -31,10 +31,12 @@ class Release(_message.Message):
     def __init__(self) -> None: ...
 
 class Freeze(_message.Message):
-    __slots__ = ("level",)
+    __slots__ = ("level", "suspension")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
+    SUSPENSION_FIELD_NUMBER: _ClassVar[int]
     level: _run_pb2.SuspendLevel
-    def __init__(self, level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ...) -> None: ...
+    suspension: int
+    def __init__(self, level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., suspension: _Optional[int] = ...) -> None: ...
 
 class Thaw(_message.Message):
     __slots__ = ()
@@ -73,13 +75,17 @@ class Forget(_message.Message):
     def __init__(self) -> None: ...
 
 class KeeperStatus(_message.Message):
-    __slots__ = ("desired", "phase", "exit", "quarantined")
+    __slots__ = ("desired", "phase", "exit", "quarantined", "suspension", "let_go")
     DESIRED_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    SUSPENSION_FIELD_NUMBER: _ClassVar[int]
+    LET_GO_FIELD_NUMBER: _ClassVar[int]
     desired: _run_pb2.DesiredRun
     phase: _run_pb2.Phase
     exit: _run_pb2.ExitRecord
     quarantined: bool
-    def __init__(self, desired: _Optional[_Union[_run_pb2.DesiredRun, _Mapping]] = ..., phase: _Optional[_Union[_run_pb2.Phase, str]] = ..., exit: _Optional[_Union[_run_pb2.ExitRecord, _Mapping]] = ..., quarantined: _Optional[bool] = ...) -> None: ...
+    suspension: int
+    let_go: bool
+    def __init__(self, desired: _Optional[_Union[_run_pb2.DesiredRun, _Mapping]] = ..., phase: _Optional[_Union[_run_pb2.Phase, str]] = ..., exit: _Optional[_Union[_run_pb2.ExitRecord, _Mapping]] = ..., quarantined: _Optional[bool] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ...) -> None: ...

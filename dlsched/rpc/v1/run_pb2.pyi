@@ -149,7 +149,7 @@ class Limits(_message.Message):
     def __init__(self, time_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., cpus: _Optional[int] = ...) -> None: ...
 
 class DesiredRun(_message.Message):
-    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "share_group", "request_id")
+    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "share_group", "request_id", "suspension")
     KEY_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,7 @@ class DesiredRun(_message.Message):
     STOP_STEP_FIELD_NUMBER: _ClassVar[int]
     SHARE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SUSPENSION_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     want: Want
     epoch: int
@@ -182,21 +183,26 @@ class DesiredRun(_message.Message):
     stop_step: int
     share_group: str
     request_id: str
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., share_group: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    suspension: int
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., share_group: _Optional[str] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ...) -> None: ...
 
 class HeldRun(_message.Message):
-    __slots__ = ("key", "phase", "gpus", "nodes", "request_id")
+    __slots__ = ("key", "phase", "gpus", "nodes", "request_id", "suspension", "let_go")
     KEY_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SUSPENSION_FIELD_NUMBER: _ClassVar[int]
+    LET_GO_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     phase: Phase
     gpus: _containers.RepeatedScalarFieldContainer[str]
     nodes: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    suspension: int
+    let_go: bool
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
     __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id")

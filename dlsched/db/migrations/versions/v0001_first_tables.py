@@ -365,6 +365,8 @@ def upgrade() -> None:
         sa.Column("stop", sa.Text(), nullable=True),
         sa.Column("stop_step", NUMBER, nullable=True),
         sa.Column("suspended", sa.Boolean(), nullable=False),
+        sa.Column("suspension", NUMBER, nullable=False),
+        sa.Column("gives_way", sa.Boolean(), nullable=False),
         sa.Column("released", sa.Boolean(), nullable=False),
         sa.Column("live", sa.Boolean(), nullable=False),
         sa.Column("assigned_at", sa.Double(), nullable=False),
@@ -397,6 +399,7 @@ def upgrade() -> None:
         sa.Column("since_revision", NUMBER, nullable=False),
         sa.Column("exit", sa.Text(), nullable=True),
         sa.Column("presumed", sa.Text(), nullable=False),
+        sa.Column("let_go", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="run_members_run_id_fk"),
         sa.PrimaryKeyConstraint("run_id", "node", name="run_members_pk"),
     )
