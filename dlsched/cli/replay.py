@@ -19,13 +19,34 @@ Seconds = float | None
 
 def replay_command(
     traces: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TRACE...",
             help="Files or folders of any known format; each is a workload of its own.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    snapshot: Annotated[
+        Text,
+        typer.Option(
+            "--snapshot",
+            metavar="FILE",
+            help="Instead of traces: a live state of `dlsched admin snapshot`, run on as it is and "
+            "under each policy named.",
+        ),
+    ] = None,
+    from_db: Annotated[
+        Text,
+        typer.Option(
+            "--from-db",
+            metavar="URL",
+            help="Instead of traces: the jobs that have ended in a daemon's database.",
+        ),
+    ] = None,
+    since: Annotated[
+        Text,
+        typer.Option("--since", metavar="TIME", help="With --from-db: ended since 2h, a day, …"),
+    ] = None,
     cluster: Annotated[
         Text,
         typer.Option(
@@ -36,13 +57,13 @@ def replay_command(
         ),
     ] = None,
     policy: Annotated[
-        str,
+        Text,
         typer.Option(
             "--policy",
             metavar="NAME[,NAME]",
-            help="Who runs; `dlsched policy list` shows the names.",
+            help="Who runs; `dlsched policy list` shows the names. [default: fifo]",
         ),
-    ] = "fifo",
+    ] = None,
     placement: Annotated[
         Text,
         typer.Option("--placement", metavar="NAME[,NAME]", help="Which GPUs. [default: min-nodes]"),
@@ -222,12 +243,14 @@ def replay_command(
     Words with a comma make a study: every policy at every load with every seed on every trace, on
     all processors, in one table.
     """
-    from dlsched.cli.replay_call import ReplayWords  # noqa: PLC0415
-    from dlsched.cli.replay_study import replay_study  # noqa: PLC0415  # numpy is heavy
+    from dlsched.cli.replay_call import ReplayWords, replay_called  # noqa: PLC0415
 
-    code = replay_study(
+    code = replay_called(
         ReplayWords(
-            traces=tuple(traces),
+            traces=tuple(traces or ()),
+            snapshot=snapshot,
+            from_db=from_db,
+            since=since,
             format=format,
             cluster=cluster,
             policy=policy,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["ReplayWords"]
+from dlsched.core.errors import BadInput
+
+__all__ = ["ReplayWords", "replay_called"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +17,7 @@ class ReplayWords:
     traces: tuple[str, ...]
     format: str
     cluster: str | None
-    policy: str
+    policy: str | None
     placement: str | None
     admission: str | None
     fairness: str | None
@@ -43,3 +45,36 @@ class ReplayWords:
     summary_out: str | None
     report: Path | None
     plots: Path | None
+    snapshot: str | None = None
+    from_db: str | None = None
+    since: str | None = None
+
+
+def replay_called(words: ReplayWords) -> int:
+    """Do what a call asks: traces, a database's history or a live state; the exit code.
+
+    Raises:
+        DlschedError: one line; nothing was written.
+    """
+    sources = [bool(words.traces), words.from_db is not None, words.snapshot is not None]
+    if sum(sources) != 1:
+        raise BadInput("give traces, --from-db or --snapshot, and only one of them")
+    if words.since is not None and words.from_db is None:
+        raise BadInput("--since: only with --from-db")
+    if words.snapshot is not None:
+        from dlsched.cli.replay_snapshot import replay_snapshot  # noqa: PLC0415  # numpy is heavy
+
+        return replay_snapshot(words, words.snapshot)
+    from dlsched.cli.replay_study import replay_study  # noqa: PLC0415
+
+    words = replace(words, policy=words.policy or "fifo")
+    if words.from_db is None:
+        return replay_study(words)
+    from dlsched.cli.replay_stored import open_history  # noqa: PLC0415
+
+    history = open_history(words.from_db, words.since)
+    try:
+        words = replace(words, traces=(history.trace,), format="dlsched")
+        return replay_study(words, cluster=history.cluster)
+    finally:
+        history.close()

@@ -25,6 +25,7 @@ from dlsched.cli.replay_outputs import Outputs, outputs_of
 from dlsched.cli.replay_progress import progress_bar
 from dlsched.cli.replay_tables import comparison, headline, notes, run_line, takeaways
 from dlsched.cli.replay_words import at_least, loads, positive, seeds, several, tracked
+from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from simulate.cluster_events import ClusterEvent
 from simulate.cluster_files import open_cluster
@@ -66,15 +67,19 @@ class Study:
     executor: str
 
 
-def replay_study(words: ReplayWords) -> int:
+def replay_study(words: ReplayWords, *, cluster: Cluster | None = None) -> int:
     """Do what the words say; returns the exit code.
+
+    Args:
+        words: the call.
+        cluster: where it is replayed unless the words say.
 
     Raises:
         BadInput: the words, the trace, the cluster or an output path are wrong; nothing has run
             and nothing was written.
         DlschedError: the executor cannot work.
     """
-    study = _checked(words)
+    study = _checked(words, cluster)
     out = sys.stderr if study.outputs.takes_stdout else sys.stdout
     for trace in study.inputs.traces:
         for line in headline(trace, study.inputs.cluster, study.dimensions.load):
@@ -97,7 +102,7 @@ def replay_study(words: ReplayWords) -> int:
     return _exit_code(study, outcome)
 
 
-def _checked(words: ReplayWords) -> Study:
+def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
     """Everything that can be wrong, in the order in which it is cheap to find."""
     dimensions = Dimensions(
         **{part: several(f"--{part}", getattr(words, part)) for part in PARTS},
@@ -108,11 +113,12 @@ def _checked(words: ReplayWords) -> Study:
     runs = expand(dimensions, _base(words), traces=traces)
     outputs = outputs_of(words, tagged=_tags(dimensions, traces, len(runs)), several=len(runs) > 1)
     executor_of(words.executor, runs=len(runs))
-    if words.cluster is None:
+    if words.cluster is None and cluster is None:
         raise BadInput(
             "--cluster is missing: describe the cluster, for example --cluster 16x8:v100"
         )
-    cluster = open_cluster(words.cluster)
+    cluster = cluster if words.cluster is None else open_cluster(words.cluster)
+    assert cluster is not None
     quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
     runs = share_out(runs, has_quotas=quotas)
     for settings in dict.fromkeys(replace(run.settings, load=None, seed=0) for run in runs):

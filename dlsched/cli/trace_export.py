@@ -64,7 +64,7 @@ def _csv(jobs: Sequence[Job]) -> str:
         "job_id": lambda job: job.shown_id,
         "submit_time": lambda job: _number((job.submitted_at or 0.0) - zero),
         "num_gpus": lambda job: job.gpus,
-        "duration": lambda job: _number(job.run_s),
+        "duration": lambda job: _number(_worked(job)),
         "user": lambda job: job.user,
         "vc": lambda job: job.vc,
         "status": lambda job: _STATUS.get(job.state, "unfinished"),
@@ -89,6 +89,12 @@ def _csv(jobs: Sequence[Job]) -> str:
     writer.writerow(held)
     writer.writerows(zip(*held.values(), strict=True))
     return out.getvalue()
+
+
+def _worked(job: Job) -> float:
+    """What it did, once: time that was lost and done again is a policy's doing."""
+    run_s = job.run_s or 0.0
+    return run_s - job.lost_s if 0 < job.lost_s < run_s else run_s
 
 
 def _number(value: float | None) -> str | None:

@@ -1,0 +1,108 @@
+"""What a live cluster was and is, replayed: its state under other policies, and its history."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dlsched.daemon.round.offline import decide_snapshot
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import Caller, Running, eventually, job
+from .scripted_agent import ScriptedAgent
+from .test_daily import play, reaches
+
+
+async def dlsched(running: Running, *words: str) -> tuple[int, str, str]:
+    port = running.daemon.ports[0]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dlsched", *words,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={
+            **os.environ, "DLSCHED_DAEMON": f"127.0.0.1:{port}", "DLSCHED_INSECURE_LOOPBACK": "1",
+        },
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_the_present_state_runs_on_under_other_policies(tmp_path: Path) -> None:
+    file, jobs_out, told = tmp_path / "now", tmp_path / "jobs.csv", tmp_path / "told.json"
+
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        [long] = await caller.submit(job(gpus=4, expected_s=4000))
+        await reaches(caller, long, "RUNNING")
+        big, small = await caller.submit(job(gpus=4, expected_s=2000), job(gpus=2, expected_s=100))
+        await eventually(lambda: running.daemon.cluster.board.position(small))
+        root = running.caller("root", 0)
+        chunks = [p.data async for p in root.control.Snapshot(c.SnapshotRequest(), timeout=20)]
+        file.write_bytes(b"".join(chunks))
+        assert decide_snapshot(file.read_bytes()).policy == "fifo"
+        code, out, err = await dlsched(
+            running, "replay", "--snapshot", str(file), "--policy", "srtf,las",
+            "--jobs-out", str(jobs_out), "--summary-out", str(told),
+        )  # fmt: skip
+        assert (code, err) == (0, "")
+        assert [line.split()[0] for line in out.splitlines()[2:]] == ["as", "srtf", "las"]
+        rows = list(csv.DictReader(jobs_out.read_text().splitlines()))
+        ends = {(row["name"], int(row["job_id"])): float(row["finish_in"]) for row in rows}
+        starts = {(row["name"], int(row["job_id"])): row["start_in"] for row in rows}
+        # first come first served: the small one waits for both, begun work is not done again
+        assert 3900 < ends["as it is", long] <= 4000
+        assert 5900 < ends["as it is", big] <= 6000 < ends["as it is", small] <= 6100
+        assert starts["as it is", long] == ""
+        # the shortest first takes the GPUs back
+        assert ends["srtf", small] < 200
+        assert ends["srtf", long] > 5900
+        by_name = {each["name"]: each for each in json.loads(told.read_text())}
+        assert by_name["srtf"]["avg_jct"] < by_name["as it is"]["avg_jct"]
+        assert by_name["as it is"]["policy"] == "fifo"
+
+        for words, message in (
+            (["--policy", "nonsense"], "nonsense"),
+            (["--cluster", "1x8"], "--cluster: does not go with --snapshot"),
+            (["trace.csv"], "only one of them"),
+            (["--since", "2h"], "--since: only with --from-db"),
+        ):
+            code, out, err = await dlsched(running, "replay", "--snapshot", str(file), *words)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert message in err
+        broken = tmp_path / "broken"
+        broken.write_bytes(b"x" + file.read_bytes()[:200])
+        code, out, err = await dlsched(running, "replay", "--snapshot", str(broken))
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+    play(tmp_path, scene)
+
+
+def test_the_stored_history_is_a_trace_on_the_nodes_that_it_ran_on(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        url = running.daemon.settings.daemon.database
+        code, _, err = await dlsched(running, "replay", "--from-db", url)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "nothing to export" in err
+        ids = await caller.submit(*(job(gpus=4) for _ in range(3)))
+        for number in ids:
+            await reaches(caller, number, "RUNNING")
+            agent.end_job(number)
+            await reaches(caller, number, "COMPLETED")
+        words = ["--policy", "fifo,las", "--summary-out", str(told)]
+        code, _, err = await dlsched(running, "replay", "--from-db", url, *words)
+        assert (code, err) == (0, "")
+        found: Any = json.loads(told.read_text())
+        assert [(each["policy"], each["completed"]) for each in found] == [("fifo", 3), ("las", 3)]
+        words = ["--from-db", url, "--since", "2200-01-01"]
+        code, _, err = await dlsched(running, "replay", *words)
+        assert (code, err.count("\n")) == (2, 1)
+        code, _, err = await dlsched(running, "replay", "--from-db", "sqlite:////nowhere/x.db")
+        assert (code, err) == (2, "dlsched: --from-db sqlite:////nowhere/x.db: no such file\n")
+
+    play(tmp_path, scene)
