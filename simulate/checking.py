@@ -95,6 +95,7 @@ def check_records(result: ReplayResult) -> None:
     if len(timeline.time):
         until = np.append(timeline.time[1:], result.summary["end_time"])
         drawn = float(np.sum(timeline.allocated_gpus * (until - timeline.time)))
+        drawn += float(result.summary.get("shared_gpu_seconds", 0.0))
         if not np.isclose(drawn, jobs.gpu_seconds.sum(), rtol=1e-9, atol=TOLERANCE_S):
             raise InvariantBroken(
                 f"the time line says {drawn} GPU-s were allocated, the jobs say "

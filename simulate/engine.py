@@ -20,6 +20,7 @@ from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, Mode, RoundContext
 from dlsched.core.forecast import Forecaster
 from dlsched.core.metrics import MetricBoard
+from dlsched.core.performance import Speeds
 from dlsched.core.pools import Pools
 from dlsched.core.round import Parts, admit, choose, decide, predict
 from dlsched.core.scheduling import Chooser
@@ -58,6 +59,8 @@ class Engine:
         endless: they have none: waiting for the next one is no hope for units that never start.
         tracked: stop when these rows have ended; all rows when empty.
         seed: the run's seed.
+        speeds: what policies may believe of how fast units run where; None: nothing.
+        best_s: seconds that each row takes on its fastest type; None: its work, which is seconds.
         skipping: may rounds be skipped in which nothing can change?
         horizon: stop at this time.
         observers: called after every decision, with what it was.
@@ -75,6 +78,8 @@ class Engine:
     endless: bool = False
     tracked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     seed: int = 0
+    speeds: Speeds | None = None
+    best_s: Floats | None = None
     skipping: bool = True
     horizon: float = math.inf
     observers: list[Observer] = field(default_factory=list)
@@ -539,6 +544,8 @@ class Engine:
             restart_overhead=self.world.costs.restart_overhead,
             min_run=self.world.costs.min_run,
             seed=self.seed,
+            speeds=self.speeds,
+            may_share=True,
         )
 
     def _sample(self) -> None:

@@ -138,6 +138,7 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
         arrivals=np.zeros(0, np.int64),
         visible=present.visible,
         seed=present.seed,
+        speeds=present.speeds,
         horizon=present.now + horizon,
     )
     fork.take_over(present)

@@ -39,7 +39,8 @@ def result_of(
     span = figures["makespan"]
     used: Floats = jobs.gpu_seconds[counted]
     whole = len(engine.tracked) == 0 and settings.warmup_s == 0
-    utilization = float(used.sum()) / (cluster.total_gpus * span) if span and whole else math.nan
+    held = float(used.sum()) - world.shared_gpu_seconds
+    utilization = held / (cluster.total_gpus * span) if span and whole else math.nan
     summary: dict[str, Any] = {
         "policy": settings.policy,
         "semantics": semantics.name,
@@ -55,6 +56,7 @@ def result_of(
         "seed": settings.seed,
         **figures,
         "gpu_utilization": finite_or_none(utilization),
+        **({"shared_gpu_seconds": shared} if (shared := world.shared_gpu_seconds) else {}),
         "rounds": _rounds(engine, semantics),
         "decisions": engine.decisions,
         "finish_time_fairness": fairness_figures(jobs, counted, cluster.total_gpus),
@@ -118,7 +120,7 @@ def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
         lost_seconds=units.lost_s + units.restart_s,
         status=status,
         reason=reason,
-        duration=engine.world.true_work,
+        duration=engine.world.true_work if engine.best_s is None else engine.best_s,
         counted=counted,
         extra=extra,
     )

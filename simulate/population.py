@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from dlsched.core.errors import BadInput
 from dlsched.core.pools import Pools
 from dlsched.core.units import UnitTable
 from simulate.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from simulate.profiles.jobs import Profiled
 
 __all__ = ["offered_load", "populate", "scaled_submits"]
 
@@ -57,20 +60,31 @@ def _codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def populate(
-    trace: Trace, cluster: Cluster, *, load: float | None = None
+    trace: Trace,
+    cluster: Cluster,
+    *,
+    load: float | None = None,
+    profiled: Profiled | None = None,
 ) -> tuple[UnitTable, Floats, Pools, Floats]:
     """Make the table of units.
 
     Fractions of a GPU are rounded up to whole ones: sharing needs a policy that packs.
 
+    Args:
+        trace: the jobs.
+        cluster: what they run on.
+        load: gaps between submits are divided by it.
+        profiled: the jobs under a throughput table; jobs keep to types on which they run.
+
     Returns:
-        the units, their true work in seconds, the pools of nodes, and when each becomes visible.
+        the units, their true work in seconds (or as the profile counts it), the pools of nodes, and
+        when each becomes visible.
 
     Raises:
         BadInput: a job without duration, or a parent that is not in the trace.
     """
     count = len(trace)
-    if np.isnan(trace.duration).any():
+    if profiled is None and np.isnan(trace.duration).any():
         row = int(np.flatnonzero(np.isnan(trace.duration))[0])
         raise BadInput(
             f"{trace.name}: job {trace.job_id[row]} has no duration and no profile is given"
@@ -94,13 +108,14 @@ def populate(
         units.parents = _parents(trace)
     reserved = {*NUMBERS, "group", "parents", "status"}
     units.extra = {name: column for name, column in trace.columns.items() if name not in reserved}
-    pools = _pools(units, trace, cluster)
+    pools = _pools(units, trace, cluster, profiled)
     visible = units.submit_time
     if "round_delivered" in trace.columns:
         delivered = np.asarray(trace.columns["round_delivered"], np.float64)
         delivered = scaled_submits(delivered, load)
         visible = np.where(np.isnan(delivered), visible, delivered)
-    return units, trace.duration.astype(np.float64), pools, visible
+    work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
+    return units, work, pools, visible
 
 
 def _bounds(name: str, values: Floats, gang: Ints, trace: Trace) -> Ints:
@@ -169,19 +184,31 @@ def _refuse_cycles(parents: dict[int, tuple[int, ...]], trace: Trace) -> None:
                 stack.extend((parent, False) for parent in parents.get(row, ()))
 
 
-def _pools(units: UnitTable, trace: Trace, cluster: Cluster) -> Pools:
+def _pools(units: UnitTable, trace: Trace, cluster: Cluster, profiled: Profiled | None) -> Pools:
     """Number the distinct (virtual cluster with nodes of its own, allowed GPU types) pairs."""
     owned = {vc.name for vc in cluster.vcs.values() if vc.nodes}
     types = trace.columns.get("gpu_type")
     bound = types is not None and len(cluster.gpu_types) > 1
+    wanted = _texts(types).tolist() if types is not None and bound else [""] * len(trace)
+    if profiled is not None and not (profiled.rate > 0).all():
+        bound = True
+        wanted = [_both(text, profiled.allowed(row)) for row, text in enumerate(wanted)]
     if not owned and not bound:
         return Pools(cluster)
-    wanted = _texts(types).tolist() if types is not None and bound else [""] * len(trace)
     keys: dict[tuple[str, str], int] = {}
     for row, (vc, text) in enumerate(zip(trace.vc.tolist(), wanted, strict=True)):
         key = (vc if vc in owned else "", _allowed_types(text))
         units.pool[row] = keys.setdefault(key, len(keys))
     return Pools(cluster, list(keys))
+
+
+def _both(wanted: str, runs_on: str) -> str:
+    """The types that are in both lists; an empty list is all of them."""
+    if not wanted or not runs_on:
+        return wanted or runs_on
+    can = runs_on.split("|")
+    kept = [part.strip() for part in wanted.split("|") if part.strip() in can]
+    return "|".join(kept) or wanted  # a contradiction shows as a job that can never run
 
 
 def _allowed_types(text: str) -> str:

@@ -15,6 +15,7 @@ from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from dlsched.core.occupancy import Occupancy
 from dlsched.core.performance import PerformanceModel, PlainDuration
+from dlsched.core.throughputs import ThroughputTable
 from dlsched.core.units import Status
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine
@@ -23,6 +24,7 @@ from simulate.feasibility import check_needs, pools_ever, refuse_impossible
 from simulate.forecast import forecaster, replace_parts
 from simulate.outcomes import result_of
 from simulate.population import populate
+from simulate.profiles.jobs import profiled
 from simulate.recorder import Recorder
 from simulate.results import ReplayResult
 from simulate.settings import RunSettings, build_parts, resolve_semantics
@@ -39,6 +41,7 @@ def replay(
     *,
     events: Sequence[ClusterEvent] = (),
     performance: PerformanceModel | None = None,
+    throughputs: ThroughputTable | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace.
@@ -49,6 +52,7 @@ def replay(
         settings: parts, options, semantics, costs.
         events: cluster events; a node whose first event is a join starts out of service.
         performance: how fast jobs really run; plain durations when None.
+        throughputs: a table that says it by model, GPU type and partner; work is then steps.
         on_progress: called now and then with the number of jobs that have ended.
 
     Raises:
@@ -56,7 +60,9 @@ def replay(
         PolicyFailed: a part failed on the way.
     """
     cpu, wall = time.process_time(), time.perf_counter()
-    engine = prepare(trace, cluster, settings, events=events, performance=performance)
+    engine = prepare(
+        trace, cluster, settings, events=events, performance=performance, throughputs=throughputs
+    )
     engine.on_progress = on_progress
     stopped = engine.run()
     result = result_of(trace, cluster, settings, engine, stopped)
@@ -78,6 +84,7 @@ def prepare(
     *,
     events: Sequence[ClusterEvent] = (),
     performance: PerformanceModel | None = None,
+    throughputs: ThroughputTable | None = None,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
@@ -89,7 +96,10 @@ def prepare(
     semantics = resolve_semantics(settings)
     quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
     parts = build_parts(settings, semantics, has_quotas=quotas)
-    units, work, pools, visible = populate(trace, cluster, load=settings.load)
+    jobs = None
+    if throughputs is not None:
+        jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift)
+    units, work, pools, visible = populate(trace, cluster, load=settings.load, profiled=jobs)
     check_needs(parts, units, trace)
     scripted = sorted(events, key=lambda event: event.time)
     first = {event.node: event.kind for event in reversed(scripted)}
@@ -99,7 +109,7 @@ def prepare(
         units,
         occupancy,
         work,
-        performance=performance or PlainDuration(),
+        performance=performance or (PlainDuration() if jobs is None else jobs.speed),
         semantics=semantics,
         costs=settings.costs,
         recorder=Recorder(timeline=settings.record, segments=settings.record),
@@ -116,6 +126,8 @@ def prepare(
         endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
+        speeds=None if jobs is None else jobs.speed,
+        best_s=None if jobs is None else jobs.best_s,
         skipping=settings.skipping,
         horizon=settings.horizon,
     )

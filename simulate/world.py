@@ -53,6 +53,7 @@ class World:
         true_work: seconds of work each unit really needs; policies never see it.
         running, waiting, waiting_gpus: counts, kept up to date.
         finished: rows in order of completion.
+        shared_gpu_seconds: GPU-seconds that were held by one more unit than are counted busy.
         launch, preemption: the parts that say what a start and a suspension cost; None: the run's
             restart overhead, and nothing.
     """
@@ -85,7 +86,14 @@ class World:
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
         self._exact_end: dict[int, float] = {}
         self._steps: dict[int, list[float]] = {}  # this round's steps, seconds they take, stop
-        self._stepped: dict[int, float] = {}  # seconds worked in whole steps since the start
+        self._stepped: dict[int, float] = {}  # seconds worked (and settled) since the start
+        self._ready: dict[
+            int, float
+        ] = {}  # when a start's overhead ended, of units whose pace changed
+        self._pace = [0] * len(table)  # grows with every start and every change of pace
+        self._partners: dict[int, tuple[int, ...]] = {}  # as of the last look at who shares
+        self._riding: dict[int, float] = {}  # since when they hold GPUs that another is counted for
+        self.shared_gpu_seconds = 0.0
 
     # -- life of a unit ---------------------------------------------------------------------------
 
@@ -114,6 +122,7 @@ class World:
         for command in commands:
             if command.after is not None:
                 self.start(command.row, command.after, now, command.grant)
+        self._see_who_shares(now)
         return [command.row for command in commands if command.verb is Verb.STOP]
 
     def _count_interruption(self, verb: Verb, row: int) -> None:
@@ -137,7 +146,11 @@ class World:
         if first and self.semantics.overhead == "restarts":
             overhead = 0.0
         gpus = placement.gpus
-        rate = self.performance.rate(row, placement, table, self.occupancy, grant)
+        partners = self.occupancy.beside.get(row, ())
+        rate = self.performance.rate(row, placement, table, self.occupancy, grant, partners)
+        self._pace[row] += 1
+        if partners:
+            self._partners[row] = partners
         table.status[row] = RUNNING
         table.starts[row] += 1
         table.since[row] = now
@@ -165,15 +178,56 @@ class World:
             seen = seen if seen > now else self.semantics.tick_after(now)
         if seen != end:
             self._exact_end[row] = end
-        heapq.heappush(self._ends, (seen, row, table.starts.item(row)))
+        heapq.heappush(self._ends, (seen, row, self._pace[row]))
         if len(self._ends) > 2 * self.running + STALE_ENDS:
             self._ends = [end for end in self._ends if self._still_stands(end)]
             heapq.heapify(self._ends)
 
     def _still_stands(self, end: tuple[float, int, int]) -> bool:
-        """Is this entry of the agenda about the unit's present start?"""
-        _, row, start = end
-        return self.table.starts.item(row) == start and self.table.status.item(row) == RUNNING
+        """Is this entry of the agenda about the unit's present start, at its present pace?"""
+        _, row, pace = end
+        return self._pace[row] == pace and self.table.status.item(row) == RUNNING
+
+    # -- units on the same GPUs -------------------------------------------------------------------
+
+    def _see_who_shares(self, now: float) -> None:
+        """Whose partners have changed runs at another pace from now on."""
+        beside = self.occupancy.beside
+        if not beside and not self._partners:
+            return
+        before, self._partners = self._partners, dict(beside)
+        for row in sorted({*before, *beside}):
+            partners = beside.get(row, ())
+            rides = bool(partners) and partners[0] < row  # the first of them is counted
+            if row in self._riding and not rides:
+                self._count_ride(row, now)
+            elif rides and row not in self._riding:
+                self._riding[row] = now
+            if partners != before.get(row, ()) and self.table.status[row] == RUNNING:
+                self._change_pace(row, now)
+
+    def _count_ride(self, row: int, now: float) -> None:
+        since = self._riding.pop(row)
+        self.shared_gpu_seconds += (now - since) * self.table.gpus_now.item(row)
+
+    def _change_pace(self, row: int, now: float) -> None:
+        """A running unit goes on where it is, faster or slower."""
+        table, occupancy = self.table, self.occupancy
+        partners = occupancy.beside.get(row, ())
+        rate = self.performance.rate(row, occupancy.held[row], table, occupancy, None, partners)
+        if rate == table.rate[row]:
+            return
+        begins = table.progress_from.item(row)
+        if now > begins:
+            table.executed[row] += (now - begins) * table.rate[row]
+            self._stepped[row] = self._stepped.get(row, 0.0) + now - begins
+            self._ready.setdefault(row, begins)
+            table.progress_from[row] = now
+        table.rate[row] = rate
+        self._pace[row] += 1
+        self._exact_end.pop(row, None)
+        if not self.semantics.drift and rate > 0:
+            self._expect_end(row, now)
 
     def go_on(self, origin: World, running: list[int]) -> None:
         """Continue another world's runs, on copies of its table and occupancy."""
@@ -197,8 +251,11 @@ class World:
             left = max(self.true_work.item(row) - table.executed.item(row), 0.0)
             worked = min(worked, left / rate)
         table.held_s[row] += held
-        if progress_from > since and not self.semantics.drift:
-            table.restart_s[row] += min(held, progress_from - since)
+        ready = self._ready.pop(row, progress_from)
+        if ready > since and not self.semantics.drift:
+            table.restart_s[row] += min(held, ready - since)
+        if row in self._riding:
+            self._count_ride(row, now)
         table.attained[row] += held * gpus
         overhead = held - worked - self._stepped.pop(row, 0.0)
         if overhead:
@@ -239,6 +296,7 @@ class World:
         self.occupancy.release(row)
         self.stop(row, now)
         self.table.preemptions[row] += 1
+        self._see_who_shares(now)
 
     def crash(self, row: int, now: float) -> None:
         """A node fails under a unit: it goes on later from its last checkpoint."""
@@ -253,6 +311,7 @@ class World:
             saved = min(started + whole * float(table.rate[row]), float(table.executed[row]))
         self._fall_back(row, saved)
         self._back_to_queue(row)
+        self._see_who_shares(now)
 
     def next_end(self) -> float:
         """When the next unit is seen to end; inf when none will."""
@@ -276,6 +335,7 @@ class World:
     def complete(self, row: int, now: float, finish: float) -> None:
         """A unit has done all its work: it gives its GPUs back now and is recorded as `finish`."""
         self._end(row, now, finish)
+        self._see_who_shares(now)
         # the last stretch ended when the work did, whatever rounding says
         self.table.executed[row] = self.true_work[row]
 
@@ -306,6 +366,9 @@ class World:
         steps = np.minimum(np.floor(rate * room), left)
         took = np.divide(steps, rate, out=np.zeros(len(rows)), where=steps > 0)
         stops = np.where(steps > 0, begins + took, now)
+        for place, row in enumerate(rows.tolist() if self.occupancy.beside else ()):
+            for other in self.occupancy.beside.get(row, ()):  # they stop together
+                stops[place] = max(stops[place], stops[np.searchsorted(rows, other)])
         self._steps = {
             row: plan
             for row, *plan in zip(

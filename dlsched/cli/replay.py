@@ -56,6 +56,15 @@ def replay_command(
             "or a file with [[nodes]] and [[vcs]].",
         ),
     ] = None,
+    profiles: Annotated[
+        Text,
+        typer.Option(
+            "--profiles",
+            metavar="DIR|FILE",
+            help="Throughput tables: steps a second by model, batch size, GPU type, number of "
+            "GPUs and partner. Jobs then do total_iterations steps.",
+        ),
+    ] = None,
     policy: Annotated[
         Text,
         typer.Option(
@@ -195,7 +204,7 @@ def replay_command(
         typer.Option(
             "--format",
             help="auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, "
-            "slurm, tiresias or blox; auto tells by header and content.",
+            "slurm, tiresias, blox or gavel; auto tells by header and content.",
         ),
     ] = "auto",
     skip_bad_rows: Annotated[
@@ -253,6 +262,7 @@ def replay_command(
             since=since,
             format=format,
             cluster=cluster,
+            profiles=profiles,
             policy=policy,
             placement=placement,
             admission=admission,

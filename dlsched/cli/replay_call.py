@@ -17,6 +17,7 @@ class ReplayWords:
     traces: tuple[str, ...]
     format: str
     cluster: str | None
+    profiles: str | None
     policy: str | None
     placement: str | None
     admission: str | None

@@ -6,6 +6,7 @@ generator of its own. No clock, no file, no network: the same context gives the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
 if TYPE_CHECKING:
     from dlsched.core.forecast import Forecaster
     from dlsched.core.occupancy import Occupancy
+    from dlsched.core.performance import Speeds
 
 __all__ = ["Change", "Mode", "RoundContext"]
 
@@ -54,6 +56,10 @@ class RoundContext:
         restart_overhead: seconds without progress after a start.
         min_run: a row is not preempted before it has run so long.
         seed: the run's seed.
+        speeds: what is believed of how fast units run where; None: nothing is known.
+        may_share: may several rows hold the same GPUs in this world?
+        cpu_clock: seconds of CPU that a part may measure itself by, where it has a time limit; None
+            in a replay, whose outcome must not depend on the machine.
     """
 
     now: float
@@ -71,6 +77,9 @@ class RoundContext:
     restart_overhead: float = 0.0
     min_run: float = 0.0
     seed: int = 0
+    speeds: Speeds | None = None
+    may_share: bool = False
+    cpu_clock: Callable[[], float] | None = None
 
     @property
     def units(self) -> Units:

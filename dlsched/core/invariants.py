@@ -28,10 +28,15 @@ def check_world(table: UnitTable, occupancy: Occupancy, now: float) -> None:
 
 
 def check_occupancy(occupancy: Occupancy) -> None:
-    """No GPU twice, none lost, and the index by level agrees with the bits."""
+    """No GPU twice, none lost, and the index by level agrees with the bits.
+
+    Rows that share all their GPUs hold them once.
+    """
     cluster = occupancy.cluster
     held = [0] * len(cluster)
     for row, placement in occupancy.held.items():
+        if _is_counted_with_another(occupancy, row):
+            continue
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if held[node] & mask:
                 raise InvariantBroken(
@@ -63,6 +68,14 @@ def check_occupancy(occupancy: Occupancy) -> None:
             raise InvariantBroken(f"node {cluster.names[node]} is filed under {levels}")
     if occupancy.free_total != sum(mask.bit_count() for mask in occupancy.free):
         raise InvariantBroken("the count of free GPUs is off")
+
+
+def _is_counted_with_another(occupancy: Occupancy, row: int) -> bool:
+    """Does a row of a lower number hold the very same GPUs?"""
+    others = occupancy.beside.get(row, ())
+    if any(occupancy.held.get(other) != occupancy.held[row] for other in others):
+        raise InvariantBroken(f"row {row} shares GPUs with rows that have others")
+    return any(other < row for other in others)
 
 
 def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:

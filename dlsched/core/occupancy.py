@@ -4,9 +4,9 @@ Sets of GPUs and of nodes are the bits of integers: bit g of `free[node]` says t
 node is free, bit n of `level[k]` that node n is in service with exactly k free GPUs. So "the first
 node with room for 4" is a look at a few integers, whatever the size of the cluster.
 
-Invariant: a GPU is free, held by one holder, reserved, closed, or out of service; `level` always
-agrees with `free`. Every change goes through `take`, `release`, `reserve`, `unreserve`,
-`set_service` and `close`.
+Invariant: a GPU is free, held by one holder (or by several that share all their GPUs), reserved,
+closed, or out of service; `level` always agrees with `free`. Every change goes through `take`,
+`join`, `release`, `reserve`, `unreserve`, `set_service` and `close`.
 """
 
 from __future__ import annotations
@@ -66,14 +66,15 @@ class Occupancy:
         free: per node, the free GPUs as bits (0 for a node out of service).
         level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
         held: the holder's placement, by row.
+        beside: the other holders of the very same GPUs, ascending, by row; only rows that have any.
         reserved: GPUs kept for a row until it takes them, by row.
         closed: single GPUs that nobody gets, as bits by node (broken, or used by outsiders).
         version: grows with every change.
     """
 
     __slots__ = (
-        "_blocked", "_node_bit", "closed", "cluster", "draining", "free", "free_total", "held",
-        "in_service", "level", "reserved", "type_of", "version",
+        "_blocked", "_node_bit", "beside", "closed", "cluster", "draining", "free", "free_total",
+        "held", "in_service", "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:
@@ -86,6 +87,7 @@ class Occupancy:
         self.free = [0] * count
         self.level = [0] * (cluster.largest_node + 1)
         self.held: dict[int, Placement] = {}
+        self.beside: dict[int, tuple[int, ...]] = {}
         self.reserved: dict[int, Placement] = {}
         self.closed: dict[int, int] = {}
         self._blocked = [0] * count  # reserved and closed GPUs, free or still held
@@ -104,7 +106,7 @@ class Occupancy:
         twin.in_service, twin.draining = self.in_service, self.draining
         twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
         twin.held, twin.reserved = dict(self.held), dict(self.reserved)
-        twin.closed = dict(self.closed)
+        twin.closed, twin.beside = dict(self.closed), dict(self.beside)
         twin._blocked = self._blocked[:]
         twin.free_total, twin.version = self.free_total, self.version
         return twin
@@ -178,9 +180,38 @@ class Occupancy:
         self.held[row] = placement
         self.version += 1
 
+    def join(self, row: int, holder: int) -> Placement:
+        """Give `row` the very GPUs that `holder` has; they stay taken until the last has left.
+
+        Raises:
+            InvariantBroken: the row holds GPUs already, or the holder none.
+        """
+        if row in self.held:
+            raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+        if holder not in self.held:
+            raise InvariantBroken(
+                f"row {row} was to share the GPUs of row {holder}, which has none"
+            )
+        self._sit_together((row, holder, *self.beside.get(holder, ())))
+        self.held[row] = self.held[holder]
+        self.version += 1
+        return self.held[row]
+
+    def _sit_together(self, rows: tuple[int, ...]) -> None:
+        for row in rows:
+            others = tuple(sorted(other for other in rows if other != row))
+            if others:
+                self.beside[row] = others
+            else:
+                self.beside.pop(row, None)
+
     def release(self, row: int) -> Placement:
         """Take back all GPUs of `row`; reserved ones stay closed to others."""
         placement = self.held.pop(row)
+        if row in self.beside:  # the others keep them
+            self._sit_together(self.beside.pop(row))
+            self.version += 1
+            return placement
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if self.in_service >> node & 1:
                 self._set_free(node, self.free[node] | (mask & ~self._blocked[node]))
@@ -188,7 +219,12 @@ class Occupancy:
         return placement
 
     def take_again(self, row: int, placement: Placement) -> None:
-        """Undo a release: the GPUs are nobody's, though they may be reserved."""
+        """Undo a release: the GPUs are nobody's (they may be reserved), or those of who shared."""
+        if placement.masks[0] & ~self.free[placement.nodes[0]]:  # somebody has them, or they wait
+            for other, theirs in self.held.items():
+                if theirs == placement:
+                    self.join(row, other)
+                    return
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             self._set_free(node, self.free[node] & ~mask)
         self.held[row] = placement

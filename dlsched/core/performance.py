@@ -7,16 +7,17 @@ jobs, steps for jobs with a throughput table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from dlsched.core.allocation import Grant
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.cluster import Cluster
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
 
-__all__ = ["PerformanceModel", "PlainDuration", "TypeSpeed"]
+__all__ = ["PerformanceModel", "PlainDuration", "Speeds", "TypeSpeed"]
 
 
 class PerformanceModel(Protocol):
@@ -41,6 +42,31 @@ class PerformanceModel(Protocol):
             grant: batch size, CPUs, memory and share it was given.
             partners: rows that share its GPUs.
         """
+        ...
+
+
+class Speeds(Protocol):
+    """What policies may believe of speeds: steps per second by GPU type, alone and in pairs.
+
+    0 means that a row cannot run there, or that two do not fit together.
+    """
+
+    def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Steps/s of rows that have their GPUs for themselves, [row, type].
+
+        Args:
+            rows: units.
+            scales: GPUs of each.
+            types: GPU types, in the order of the columns.
+        """
+        ...
+
+    def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Steps/s of both halves of pairs on the same GPUs, [pair, type, half]."""
+        ...
+
+    def steps_per_work(self, rows: Rows) -> Floats:
+        """Steps in one unit of the work that the table counts."""
         ...
 
 

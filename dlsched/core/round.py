@@ -16,7 +16,7 @@ from typing import Any
 from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.context import RoundContext
-from dlsched.core.errors import DlschedError, InvariantBroken, PolicyFailed
+from dlsched.core.errors import DlschedError, PolicyFailed
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
@@ -162,7 +162,7 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
     walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
     try:
         policy.allocate(units, ctx, walk)
-    except (PolicyFailed, InvariantBroken) as error:
+    except DlschedError as error:
         walk.rollback(0)
         raise PolicyFailed(f"policy {policy.name}: {error}") from error
     except Exception as error:  # a third party's code: whatever it raises must not end the world

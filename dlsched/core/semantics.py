@@ -171,6 +171,18 @@ TIRESIAS = _add(
         part_defaults={"placement": "count"},
     )
 )
+GAVEL = _add(
+    Semantics(
+        name="gavel",
+        source="Gavel, OSDI 2020, and its artifact's simulator",
+        grid=360.0,
+        drift=True,
+        release="tick",
+        between="none",
+        option_defaults={"mechanism": "published", "resolve_s": 1920.0},
+        part_defaults={"placement": "first-free"},
+    )
+)
 
 
 def profile(name: str) -> Semantics:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.allocation import Grant
-from dlsched.core.arrays import Bools, Floats, Ints
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.errors import BadInput
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
@@ -206,13 +206,19 @@ class ThroughputTable:
 
 
 class TableSpeed:
-    """The table as a performance model: work is steps, a rate steps per second.
+    """The table as a performance model, and as what policies believe of speeds.
 
-    A unit on GPUs of several types runs at the pace of the slowest.
+    A unit's work is counted in steps, or in seconds on its fastest type. A unit on GPUs of several
+    types runs at the pace of the slowest.
     """
 
     def __init__(
-        self, table: ThroughputTable, kinds: Sequence[JobKind], *, by_placement: bool = False
+        self,
+        table: ThroughputTable,
+        kinds: Sequence[JobKind],
+        *,
+        by_placement: bool = False,
+        unit: Floats | None = None,
     ) -> None:
         """Look up what each unit is.
 
@@ -220,10 +226,29 @@ class TableSpeed:
             table: the throughputs.
             kinds: by row of the unit table.
             by_placement: tell GPUs on one server from GPUs on several; else all count as on one.
+            unit: steps in one unit of work, by row; 1 for all when None.
         """
         self._table = table
         self._codes = table.codes(kinds)
         self._by_placement = by_placement
+        self._unit = np.ones(len(self._codes)) if unit is None else unit
+        self._known: dict[tuple[int, tuple[int, ...], int, bool, tuple[int, ...]], float] = {}
+
+    def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Steps/s of rows that have their GPUs for themselves, [row, type].
+
+        Raises:
+            BadInput: one was not measured.
+        """
+        return self._table.speeds(self._codes[rows], scales, types)
+
+    def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Steps/s of both halves of pairs on the same GPUs, [pair, type, half]."""
+        return self._table.pair_speeds(self._codes[first], self._codes[second], scales, types)
+
+    def steps_per_work(self, rows: Rows) -> Floats:
+        """Steps in one unit of the work that the unit table counts."""
+        return self._unit[rows]
 
     def rate(
         self,
@@ -234,20 +259,35 @@ class TableSpeed:
         grant: Grant | None = None,
         partners: tuple[int, ...] = (),
     ) -> float:
-        """Steps per second.
+        """Work per second.
 
         Raises:
             BadInput: it was not measured, or there is more than one partner.
         """
-        gpu_types = occupancy.cluster.gpu_types
-        types = sorted({gpu_types[int(occupancy.type_of[node])] for node in placement.nodes})
-        spread = self._by_placement and len(placement.nodes) > 1
-        scales = np.array([placement.gpus])
-        kind = self._codes[[row]]
+        nodes = placement.nodes
+        if len(nodes) == 1:
+            types: tuple[int, ...] = (occupancy.type_of.item(nodes[0]),)
+        else:
+            types = tuple(sorted({occupancy.type_of.item(node) for node in nodes}))
+        spread = self._by_placement and len(nodes) > 1
+        # what was asked for before is looked up: rounds start the same units again and again
+        key = (row, types, placement.gpus, spread, partners)
+        known = self._known.get(key)
+        if known is None:
+            names = [occupancy.cluster.gpu_types[code] for code in types]
+            known = self._known[key] = self._slowest(row, names, placement.gpus, spread, partners)
+        return known
+
+    def _slowest(
+        self, row: int, types: Sequence[str], gpus: int, spread: bool, partners: tuple[int, ...]
+    ) -> float:
+        scales, kind = np.array([gpus]), self._codes[[row]]
         if not partners:
-            return float(self._table.speeds(kind, scales, types, spread=spread).min())
-        if len(partners) > 1:
+            steps = self._table.speeds(kind, scales, types, spread=spread)
+        elif len(partners) == 1:
+            other = self._codes[[partners[0]]]
+            pair = self._table.pair_speeds(kind, other, scales, types, spread=spread)
+            steps = pair[:, :, 0]
+        else:
             raise BadInput("the profile has throughputs of two jobs on the same GPUs, not of more")
-        other = self._codes[[partners[0]]]
-        pair = self._table.pair_speeds(kind, other, scales, types, spread=spread)
-        return float(pair[0, :, 0].min())
+        return float(steps.min()) / self._unit.item(row)

@@ -27,6 +27,8 @@ from dlsched.core.units import WAITING, Units
 
 __all__ = ["Walk"]
 
+ANYWHERE = -1  # every node, as bits
+
 
 class Walk:
     """One decision's grants, on the world's occupancy.
@@ -70,8 +72,16 @@ class Walk:
             return occupancy.free_total
         return occupancy.free_in(self.ctx.pools.nodes[pool])
 
-    def place(self, row: int, gang: int | None = None) -> Placement | Refused:
-        """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds."""
+    def place(
+        self, row: int, gang: int | None = None, *, nodes: int = ANYWHERE
+    ) -> Placement | Refused:
+        """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds.
+
+        Args:
+            row: who.
+            gang: how many GPUs; its gang when None.
+            nodes: only on these nodes, as bits.
+        """
         want = self.table.gang.item(row) if gang is None else gang
         self._check_may_start(row, want)
         refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
@@ -79,13 +89,18 @@ class Walk:
             return refusal
         returns = row in self.suspended and row not in self.launched and self.ctx.semantics.rejoin
         if returns and not self._anew:
-            back = self._rejoin(row, want)
+            back = self._rejoin(row, want, nodes)
             if back is not None:
                 return back
-        open_gpus = self.free_gpus(self.table.pool.item(row))
+        pool = self.table.pool.item(row)
+        open_gpus = (
+            self.free_gpus(pool)
+            if nodes == ANYWHERE
+            else self.occupancy.free_in(self.ctx.pools.nodes[pool] & nodes)
+        )
         if want > open_gpus:
             return Refused("Resources", f"needs {want} GPUs, {open_gpus} are free")
-        chosen = self._choose(row, want)
+        chosen = self._choose(row, want, nodes)
         if isinstance(chosen, Refused):
             return chosen
         if returns and chosen == self.suspended[row]:
@@ -93,19 +108,20 @@ class Walk:
         self._take(row, chosen)
         return chosen
 
-    def _choose(self, row: int, want: int) -> Placement | Refused:
+    def _choose(self, row: int, want: int, nodes: int) -> Placement | Refused:
         """At home if home is free, else where the placement says."""
         home = self.table.homes.get(row)
-        if home is not None and row not in self.suspended and self._is_open(row, home):
+        if home is not None and row not in self.suspended and self._is_open(row, home, nodes):
             return home
         ask = Ask(row, want, self.table)
+        free = self.free_for(row, want, nodes=nodes)
         if ask.is_shaped:
-            return place_shaped(self.placement, ask, self.free_for(row, want))
-        return self.placement.place(ask, self.free_for(row, want))
+            return place_shaped(self.placement, ask, free)
+        return self.placement.place(ask, free)
 
-    def free_for(self, row: int, gang: int | None = None) -> FreeGpus:
-        """The free GPUs that a row may use now, for policies that choose exact ones."""
-        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[self.table.pool.item(row)])
+    def free_for(self, row: int, gang: int | None = None, *, nodes: int = ANYWHERE) -> FreeGpus:
+        """The free GPUs (of some nodes) that a row may use now, for who chooses exact ones."""
+        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[self.table.pool.item(row)] & nodes)
         if self._host is not None:
             want = int(self.table.gang[row]) if gang is None else gang
             free.limit(Ask(row, want, self.table), self._host)
@@ -132,6 +148,28 @@ class Walk:
         else:
             self._take(row, placement)
 
+    def share(self, row: int, holder: int) -> Placement:
+        """Give a waiting row the very GPUs that another holds; both run on them from now on.
+
+        Raises:
+            PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
+                these GPUs, or they are not its gang.
+        """
+        if not self.ctx.may_share:
+            raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
+        placement = self.occupancy.held.get(holder)
+        if placement is None:
+            raise PolicyFailed(
+                f"it lets unit {row} share the GPUs of unit {holder}, which has none"
+            )
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
+        self.occupancy.join(row, holder)
+        self._count(row, placement, +1)
+        self.launched[row] = placement
+        self._journal.append(("take", row, placement))
+        return placement
+
     def _check_may_start(self, row: int, gpus: int) -> None:
         if row in self.occupancy.held:
             raise PolicyFailed(f"it gave unit {row} GPUs twice")
@@ -157,9 +195,9 @@ class Walk:
         if ask.is_shaped and not fits_shape(ask, placement, self.occupancy.cluster):
             raise PolicyFailed(f"it gave unit {row} GPUs that lie otherwise than it asked for")
 
-    def _is_open(self, row: int, placement: Placement) -> bool:
+    def _is_open(self, row: int, placement: Placement, nodes: int = ANYWHERE) -> bool:
         """Are these very GPUs free, on nodes that the row may use?"""
-        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        nodes &= self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
         return all(
             nodes >> node & 1 and not mask & ~self.occupancy.free[node]
             for node, mask in zip(placement.nodes, placement.masks, strict=True)
@@ -349,12 +387,12 @@ class Walk:
 
     # -- the journal ------------------------------------------------------------------------------
 
-    def _rejoin(self, row: int, gang: int) -> Placement | None:
+    def _rejoin(self, row: int, gang: int, nodes: int = ANYWHERE) -> Placement | None:
         """Undo a suspension made in this walk, if the row's own GPUs are still free."""
         old = self.suspended[row]
         if old.gpus != gang and row not in self.table.whole_nodes:
             return None
-        if not self._is_open(row, old):
+        if not self._is_open(row, old, nodes):
             return None
         del self.suspended[row]
         self._occupy(row, old)

@@ -38,6 +38,7 @@ _OURS: dict[str, dict[str, str]] = {
         "easy": _SCHEDULING + "backfill:Easy",
         "conservative": _SCHEDULING + "backfill:Conservative",
         "tiresias": _SCHEDULING + "tiresias:Tiresias",
+        "gavel": _SCHEDULING + "gavel.policy:Gavel",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

@@ -27,12 +27,22 @@ _BATCH = " (batch size "
 
 
 def read_throughputs(path: str | Path) -> ThroughputTable:
-    """Read a table.
+    """Read a table: a file, or all files of a folder whose names contain `throughputs`.
 
     Raises:
         BadInput: one line with file and line number.
     """
-    file = Path(path)
+    place = Path(path)
+    files = [place]
+    if place.is_dir():
+        found = [*place.glob("*throughputs*.csv"), *place.glob("*throughputs*.csv.gz")]
+        files = sorted(found)
+        if not files:
+            raise BadInput(f"{place}: a folder without *throughputs*.csv or *throughputs*.csv.gz")
+    return ThroughputTable([m for file in files for m in _measurements(file)])
+
+
+def _measurements(file: Path) -> list[Measurement]:
     with open_text(file) as text:
         reader = csv.DictReader(lines_of(file, text))
         missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
@@ -41,7 +51,7 @@ def read_throughputs(path: str | Path) -> ThroughputTable:
         measured = [_measurement(f"{file}:{reader.line_num}", row) for row in reader]
     if not measured:
         raise BadInput(f"{file}: holds no throughputs")
-    return ThroughputTable(measured)
+    return measured
 
 
 def job_kind(name: str) -> JobKind:

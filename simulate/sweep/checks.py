@@ -34,7 +34,13 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
         settings = replace(run.settings, load=None, seed=0)
         if (run.trace, settings) not in checked:
             checked.add((run.trace, settings))
-            prepare(inputs.traces[run.trace], inputs.cluster, settings, events=inputs.events)
+            prepare(
+                inputs.traces[run.trace],
+                inputs.cluster,
+                settings,
+                events=inputs.events,
+                throughputs=inputs.throughputs,
+            )
 
 
 def check_fits(trace: Trace, cluster: Cluster, path: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import dlsched
 import simulate
 from dlsched.core.cluster import Cluster
+from dlsched.core.throughputs import ThroughputTable
 from dlsched.policies.registry import find
 from simulate.settings import RunSettings, part_names, resolve_semantics
 from simulate.sweep.run import Inputs, Run
@@ -37,6 +38,7 @@ class Digests:
             code_digest(),
             _cluster_digest(inputs.cluster),
             repr(tuple(inputs.events)),
+            _throughputs_digest(inputs.throughputs),
         ]
         self._quotas = any(vc.gpus >= 0 for vc in inputs.cluster.vcs.values())
 
@@ -95,6 +97,14 @@ def _files_named_in(settings: RunSettings) -> list[str]:
 
 def _cluster_digest(cluster: Cluster) -> str:
     return repr((cluster.nodes, cluster.gpu_types, tuple(cluster.vcs.values())))
+
+
+def _throughputs_digest(table: ThroughputTable | None) -> str:
+    if table is None:
+        return ""
+    digest = hashlib.sha256(repr((table.types, table.kinds, table.scales)).encode())
+    digest.update(table.alone.tobytes() + table.together.tobytes())
+    return digest.hexdigest()
 
 
 def _trace_digest(trace: Trace) -> str:

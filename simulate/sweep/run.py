@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import DlschedError
+from dlsched.core.throughputs import ThroughputTable
 from simulate.cluster_events import ClusterEvent
 from simulate.replay import replay
 from simulate.results import ReplayResult
@@ -28,6 +29,7 @@ class Inputs:
     traces: tuple[Trace, ...]
     cluster: Cluster
     events: Sequence[ClusterEvent] = ()
+    throughputs: ThroughputTable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ def execute(
             inputs.cluster,
             run.settings,
             events=inputs.events,
+            throughputs=inputs.throughputs,
             on_progress=on_progress,
         )
     except DlschedError as error:

@@ -12,6 +12,7 @@ from simulate.traces.formats import (
     alibaba2023,
     blox,
     dlsched,
+    gavel,
     helios,
     pai,
     philly,
@@ -41,6 +42,7 @@ FORMATS: dict[str, Reader] = {
     "slurm": slurm.read,
     "tiresias": tiresias.read,
     "blox": blox.read,
+    "gavel": gavel.read,
 }
 # By header, the most particular first: a native file may carry any further column.
 _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
@@ -53,6 +55,7 @@ _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
     ("slurm", slurm),
     ("tiresias", tiresias),
     ("blox", blox),
+    ("gavel", gavel),
     ("dlsched", dlsched),
 )
 # In a folder, the file that is the trace.

@@ -33,7 +33,7 @@ CASES = [
     (["--cluster", "1x4", "--executor", "threads"], "--executor 'threads' is not known"),
     (["--cluster", "1x4", "--executor", "dask://x"], "give the scheduler as dask://HOST:PORT"),
     (["--cluster", "1x4", "--format", "x"], "trace format 'x' is unknown"),
-    (["--cluster", "1x4", "--profiles", "x"], "no such option: --profiles"),
+    (["--cluster", "1x4", "--profiles", "x"], "x: no such file"),
     (["--cluster", "1x4", "--plots", "none/x"], "--plots none/x: the folder"),
     (["--cluster", "1x4", "--resume", "none/x"], "--resume none/x: the folder"),
     (["--cluster", "1x4", "--summary-out", "none/x.json"], "none does not exist"),

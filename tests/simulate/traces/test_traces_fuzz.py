@@ -37,6 +37,8 @@ SEEDS = {
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
     "0,1,0,1,vgg,50,1\n",
     "blox": "job_id,submit_time,num_gpus,duration\n0,0,1,1000\n",
+    "gavel": "job_id,job_type,scale_factor,total_steps,duration_v100_s,priority_weight,"
+    "arrival_time_s\n0,ResNet-18 (batch size 32),1,3066,102.4,1,0.5\n",
 }
 SPLICES = st.one_of(
     st.binary(max_size=6),

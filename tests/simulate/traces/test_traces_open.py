@@ -19,6 +19,7 @@ HEADERS = {
     "creation_time,deletion_time,scheduled_time",
     "slurm": "JobID|JobName|State|Submit|AllocTRES|Elapsed|",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
+    "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
     "blox": "job,round_delivered,submit,num_gpus,duration",
 }
 
@@ -50,7 +51,7 @@ def test_every_known_format_but_pai_has_a_case_above():
     assert set(FORMATS) - set(HEADERS) == {"pai"}
 
 
-@pytest.mark.parametrize("format", ["gavel", "csv", ""])
+@pytest.mark.parametrize("format", ["sia", "csv", ""])
 def test_an_unknown_format_is_refused_with_the_known_ones(trace_file, format):
     with pytest.raises(BadInput) as caught:
         open_trace(trace_file(HEADERS["dlsched"]), format)

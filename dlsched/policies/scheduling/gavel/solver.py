@@ -61,6 +61,9 @@ class Solver:
 
     It remembers the last X (ties are broken towards it, and it stays when a solve takes too long),
     what isolated shares would have done for each job, and who is paired with whom.
+
+    Attributes:
+        clock: what a solve's time is measured by; None for no limit.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class Solver:
             raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
         self.objective = objective
         self._reference, self._alpha = reference, alpha
-        self._limit_s, self._clock = limit_s, clock
+        self._limit_s, self.clock = limit_s, clock
         self._last: dict[int, Floats] = {}
         self._last_pairs: dict[tuple[int, int], Floats] = {}
         self._isolated = IsolatedTime()
@@ -123,7 +126,7 @@ class Solver:
 
     def _shares(self, problem: Problem, rng: np.random.Generator) -> Shares:
         if self.objective in OPTIMISED:
-            clock = self._clock
+            clock = self.clock
             deadline = NO_DEADLINE if clock is None else Deadline(self._limit_s, clock)
             return OPTIMISED[self.objective](problem, deadline)
         if self.objective in IN_TURN:
@@ -171,6 +174,22 @@ class Solver:
     def _forget(self) -> None:
         self._last, self._last_pairs, self._partners = {}, {}, {}
         self._isolated = IsolatedTime()
+
+    def rename(self, place: Mapping[int, int]) -> None:
+        """Jobs have other ids now, by their old ones; those without are forgotten."""
+        self._last = {place[job]: x for job, x in self._last.items() if job in place}
+        self._last_pairs = {
+            (min(place[one], place[other]), max(place[one], place[other])): x
+            for (one, other), x in self._last_pairs.items()
+            if one in place and other in place
+        }
+        before = self._isolated.before
+        self._isolated.before = {place[job]: known for job, known in before.items() if job in place}
+        self._partners = {
+            place[one]: place[other]
+            for one, other in self._partners.items()
+            if one in place and other in place
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """What is remembered, as plain values."""

@@ -1,0 +1,102 @@
+"""The policy `gavel`: a solver that says who should have how much time where, and rounds of leases.
+
+The two know nothing of each other. The solver turns a problem into X; the mechanism turns X into
+GPUs, whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.arrays import Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.gavel.options import GavelOptions
+from dlsched.policies.scheduling.gavel.published_rounds import PublishedRounds
+from dlsched.policies.scheduling.gavel.question import named_numbers, packs, problem_of
+from dlsched.policies.scheduling.gavel.rounds import Rounds
+from dlsched.policies.scheduling.gavel.solver import Solver
+from dlsched.policies.scheduling.gavel.time_shares import Source, TimeShares
+
+__all__ = ["Gavel"]
+
+
+class Gavel(SchedulingPolicy[GavelOptions]):
+    """Fractions of time by optimisation, realised by rounds of leases."""
+
+    name = "gavel"
+    summary = "time on each GPU type by optimisation (fairness, makespan, cost, …), in rounds"
+    Options: ClassVar[type[Any]] = GavelOptions
+    preemptive = True
+    rests = False
+
+    def __init__(self, options: GavelOptions, source: Source | None = None) -> None:
+        """Make solver and mechanism.
+
+        Args:
+            options: see `GavelOptions`.
+            source: where X comes from; the solver when None.
+        """
+        super().__init__(options)
+        named_numbers("prices", options.prices)
+        named_numbers("entity_weights", options.entity_weights)
+        objective = options.objective
+        self._solver = Solver(
+            objective,
+            reference=options.reference,
+            alpha=options.alpha,
+            limit_s=options.solve_limit_s,
+        )
+        asked = self._solved if source is None else source
+        self.rounds: PublishedRounds | Rounds
+        if options.mechanism == "published":
+            self.rounds = PublishedRounds(
+                asked,
+                resolve_s=options.resolve_s,
+                shuffles=objective == "isolated" or objective.endswith("-agnostic"),
+                only_entitled=objective.startswith("fifo"),
+                packs=packs(objective),
+                one_queue=options.queue == "one",
+                seed=options.seed,
+            )
+        else:
+            self.rounds = Rounds(asked, resolve_s=options.resolve_s, window_s=options.window_s)
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """One round."""
+        self.rounds.decide(ctx.active, ctx, walk)
+
+    def _solved(self, rows: Rows, types: tuple[str, ...], ctx: RoundContext) -> TimeShares:
+        """X by the solver; what a solve may cost is measured where the world lends a clock."""
+        problem = problem_of(rows, types, ctx, self.options)
+        self._solver.clock = ctx.cpu_clock
+        shares = self._solver.solve(problem, ctx.rng).shares
+        nobody = np.zeros(0, np.int64)
+        pairs = problem.pairs
+        return TimeShares(
+            rows=problem.ids,
+            x=shares.x,
+            first=nobody if pairs is None else problem.ids[pairs.first],
+            second=nobody if pairs is None else problem.ids[pairs.second],
+            pair_x=shares.pair_x,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the solver and of the rounds."""
+        return {"solver": self._solver.state_dict(), "rounds": self.rounds.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self._solver.load_state_dict(state["solver"])
+        self.rounds.load_state_dict(state["rounds"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Jobs have other row numbers now."""
+        place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._solver.rename(place)
+        self.rounds.rename(place)

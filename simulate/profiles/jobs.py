@@ -1,0 +1,133 @@
+"""From a throughput table and a trace: how fast each job runs where, and how much work it is.
+
+The work of a job is its steps (column `total_iterations`); what kind it is, the columns `model` and
+`batch_size` say. Where rounds consist of whole steps, work is counted in steps. Else it is counted
+in seconds on the fastest type of the cluster, so that durations mean the same to every policy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import BadInput
+from dlsched.core.throughputs import JobKind, TableSpeed, ThroughputTable
+from simulate.traces.trace import Trace
+
+__all__ = ["Profiled", "profiled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """The jobs of a trace under a table.
+
+    Attributes:
+        speed: how fast they run.
+        work: how much each has to do, in the unit that `speed` counts.
+        best_s: seconds that each takes on its fastest type.
+        types: GPU types, in the cluster's order.
+        rate: steps/s alone, [job, type].
+    """
+
+    speed: TableSpeed
+    work: Floats
+    best_s: Floats
+    types: tuple[str, ...]
+    rate: Floats
+
+    def allowed(self, row: int) -> str:
+        """The types on which a job runs, joined by "|"; "" for all."""
+        runs = self.rate[row] > 0
+        if runs.all():
+            return ""
+        return "|".join(name for name, can in zip(self.types, runs.tolist(), strict=True) if can)
+
+
+def profiled(trace: Trace, cluster: Cluster, table: ThroughputTable, *, in_steps: bool) -> Profiled:
+    """Look up every job.
+
+    Args:
+        trace: the jobs.
+        cluster: its GPU types.
+        table: throughputs.
+        in_steps: count work in steps.
+
+    Raises:
+        BadInput: one line that names the trace and the job: it has no model or steps, the table
+            lacks its kind, its number of GPUs or a type of the cluster, or it runs nowhere.
+    """
+    kinds = _kinds(trace)
+    steps = np.asarray(trace.columns.get("total_iterations", np.full(len(trace), np.nan)))
+    unknown = np.flatnonzero(np.isnan(steps))
+    if unknown.size:
+        raise BadInput(
+            f"{_job(trace, int(unknown[0]))} has no total_iterations; a profile needs it"
+        )
+    types = _types(cluster, table)
+    gangs = np.maximum(np.ceil(trace.num_gpus), 1).astype(np.int64)
+    rate = _rates(trace, table, kinds, gangs, types)
+    best = rate.max(axis=1, initial=0.0)
+    nowhere = np.flatnonzero(best <= 0)
+    if nowhere.size:
+        row = int(nowhere[0])
+        raise BadInput(
+            f"{_job(trace, row)} can run nowhere: {kinds[row]} on {gangs[row]} GPUs has throughput "
+            f"0 on {', '.join(types)}"
+        )
+    unit = np.ones(len(trace)) if in_steps else best
+    return Profiled(
+        speed=TableSpeed(table, kinds, unit=unit),
+        work=steps / unit,
+        best_s=steps / best,
+        types=types,
+        rate=rate,
+    )
+
+
+def _job(trace: Trace, row: int) -> str:
+    return f"{trace.name}: job {trace.job_id[row]}"
+
+
+def _kinds(trace: Trace) -> list[JobKind]:
+    count = len(trace)
+    models = trace.columns.get("model", np.full(count, "", np.object_)).tolist()
+    sizes = np.asarray(trace.columns.get("batch_size", np.full(count, np.nan)), np.float64)
+    kinds = []
+    for row, (model, size) in enumerate(zip(models, sizes.tolist(), strict=True)):
+        if not model:
+            raise BadInput(f"{_job(trace, row)} has no model; a profile needs it")
+        kinds.append(JobKind(str(model), None if math.isnan(size) else int(size)))
+    return kinds
+
+
+def _types(cluster: Cluster, table: ThroughputTable) -> tuple[str, ...]:
+    lacking = [name for name in cluster.gpu_types if name not in table.types]
+    if lacking:
+        raise BadInput(
+            f"--profiles: the cluster has GPUs of type {lacking[0]}, the profile knows "
+            f"{', '.join(table.types)}"
+        )
+    return cluster.gpu_types
+
+
+def _rates(
+    trace: Trace,
+    table: ThroughputTable,
+    kinds: list[JobKind],
+    gangs: Ints,
+    types: tuple[str, ...],
+) -> Floats:
+    """Throughputs of all jobs; whatever the table lacks is said of the first job that needs it."""
+    try:
+        return table.speeds(table.codes(kinds), gangs, types)
+    except BadInput:
+        for row, kind in enumerate(kinds):  # one by one, to name the job
+            try:
+                table.speeds(table.codes([kind]), gangs[[row]], types)
+            except BadInput as error:
+                raise BadInput(f"{_job(trace, row)}: {error}") from None
+        raise
