@@ -2,6 +2,9 @@
 
 Freezing keeps the GPUs' memory. A CUDA checkpoint frees it, so it is done before the suspension is
 told; the work is a child's, and the keeper goes on obeying meanwhile. What was done is told.
+
+Invariant: a job is said to have let its GPUs go only while all of it stands still and none of its
+processes has a GPU open, or after a CUDA checkpoint.
 """
 
 from __future__ import annotations
@@ -9,22 +12,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent import clock, cuda
 from dlsched.nodeagent.plainjson import plain, value_of
+from dlsched.protocol.keeper import StoodStill
 from dlsched.protocol.messages import SuspendLevel
 
 if TYPE_CHECKING:
-    from dlsched.nodeagent.keeping import Keeper
+    from dlsched.nodeagent.kept_run import KeptRun
 
 LIMIT_S = 300.0  # of a whole suspension or resumption; then its child is killed
+STILL_S = 1.0  # until all processes stand still
 
 
 class Suspension:
     """The suspension of one run."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeptRun) -> None:
         self._keeper = keeper
         self.level = SuspendLevel.FREEZE  # asked for
         self.gpu_bytes = 0  # that the job holds, as the agent knows
@@ -73,6 +79,22 @@ class Suspension:
     def _stand_still(self, level: SuspendLevel) -> None:
         self.done = self.done or level.value
         self._keeper.containment.freeze()
+        self._keeper.soon(StoodStill(clock.now(), self._has_let_go()))
+
+    def _has_let_go(self) -> bool:
+        """Whether others may have the GPUs."""
+        if not self._keeper.state.settling:
+            return False  # nobody asks
+        containment, prefix = self._keeper.containment, self._keeper.spec.device_prefix
+        deadline = clock.now() + STILL_S
+        while not containment.stands_still():
+            if clock.now() > deadline:
+                return False
+            time.sleep(0.002)
+        if self.done == SuspendLevel.CUDA.value:
+            return True
+        members = [each.pid for each in containment.members()]
+        return self.gpu_bytes == 0 and cuda.none_holds(members, prefix)
 
     def thaw(self) -> None:
         """Let the job go on."""
@@ -133,6 +155,8 @@ class Suspension:
             self.done = ""
             if not outcome.done:
                 keeper.give_up_on_job(f"cannot be resumed: {outcome.why}")
+            elif keeper.state.frozen:  # asked for meanwhile
+                self.freeze()
             return
         if outcome.lost:
             keeper.give_up_on_job(f"cannot be suspended: {outcome.why}")

@@ -29,6 +29,9 @@ class Containment(Protocol):
     def freeze(self) -> None:
         """Stop every process where it stands."""
 
+    def stands_still(self) -> bool:
+        """Whether every process does, after a freeze."""
+
     def thaw(self) -> None:
         """Let them go on."""
 
@@ -68,6 +71,10 @@ class Tree:
             if found <= known:
                 return
             known = found
+
+    def stands_still(self) -> bool:
+        """Every process is stopped, or dead."""
+        return all(each.state in "TtZX" for each in self.members())
 
     def thaw(self) -> None:
         """Let every descendant go on."""
@@ -154,6 +161,16 @@ class Cgroup(Tree):
         """The kernel holds the whole leaf."""
         if not self._write("cgroup.freeze", "1"):
             self._below.freeze()
+
+    def stands_still(self) -> bool:
+        """The kernel says so."""
+        try:
+            with open(os.path.join(self._job, "cgroup.events"), encoding="ascii") as file:
+                if "frozen 1" in file.read().splitlines():
+                    return True
+        except OSError:
+            pass
+        return self._below.stands_still()
 
     def thaw(self) -> None:
         """And lets it go."""

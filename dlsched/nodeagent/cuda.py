@@ -35,6 +35,20 @@ def holders(pids: Iterable[int], device_prefix: str) -> list[int]:
     return [pid for pid in pids if _holds(pid, device_prefix)]
 
 
+def none_holds(pids: Iterable[int], device_prefix: str) -> bool:
+    """Whether certainly none has a GPU open: what cannot be looked at may have one."""
+    for pid in pids:
+        try:
+            os.listdir(f"/proc/{pid}/fd")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except OSError:
+            return False
+        if _holds(pid, device_prefix):
+            return False
+    return True
+
+
 def _holds(pid: int, prefix: str) -> bool:
     folder = f"/proc/{pid}/fd"
     try:

@@ -138,6 +138,10 @@ class Keeper:
         self._events.append(event)
         self._drain()
 
+    def soon(self, event: keeper.Event) -> None:
+        """One step when what is under way is done."""
+        self._events.append(event)
+
     def _drain(self) -> None:
         while self._events:
             self.state, commands = keeper.step(self.state, self._events.popleft())

@@ -357,8 +357,8 @@ class Leader(
                 self.cancel(job)
         eventually(lambda: not any(self.held(node) for node in self.ledger.nodes), "let go")
 
-    def suspend(self, job: JobId, suspended: bool = True) -> None:
-        self._ask(leader.SuspendAsked(boottime(), job, suspended))
+    def suspend(self, job: JobId, suspended: bool = True, *, gives_way: bool = False) -> None:
+        self._ask(leader.SuspendAsked(boottime(), job, suspended, gives_way))
 
     def signal(self, node: str, run_id: RunId, number: int) -> None:
         key = to_wire(self.ledger.runs[run_id].key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,53 @@ def test_without_a_gpu_open_it_is_a_freeze() -> None:
     assert cuda.may_suspend([1, 2], 0, 1) == "2 processes have a GPU open"
     assert cuda.may_suspend([1], 2, 1) == "not enough host memory for the GPUs' memory"
     assert cuda.may_suspend([1], 1, 1) == ""
+
+
+def test_others_get_the_gpus_of_a_job_that_let_them_go(cluster: Any) -> None:
+    """Copied to the host it lends its GPU, and comes back when that is free, not before."""
+    bench = Bench(cluster)
+    leader = bench.leader
+    leader.suspend(bench.job, gives_way=True)
+    eventually(lambda: leader.run_of(bench.job).is_away, "it has left its GPU")
+    assert bench.actions == ["lock", "checkpoint"]
+    gate = bench.folder / "gate"
+    script = f"#!/bin/sh\nwhile [ ! -e {gate} ]; do sleep 0.02; done\n"
+    other = leader.submit(Work(script=script.encode()))
+    leader.place(other, ("n1",))
+    eventually(lambda: any(each.phase is Phase.RUNNING for each in leader.held("n1")))
+    bench.resume()
+    size = bench.ticks.stat().st_size
+    bench.agent.restart()
+    gate.touch()
+    leader.wait(other, JobStatus.COMPLETED)
+    assert bench.ticks.stat().st_size == size
+    assert leader.job(bench.job).status is JobStatus.SUSPENDED
+    bench.resume()
+    assert bench.goes_on()
+    eventually(lambda: bench.actions == ["lock", "checkpoint", "restore", "unlock"])
+    assert leader.job(bench.job).runs == 1
+
+
+def test_a_frozen_job_with_a_gpu_open_lends_nothing_and_is_requeued(cluster: Any) -> None:
+    bench = Bench(cluster, SuspendLevel.FREEZE)
+    bench.leader.suspend(bench.job, gives_way=True)
+    requeued = bench.leader.wait(bench.job, JobStatus.PENDING)
+    assert (requeued.preemptions, requeued.failures) == (1, 0)
+    assert not [pid for pid in marked(str(bench.ticks)) if alive(pid)]
+
+
+def test_a_job_without_a_gpu_open_lends_its_gpus_by_a_freeze(calm: Any) -> None:
+    leader = calm.leader
+    job = leader.submit(Work(script=b"#!/bin/sh\nsleep 100\n"), grace_s=100.0)
+    leader.place(job, ("n1",))
+    leader.wait_phase("n1", Phase.RUNNING)
+    leader.suspend(job, gives_way=True)
+    eventually(lambda: leader.run_of(job).is_away, "it has left its GPU")
+    other = leader.submit(Work(script=b"#!/bin/sh\nsleep 100\n"))
+    leader.place(other, ("n1",))
+    leader.wait_phase("n1", Phase.RUNNING)
+    began = time.monotonic()
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+    assert time.monotonic() - began < 2
+    assert leader.job(other).status is JobStatus.RUNNING
