@@ -22,7 +22,7 @@ from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import node_pb2
 
 if TYPE_CHECKING:
-    from dlsched.nodeagent.shell import AgentShell
+    from dlsched.nodeagent.held_runs import HeldRuns
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class _Window:
 class GangRanks:
     """One agent's part in all such calls."""
 
-    def __init__(self, shell: AgentShell) -> None:
+    def __init__(self, shell: HeldRuns) -> None:
         self._shell = shell
         self._out: dict[tuple[RunId, int, str], tuple[asyncio.Task[None], _Window]] = {}
         self._in: dict[tuple[RunId, int], asyncio.Queue[dict[str, Any]]] = {}

@@ -16,7 +16,7 @@ from dlsched.nodeagent.environment import Rank, build
 from dlsched.nodeagent.rank_plan import Place
 
 if TYPE_CHECKING:
-    from dlsched.nodeagent.keeping import Keeper
+    from dlsched.nodeagent.kept_run import KeptRun
 
 WINDOW = 1024 * 1024  # bytes on their way
 CHUNK = 32 * 1024
@@ -28,7 +28,7 @@ class LocalRanks:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: KeptRun,
         *,
         wrote: Callable[[int, int, bytes], None],
         exited: Callable[[int, int, int], None],

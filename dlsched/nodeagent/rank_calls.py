@@ -22,13 +22,13 @@ from dlsched.nodeagent.rendezvous import derived
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.job_socket import Peer
-    from dlsched.nodeagent.keeping import Keeper
+    from dlsched.nodeagent.kept_run import KeptRun
 
 
 class RankCalls:
     """All calls of one run on one node: a caller's own, and shares of callers elsewhere."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeptRun) -> None:
         self._keeper = keeper
         self._count = 0
         self._calls: dict[int, Call] = {}
@@ -156,7 +156,7 @@ class RankCalls:
 class Call:
     """One caller's ranks on all nodes."""
 
-    def __init__(self, keeper: Keeper, peer: Peer, asked: words.RunRanks, number: int) -> None:
+    def __init__(self, keeper: KeptRun, peer: Peer, asked: words.RunRanks, number: int) -> None:
         self._keeper, self.peer, self._asked, self._number = keeper, peer, asked, number
         self._left: set[int] = set()  # ranks
         self._where: dict[int, str] = {}  # node of a rank

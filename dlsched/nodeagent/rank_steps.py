@@ -12,13 +12,13 @@ from dlsched.job import messages as words
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.job_socket import Peer
-    from dlsched.nodeagent.keeping import Keeper
+    from dlsched.nodeagent.kept_run import KeptRun
 
 
 class RankSteps:
     """The conversation with the ranks of one run."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeptRun) -> None:
         self._keeper = keeper
         self._unanswered: words.CheckpointMade | None = None
         self._asker: Peer | None = None
