@@ -26,9 +26,10 @@ for node in null zero full random urandom tty; do
     touch "$root/dev/$node"
     mount --bind "/dev/$node" "$root/dev/$node"
 done
-# Stand-ins for GPUs: nodes whose reading succeeds when the device rules allow it.
-mknod -m 666 "$root/dev/gpu0" c 1 9
-mknod -m 666 "$root/dev/gpu1" c 1 11
+# Stand-ins for GPUs, with the numbers of FUSE and TUN: everybody may open them, and nothing comes
+# of it; systemd's closed device policy has neither among what it allows to all.
+mknod -m 666 "$root/dev/gpu0" c 10 229
+mknod -m 666 "$root/dev/gpu1" c 10 200
 mkdir "$root/dev/shm" "$root/dev/pts" "$root/dev/mqueue"
 mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=666,gid=5,mode=620 devpts "$root/dev/pts"

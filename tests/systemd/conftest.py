@@ -38,3 +38,21 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def cluster(machine: Any) -> Any:
     """The machine with the packaged daemon and one agent running."""
     return installed_cluster.start(machine)
+
+
+@pytest.fixture
+def lab(cluster: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The same with no job of an earlier test; a failed one shows what the services said."""
+    yield cluster
+    outcome = getattr(request.node, "outcome_call", None)
+    if outcome is not None and outcome.failed:
+        print(cluster.machine.run("journalctl", "-u", "dlsched-*", "-o", "cat", "-n", "60").stdout)
+    cluster.end_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
+    """Let fixtures see how a test went."""
+    report = yield
+    setattr(item, f"outcome_{report.when}", report)
+    return report

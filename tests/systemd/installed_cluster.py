@@ -68,6 +68,17 @@ class Cluster:
         runs = self.show(job)["runs"]
         return f"{runs[-1]['end']} {runs[-1].get('detail') or ''}".strip()
 
+    def end_all(self) -> None:
+        """No job left, neither in the queue nor on the node."""
+        jobs = json.loads(self.dlsched("queue", "--all", "--json"))["jobs"]
+        if jobs:
+            self.dlsched("cancel", "-y", *(str(job["job_id"]) for job in jobs))
+        until(lambda: not self._units_of_jobs())
+
+    def _units_of_jobs(self) -> str:
+        units = ("systemctl", "list-units", "--all", "--plain", "--no-legend", "dls-*.service")
+        return self.machine.run(*units).stdout
+
     def main_pid(self, unit: str) -> int:
         """The main process of a unit."""
         return int(self.machine.show(unit, "MainPID"))

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -34,17 +35,55 @@ def obstacle() -> str:
     """Why there can be no such machine here; empty when there can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "needs root on Linux"
-    for tool in ("unshare", "nsenter", "mount"):
+    for tool in ("unshare", "nsenter", "mount", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
     if not (CACHE / "done").exists() and shutil.which("debootstrap") is None:
         return "debootstrap is not installed"
+    if not _cgroup_mount():
+        return "no cgroup v2 here"
     made = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount", "--cgroup", "true"],
         capture_output=True,
         check=False,
     )
     return "" if made.returncode == 0 else f"no namespaces here: {made.stderr.decode().strip()}"
+
+
+def _cgroup_mount() -> str:
+    """Where the unified hierarchy is; empty: nowhere."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, path, kind, options, *_ = line.split()
+        if kind == "cgroup2" and "rw" in options.split(","):
+            return path
+    return ""
+
+
+class _OwnCgroup:
+    """The root of a machine's cgroups: no other machine, and none of before, has units in it."""
+
+    def __init__(self) -> None:
+        mount = Path(_cgroup_mount())
+        self.path = Path(tempfile.mkdtemp(prefix="dlsched-machine-", dir=mount))
+        for controller in (mount / "cgroup.controllers").read_text().split():
+            with contextlib.suppress(OSError):  # not where this very process is in the parent
+                (mount / "cgroup.subtree_control").write_text(f"+{controller}")
+
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """What to put before a command for it to begin in here."""
+        return ("sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.path / "cgroup.procs"))
+
+    def remove(self) -> None:
+        """End all that is in it, and itself."""
+        with contextlib.suppress(OSError):
+            (self.path / "cgroup.kill").write_text("1")
+        deadline = time.monotonic() + 20
+        while "populated 1" in (self.path / "cgroup.events").read_text():
+            assert time.monotonic() < deadline, f"{self.path} never empties"
+            time.sleep(0.02)
+        for folder, _, _ in os.walk(self.path, topdown=False):
+            os.rmdir(folder)
 
 
 def _release_and_mirror() -> tuple[str, str]:
@@ -99,9 +138,12 @@ class Machine:
             f"{sysconfig.get_path('platlib')}={HOME}/venv/lib/python{VERSION}/site-packages",
             f"{PROJECT}={HOME}/project",
         }
+        self._cgroup = _OwnCgroup()
         self._log = (self.work.parent / "boot.log").open("wb")
         self._shell = subprocess.Popen(
             [
+                *self._cgroup.entering,
+                *("setpriv", "--pdeathsig", "KILL"),  # a machine does not outlive its test
                 *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "--ipc"),
                 *("--cgroup", "--net", "bash", str(Path(__file__).with_name("boot.sh"))),
                 *(str(base), str(self.work), *sorted(bound)),
@@ -134,6 +176,7 @@ class Machine:
         self._shell.kill()
         self._shell.wait()
         self._log.close()
+        self._cgroup.remove()
 
     def run(
         self, *command: str, check: bool = True, timeout: float = 60, stdin: str | None = None
