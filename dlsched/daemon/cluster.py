@@ -180,18 +180,32 @@ class Cluster:
         return not names or name in names or name in self.shell.committed.nodes
 
     def heard(self, sync: m.Sync) -> None:
-        """A node has synced: it is not late, and these GPUs are no good."""
+        """A node has synced: it is not late if it hears us too, and these GPUs are no good."""
         self.unhealthy[sync.node] = frozenset(sync.health.unhealthy)
-        self.board.observe_node(sync.node, late=False, unhealthy=sync.health.unhealthy)
+        late = self.is_late(sync.node, boottime())
+        self.board.observe_node(sync.node, late=late, unhealthy=sync.health.unhealthy)
 
     def observe_silence(self) -> None:
         """Nodes that have not been heard for a while get no new runs."""
-        timing, now = self.shell.state.timing, boottime()
+        now = boottime()
         for name in self.shell.committed.nodes:
-            ago = self.heard_ago(name, now)
-            self.board.observe_node(
-                name, late=ago is None or ago > timing.witness_beats * timing.beat_s
-            )
+            self.board.observe_node(name, late=self.is_late(name, now))
+
+    def is_late(self, name: m.NodeName, now: float) -> bool:
+        """Whether a node was not heard for a while, or has not heard what it was told.
+
+        A node that is cut off one way goes on to report; work that it is given would never begin.
+        """
+        timing = self.shell.state.timing
+        longest = timing.witness_beats * timing.beat_s
+        hearing = self.shell.state.hearings.get(name)
+        if hearing is None or now - hearing.at > longest:
+            return True
+        if not hearing.renewals:
+            return False
+        told = hearing.renewals.values()
+        arrived = min(told) if hearing.chain is None else hearing.chain.last_sent
+        return max(told) - arrived > longest
 
     def heard_ago(self, name: m.NodeName, now: float) -> float | None:
         """Seconds since a node synced in this term."""
@@ -219,9 +233,7 @@ class Cluster:
             return "down"
         if name in self.drained:
             return "draining" if held else "drained"
-        timing = self.shell.state.timing
-        ago = self.heard_ago(name, boottime())
-        if ago is None or ago > timing.witness_beats * timing.beat_s:
+        if self.is_late(name, boottime()):
             return "late"
         if not held:
             return "idle"

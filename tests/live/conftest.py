@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.live.invariants import Witnessed
 from tests.live.local_cluster import LocalCluster
 from tests.postgres import PostgresCluster, postgres_cluster
 
@@ -44,3 +45,19 @@ def small() -> Iterator[LocalCluster]:
     """One daemon and two agents on SQLite, for what no database has a say in."""
     with LocalCluster(nodes=2) as running:
         yield running
+
+
+@pytest.fixture
+def witnessed(cluster: LocalCluster) -> Iterator[Witnessed]:
+    """Jobs of `cluster` that are watched; at the end everything is checked once more."""
+    made = Witnessed(cluster)
+    yield made
+    made.check()
+
+
+@pytest.fixture
+def seen(small: LocalCluster) -> Iterator[Witnessed]:
+    """As `witnessed`, of `small`."""
+    made = Witnessed(small)
+    yield made
+    made.check()

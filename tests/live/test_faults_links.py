@@ -1,0 +1,234 @@
+"""Links between nodes, daemon and database are cut, slow, or broken at any moment."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from dlsched.core.errors import DlschedError
+from tests.live.invariants import Witnessed
+from tests.live.local_cluster import LocalCluster, eventually
+from tests.live.relay import Relay
+from tests.postgres import PostgresCluster
+
+
+@pytest.fixture
+def link() -> Iterator[Relay]:
+    """Between n1's agent and the daemon."""
+    with LocalCluster(nodes=2) as cluster, Relay(cluster.port) as made:
+        cluster.kill("n1")
+        cluster.reached_at["n1"] = made.port
+        cluster.start_agent("n1")
+        cluster.wait_until_up()
+        made.cluster = cluster  # type: ignore[attr-defined]
+        yield made
+
+
+@pytest.fixture
+def cut_off(link: Relay) -> Iterator[tuple[LocalCluster, Witnessed, Relay]]:
+    """A cluster whose n1 can be cut off, and its jobs."""
+    cluster: LocalCluster = link.cluster  # type: ignore[attr-defined]
+    made = Witnessed(cluster)
+    yield cluster, made, link
+    made.check()
+
+
+Cut = tuple[LocalCluster, Witnessed, Relay]
+
+
+@pytest.mark.parametrize(
+    "ways", [{}, {"up": False}, {"down": False}], ids=["both", "answers", "reports"]
+)
+def test_a_node_that_is_cut_off_keeps_its_jobs_and_they_run_nowhere_else(
+    cut_off: Cut, ways: dict[str, bool]
+) -> None:
+    """`fence = "hold"`: they run on; one ends meanwhile; nothing begins anew."""
+    cluster, seen, link = cut_off
+    gate = cluster.folder / "gate"
+    stays = seen.submit("sleep 600", nodelist="n1", retries="1")
+    ends = seen.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 7", nodelist="n1")
+    for job in (stays, ends):
+        cluster.until(job, "RUNNING")
+        eventually("it began", lambda j=job: seen.began(j) == 1)
+    link.cut(**ways)
+    gate.touch()
+    eventually("one has ended", lambda: any(line[3] == "end" for line in seen.lines(ends)))
+    eventually("n1 is late", lambda: cluster.node("n1").state.startswith("late"), within=60)
+    if ways != {"up": False}:  # else what the node says still arrives
+        assert cluster.job(ends).state == "RUNNING"
+    elsewhere = seen.submit("true")
+    assert cluster.until(elsewhere, "COMPLETED", within=40).nodes == ("n2",)
+    seen.check()
+    link.heal()
+    link.sever()
+    assert cluster.until(ends, "FAILED", within=60).exit_code == 7
+    cluster.wait_until_up(60)
+    assert {job.starts for job in cluster.jobs([stays, ends])} == {1}
+    assert (cluster.job(stays).state, seen.began(stays)) == ("RUNNING", 1)
+
+
+def test_a_link_that_comes_and_goes_requeues_nobody(cut_off: Cut) -> None:
+    cluster, seen, link = cut_off
+    stays = seen.submit("sleep 600", nodelist="n1", retries="1")
+    cluster.until(stays, "RUNNING")
+    with cluster.client() as client:
+        before = len(client.show(_one(stays))[0].events)
+    pause = threading.Event()
+    for _ in range(6):
+        link.cut()
+        pause.wait(0.5)
+        link.heal()
+        link.sever()
+        pause.wait(0.5)
+    brief = seen.submit("true", nodelist="n1")
+    cluster.until(brief, "COMPLETED", within=60)
+    with cluster.client() as client:
+        told = client.show(_one(stays))[0]
+    assert (told.job.state, told.job.starts, seen.began(stays)) == ("RUNNING", 1, 1)
+    assert len(told.events) == before
+
+
+def _one(job: int) -> object:
+    from dlsched.client.cluster import filter_of  # noqa: PLC0415
+
+    return filter_of([str(job)])
+
+
+def test_an_agent_that_was_paused_goes_on_with_what_it_has(
+    small: LocalCluster, seen: Witnessed
+) -> None:
+    gate = small.folder / "gate"
+    stays = seen.submit("sleep 600", nodelist="n1")
+    ends = seen.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 9", nodelist="n1")
+    for job in (stays, ends):
+        small.until(job, "RUNNING")
+        eventually("it began", lambda j=job: seen.began(j) == 1)
+    agent = small.processes["n1"]
+    agent.send_signal(signal.SIGSTOP)
+    gate.touch()
+    eventually("n1 is late", lambda: small.node("n1").state.startswith("late"), within=60)
+    agent.send_signal(signal.SIGCONT)
+    assert small.until(ends, "FAILED", within=40).exit_code == 9
+    small.wait_until_up(60)
+    assert {job.starts for job in small.jobs([stays, ends])} == {1}
+
+
+def test_a_gang_whose_node_dies_ends_whole_and_begins_once_more_elsewhere() -> None:
+    with LocalCluster(nodes=3) as cluster:
+        seen = Witnessed(cluster)
+        gang = seen.submit("sleep 600", nodes="2", gpus_per_node="2", launch="node", retries="0")
+        eventually("both ranks", lambda: seen.began(gang) == 2)
+        dead = cluster.job(gang).nodes[1]
+        cluster.power_off(dead)
+        cluster.cli("admin", "node-down", dead, "--confirmed")
+        eventually("both ranks again", lambda: seen.began(gang) == 4, within=60)
+        again = cluster.until(gang, "RUNNING")
+        assert (again.starts, again.failures) == (2, 0)
+        assert dead not in again.nodes
+        seen.check()
+
+
+def test_a_suspended_job_whose_node_dies_begins_elsewhere(
+    small: LocalCluster, seen: Witnessed
+) -> None:
+    cluster = small
+    job = seen.submit("sleep 600", nodelist="n1,n2", gpus="1")
+    where = cluster.until(job, "RUNNING").nodes[0]
+    cluster.cli("suspend", str(job))
+    cluster.until(job, "SUSPENDED")
+    cluster.power_off(where)
+    cluster.cli("admin", "node-down", where, "--confirmed")
+    cluster.cli("release", str(job), check=False)
+    again = cluster.until(job, "RUNNING", within=40)
+    assert again.starts == 2
+    assert again.nodes != (where,)
+
+
+# -- the database ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def behind(postgres_cluster: PostgresCluster) -> Iterator[tuple[str, Relay]]:
+    """A Postgres database behind a link."""
+    url = make_url(postgres_cluster.make())
+    folder, number = url.query["host"], url.query.get("port", str(url.port or 5432))
+    with Relay(f"{folder}/.s.PGSQL.{number}") as link:
+        query = {k: v for k, v in url.query.items() if k not in ("host", "port")}
+        through = url.set(host="127.0.0.1", port=link.port, query=query)
+        yield through.render_as_string(hide_password=False), link
+    postgres_cluster.drop(url.render_as_string(hide_password=False))
+
+
+@pytest.mark.slow
+def test_a_database_that_is_away_at_the_start_is_waited_for(behind: tuple[str, Relay]) -> None:
+    url, link = behind
+    link.refuses = True
+    cluster = LocalCluster(url, nodes=1)
+    try:
+        cluster.write_config()
+        cluster.start_daemon()
+        cluster.start_agent("n1")
+        eventually("it says so", lambda: "database-away" in cluster.log("daemon"), within=40)
+        assert cluster.processes["daemon"].poll() is None
+        link.refuses = False
+        cluster.wait_until_up(60)
+        cluster.until(cluster.submit("true"), "COMPLETED")
+    finally:
+        cluster.__exit__(None, None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_connections_that_break_at_any_moment_lose_and_double_nothing(
+    behind: tuple[str, Relay],
+) -> None:
+    url, link = behind
+    over = threading.Event()
+
+    def break_them() -> None:
+        while not over.wait(0.7):
+            link.sever()
+
+    with LocalCluster(url, nodes=2) as cluster:
+        seen = Witnessed(cluster)
+        breaker = threading.Thread(target=break_them)
+        breaker.start()
+        try:
+            for k in range(15):
+                eventually("accepted", lambda k=k: _try(seen, f"exit {k % 3}"), within=60)
+        finally:
+            over.set()
+            breaker.join()
+        for k, job in enumerate(seen.accepted):
+            ended = cluster.until(job, "COMPLETED", "FAILED", within=60)
+            assert (ended.exit_code, ended.starts) == (k % 3, 1)
+        seen.check()
+
+
+def _try(seen: Witnessed, body: str) -> int | None:
+    try:
+        return seen.submit(body)
+    except DlschedError:
+        return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_slow_database_makes_rounds_slower_and_nothing_else(behind: tuple[str, Relay]) -> None:
+    url, link = behind
+    with LocalCluster(url, nodes=2) as cluster:
+        seen = Witnessed(cluster)
+        stays = seen.submit("sleep 600")
+        cluster.until(stays, "RUNNING")
+        link.delay_s = 0.25  # each way, so half a second a statement
+        ended = seen.submit("exit 4")
+        assert cluster.until(ended, "FAILED", within=90).exit_code == 4
+        link.delay_s = 0.0
+        cluster.wait_until_up(60)
+        assert cluster.log("daemon", 100_000).count("event=deposed") <= 1
+        assert (cluster.job(stays).state, cluster.job(stays).starts) == ("RUNNING", 1)
+        seen.check()
