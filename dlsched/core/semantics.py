@@ -179,7 +179,11 @@ GAVEL = _add(
         drift=True,
         release="tick",
         between="none",
-        option_defaults={"mechanism": "published", "resolve_s": 1920.0},
+        option_defaults={
+            "mechanism": "published",
+            "resolve_s": 1920.0,
+            "settle": "centre",
+        },
         part_defaults={"placement": "first-free"},
     )
 )

@@ -20,6 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dlsched.core.arrays import Floats
+from dlsched.policies.scheduling.gavel.centre import centre
 from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline
 from dlsched.policies.scheduling.gavel.fairness import (
     entity_line,
@@ -32,15 +33,16 @@ from dlsched.policies.scheduling.gavel.measures import isolated_share, no_pairs,
 from dlsched.policies.scheduling.gavel.packed import PackedSharing
 from dlsched.policies.scheduling.gavel.prices import PriceSharing, Tariff
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
-from dlsched.policies.scheduling.gavel.rising import Path, raise_all
+from dlsched.policies.scheduling.gavel.rising import Inverse, Line, Path, highest, raise_all
 from dlsched.policies.scheduling.gavel.rounding import without_rounding
 from dlsched.policies.scheduling.gavel.throughput import (
+    bisected,
     deadline_pace,
     makespan_line,
     makespan_value,
 )
 
-__all__ = ["OPTIMISED", "Objective", "isolated", "reference_only"]
+__all__ = ["CENTRED", "OPTIMISED", "Objective", "isolated", "reference_only"]
 
 HOME = 10.0  # staying where one is counts so many times as much as being old on a fast type
 FITS = 1e-8  # deadlines are met when the cluster suffices up to this part
@@ -77,6 +79,33 @@ def _raised(path_of: Callable[[Problem], Path], value: Value) -> Objective:
     return solve
 
 
+def _centred(path_of: Callable[[Problem], Line | Inverse], value: Value) -> Objective:
+    """The value of the highest level that all can reach; what is left open, in the middle."""
+
+    def solve(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
+        sharing, path = PriceSharing(problem, deadline), path_of(problem)
+        pace = path.at(highest(sharing, path))
+        return _judged(_middle(problem, sharing, pace), problem, value)
+
+    return solve
+
+
+def _middle(problem: Problem, sharing: PriceSharing, pace: Floats) -> Shares:
+    sharing.scale(pace)
+    x = without_rounding(problem, sharing.x.T, None, pace > 0).x
+    return Shares(centre(problem, x, pace), no_pairs(problem))
+
+
+def _bisected(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
+    """The makespan at which the published search stops, in the middle."""
+    sharing, path = PriceSharing(problem, deadline), makespan_line(problem)
+    level = highest(sharing, path)
+    if level <= 0:
+        return _raised(makespan_line, makespan_value)(problem, deadline)
+    pace = path.at(1.0 / bisected(1.0 / level))
+    return _judged(_middle(problem, sharing, pace), problem, makespan_value)
+
+
 def _packed(path_of: Callable[[Problem], Path], value: Value) -> Objective:
     """Raise all along a path, jobs also in pairs."""
     alone = _raised(path_of, value)
@@ -92,9 +121,8 @@ def _packed(path_of: Callable[[Problem], Path], value: Value) -> Objective:
     return solve
 
 
-def _spread(path_of: Callable[[Problem], Path], value: Value) -> Objective:
-    """Raise all along a path when types do not differ: time is spread as the GPUs are."""
-    raised = _raised(path_of, value)
+def _spread(raised: Objective) -> Objective:
+    """Where types do not differ, time is spread as the GPUs are."""
 
     def solve(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
         usable = problem.throughput[:, problem.workers > 0] > 0
@@ -163,23 +191,34 @@ OPTIMISED: Mapping[str, Objective] = MappingProxyType(
     {
         "isolated": isolated,
         "max-min": _raised(fair_line, fairness_value),
-        "max-min-agnostic": _indifferent(_spread(fair_line, fairness_value)),
+        "max-min-agnostic": _indifferent(_spread(_raised(fair_line, fairness_value))),
         "max-min-packed": _packed(fair_line, fairness_value),
         "water-filling": _raised(fair_line, fairness_value),
-        "water-filling-agnostic": _indifferent(_spread(fair_line, fairness_value)),
+        "water-filling-agnostic": _indifferent(_spread(_raised(fair_line, fairness_value))),
         "water-filling-packed": _packed(fair_line, fairness_value),
         "hierarchical": _raised(entity_line, fairness_value),
-        "hierarchical-agnostic": _indifferent(_spread(entity_line, fairness_value)),
+        "hierarchical-agnostic": _indifferent(_spread(_raised(entity_line, fairness_value))),
         "hierarchical-packed": _packed(entity_line, fairness_value),
         "ftf": _raised(finish_time_path, worst_rho),
-        "ftf-agnostic": _spread(finish_time_path, worst_rho),
+        "ftf-agnostic": _spread(_raised(finish_time_path, worst_rho)),
         "ftf-packed": _packed(finish_time_path, worst_rho),
         "makespan": _raised(makespan_line, makespan_value),
-        "makespan-agnostic": _spread(makespan_line, makespan_value),
+        "makespan-agnostic": _spread(_raised(makespan_line, makespan_value)),
         "makespan-packed": _packed(makespan_line, makespan_value),
         "max-throughput": _earning(_throughput),
         "cost": _earning(_throughput_per_dollar),
         "max-throughput-slo": _earning(_throughput, deadlines=True),
         "cost-slo": _earning(_throughput_per_dollar, deadlines=True),
+    }
+)
+# those of them that have another way to settle what is left open
+CENTRED: Mapping[str, Objective] = MappingProxyType(
+    {
+        "max-min": _centred(fair_line, fairness_value),
+        "max-min-agnostic": _indifferent(_centred(fair_line, fairness_value)),
+        "ftf": _centred(finish_time_path, worst_rho),
+        "ftf-agnostic": _centred(finish_time_path, worst_rho),
+        "makespan": _bisected,
+        "makespan-agnostic": _bisected,
     }
 )

@@ -42,6 +42,9 @@ class GavelOptions:
     reference: str = option(
         "v100", "GPU type whose speeds `ftf-agnostic` and `makespan-agnostic` look at"
     )
+    settle: Literal["leximin", "centre"] = option(
+        "leximin", "what the objective leaves open: leximin and stay, or the middle of all optima"
+    )
     alpha: float = option(1.0, "part of the waiting jobs that `allox` looks at", low=0.0, high=1.0)
     entity: Literal["vc", "user", "group"] = option(
         "vc", "what `hierarchical` shares between: virtual clusters, users or job groups"

@@ -50,6 +50,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
             objective,
             reference=options.reference,
             alpha=options.alpha,
+            centred=options.settle == "centre",
             limit_s=options.solve_limit_s,
         )
         asked = self._solved if source is None else source

@@ -24,7 +24,9 @@ import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 
-__all__ = ["Certificate", "EntityLine", "Inverse", "Line", "Path", "Risen", "Sharing", "raise_all"]
+__all__ = [
+    "Certificate", "EntityLine", "Inverse", "Line", "Path", "Risen", "Sharing", "highest", "raise_all",
+]  # fmt: skip
 
 SLACK = 1e-9  # a stage may use this much more than the whole cluster; shares are cut to fit
 NO_GAIN = 1e-14  # levels closer than this, relative, are one
@@ -101,6 +103,12 @@ class Line:
         rising = self.slope > 0
         return float(((1.0 - self.start[rising]) / self.slope[rising]).max(initial=0.0))
 
+    @property
+    def first_at_best(self) -> float:
+        """When the first one runs all the time at its best: nobody's level is lower from there."""
+        rising = self.slope > 0
+        return float(((1.0 - self.start[rising]) / self.slope[rising]).min(initial=np.inf))
+
     def at(self, level: float) -> Floats:
         """Paces at a level."""
         return np.minimum(self.start + self.slope * level, 1.0)
@@ -132,6 +140,13 @@ class Inverse:
         rising = np.isnan(self.still) & (self.work > 0)
         reach = self.allowed[rising] / (self.elapsed[rising] + self.work[rising])
         return float(reach.max(initial=0.0))
+
+    @property
+    def first_at_best(self) -> float:
+        """As in `Line`."""
+        rising = np.isnan(self.still) & (self.work > 0)
+        reach = self.allowed[rising] / (self.elapsed[rising] + self.work[rising])
+        return float(reach.min(initial=np.inf))
 
     def at(self, level: float) -> Floats:
         """Paces at a level."""
@@ -250,6 +265,12 @@ def raise_all(sharing: Sharing[C], path: Path) -> Risen[C]:
         certificates.append(proof)
         frozen |= _pays(proof, pace, rising=~frozen & (path.at(path.top) > pace)) | (pace >= 1.0)
         path = path.resume(level, frozen)
+
+
+def highest(sharing: Sharing[C], path: Line | Inverse) -> float:
+    """The highest level of the worst-off; whether others could go on is not asked."""
+    level, _ = _highest(sharing, path, sharing.guess(path), 1.0 + SLACK)
+    return min(level, path.first_at_best)
 
 
 def _highest(sharing: Sharing[C], path: Path, proof: C, whole: float) -> tuple[float, C]:

@@ -20,7 +20,7 @@ from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, Ou
 from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
 from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
 from dlsched.policies.scheduling.gavel.measures import no_pairs
-from dlsched.policies.scheduling.gavel.objectives import OPTIMISED, reference_only
+from dlsched.policies.scheduling.gavel.objectives import CENTRED, OPTIMISED, reference_only
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
 from dlsched.policies.scheduling.gavel.queueing import (
     in_order,
@@ -72,6 +72,7 @@ class Solver:
         *,
         reference: str = "v100",
         alpha: float = 1.0,
+        centred: bool = False,
         limit_s: float = math.inf,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -81,6 +82,7 @@ class Solver:
             objective: one of `OBJECTIVES`.
             reference: the type whose speeds an agnostic objective knows.
             alpha: the part of the waiting jobs that AlloX looks at.
+            centred: what the objective leaves open is settled in the middle (see `CENTRED`).
             limit_s: seconds of `clock` that a solve may take.
             clock: without one there is no limit.
         """
@@ -88,6 +90,7 @@ class Solver:
             raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
         self.objective = objective
         self._reference, self._alpha = reference, alpha
+        self._centred = centred
         self._limit_s, self.clock = limit_s, clock
         self._last: dict[int, Floats] = {}
         self._last_pairs: dict[tuple[int, int], Floats] = {}
@@ -128,7 +131,8 @@ class Solver:
         if self.objective in OPTIMISED:
             clock = self.clock
             deadline = NO_DEADLINE if clock is None else Deadline(self._limit_s, clock)
-            return OPTIMISED[self.objective](problem, deadline)
+            centred = CENTRED.get(self.objective) if self._centred else None
+            return (centred or OPTIMISED[self.objective])(problem, deadline)
         if self.objective in IN_TURN:
             return IN_TURN[self.objective](problem)
         if self.objective == "allox":

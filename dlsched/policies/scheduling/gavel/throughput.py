@@ -16,13 +16,33 @@ from dlsched.core.arrays import Floats
 from dlsched.policies.scheduling.gavel.problem import Problem
 from dlsched.policies.scheduling.gavel.rising import Line
 
-__all__ = ["deadline_pace", "makespan_line", "makespan_value"]
+__all__ = ["bisected", "deadline_pace", "makespan_line", "makespan_value"]
 
 
 def makespan_line(problem: Problem) -> Line:
     """At level 1/T every job gets n_i / T steps/s."""
     problem.require_remaining()
     return Line(np.zeros(problem.size), problem.remaining / problem.best)
+
+
+def bisected(least_s: float) -> float:
+    """Where the published search for the makespan stops: up to 5 % above the least that fits.
+
+    It halves between 100 s and 1e6 s (then ten times that, …) until the ends are within 5 %, and
+    what is less than 100 s counts as 100 s.
+    """
+    low, high = 100.0, 1e6
+    best = np.inf
+    while not np.isfinite(best):
+        last = high
+        while 1.05 * low < high:
+            middle = (low + high) / 2
+            if middle >= least_s:
+                best = high = middle
+            else:
+                low = middle
+        low, high = last, 10 * last
+    return best
 
 
 def makespan_value(problem: Problem, rate: Floats) -> float:
