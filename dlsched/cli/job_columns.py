@@ -207,7 +207,8 @@ _ALL = (
     ),
     _column("name", "NAME", "name", lambda row: row.job.name or "-", least=8),
     _column("user", "USER", "owner", lambda row: row.job.user or "-", least=6),
-    _column("vc", "VC", "account or virtual cluster", lambda row: row.job.vc or "-", least=6),
+    _column("account", "ACCOUNT", "account", lambda row: row.job.account or "-"),
+    _column("vc", "VC", "virtual cluster", lambda row: row.job.vc or "-", least=6),
     _column("partition", "PARTITION", "partition", lambda row: row.job.partition or "-"),
     _column("class", "CLASS", "priority class", lambda row: row.job.priority_class or "-"),
     _column(

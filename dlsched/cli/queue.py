@@ -27,7 +27,7 @@ __all__ = ["queue_command", "queue_lines", "watch"]
 
 SCHEMA = "dlsched.queue/1"
 _JSON = (
-    *("job_id", "array_job_id", "array_task_id", "name", "user", "vc", "partition"),
+    *("job_id", "array_job_id", "array_task_id", "name", "user", "account", "vc", "partition"),
     *("priority_class", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at"),
     *("started_at", "run_s", "run", "starts", "preemptions", "time_limit_s", "begin_at"),
     *("deadline_at", "priority", "held", "position", "predicted_start_at", "predicted_basis"),

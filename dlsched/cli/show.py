@@ -105,8 +105,8 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "state", state + (f", run {job.run}" if job.run else "")
     if job.ended_at is not None:
         yield "exit", exit_text(job)
-    owner = [job.user, job.vc, job.partition, job.priority_class]
-    titles = ["user", "vc", "partition", "class"]
+    owner = [job.user, job.account, job.vc, job.partition, job.priority_class]
+    titles = ["user", "account", "vc", "partition", "class"]
     yield (
         "owner",
         ", ".join(f"{title} {value}" for title, value in zip(titles, owner, strict=True) if value)

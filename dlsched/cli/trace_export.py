@@ -66,6 +66,7 @@ def _csv(jobs: Sequence[Job]) -> str:
         "num_gpus": lambda job: job.gpus,
         "duration": lambda job: _number(_worked(job)),
         "user": lambda job: job.user,
+        "account": lambda job: job.account,
         "vc": lambda job: job.vc,
         "status": lambda job: _STATUS.get(job.state, "unfinished"),
         "name": lambda job: job.name,

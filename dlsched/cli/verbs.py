@@ -45,6 +45,7 @@ VERBS: dict[str, LazyVerb] = {
 
 _CLUSTER = "dlsched.cli.admin_cluster:"
 _TRUST = "dlsched.cli.admin_trust:"
+_TENANTS = "dlsched.cli.admin_tenants:"
 ADMIN_VERBS: dict[str, LazyVerb] = {
     "init": LazyVerb(_TRUST + "init_command", "Make a cluster's certificates and configuration."),
     "ca": LazyVerb(_TRUST + "ca_app", "Issue, renew, deny and show certificates."),
@@ -53,6 +54,10 @@ ADMIN_VERBS: dict[str, LazyVerb] = {
     "set-policy": LazyVerb(_CLUSTER + "set_policy_command", "Switch the policy while running."),
     "reload": LazyVerb(_CLUSTER + "reload_command", "Read the daemon's configuration again."),
     "snapshot": LazyVerb(_CLUSTER + "snapshot_command", "Save the scheduler's state to a file."),
+    "user": LazyVerb(_TENANTS + "user_app", "Users: their account and virtual cluster."),
+    "account": LazyVerb(_TENANTS + "account_app", "Accounts: groups that share."),
+    "vc": LazyVerb(_TENANTS + "vc_app", "Virtual clusters: guarantees and ceilings."),
+    "quota": LazyVerb(_TENANTS + "quota_app", "The most that each may have."),
     "calibration": LazyVerb(
         "dlsched.cli.admin_calibration:calibration_command", "How well starts were foretold."
     ),

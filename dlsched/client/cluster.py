@@ -273,6 +273,23 @@ class Client:
         request = control_pb2.CalibrationRequest(since=since)
         return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
 
+    def tenants(self, kind: str = "") -> list[control_pb2.Tenant]:
+        """Users, accounts, virtual clusters, partitions and quotas, all or of a kind."""
+        request = control_pb2.TenantsRequest(kind=kind)
+        return list(self._connection.ask("Tenants", request, repeatable=True).tenants)
+
+    def set_tenant(
+        self, tenant: control_pb2.Tenant, fields: Iterable[str], *, create: bool
+    ) -> list[str]:
+        """Add a tenant, or change some fields of one; what changed, old -> new."""
+        request = control_pb2.SetTenantRequest(tenant=tenant, fields=list(fields), create=create)
+        return list(self._connection.ask("SetTenant", request, repeatable=not create).lines)
+
+    def remove_tenant(self, kind: str, name: str) -> list[str]:
+        """Take a tenant away."""
+        request = control_pb2.RemoveTenantRequest(kind=kind, name=name)
+        return list(self._connection.ask("RemoveTenant", request, repeatable=False).lines)
+
     def reload(self) -> list[str]:
         """Have the daemon read its configuration again; what changed."""
         reply = self._connection.ask("Reload", control_pb2.ReloadRequest(), repeatable=True)

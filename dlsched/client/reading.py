@@ -35,6 +35,7 @@ def job_of(view: Any) -> Job:
         array_task_id=view.array_task if known("array_task") else None,
         name=view.name or None,
         user=view.user or None,
+        account=view.account or None,
         vc=view.vc or None,
         partition=view.partition or None,
         priority_class=view.priority_class or None,

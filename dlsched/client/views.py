@@ -20,6 +20,7 @@ class Job:
     array_task_id: int | None = None
     name: str | None = None
     user: str | None = None
+    account: str | None = None
     vc: str | None = None
     partition: str | None = None
     priority_class: str | None = None

@@ -32,6 +32,7 @@ from dlsched.daemon.round.parts import PreemptMode, RoundSettings
 from dlsched.daemon.round.policy_state import claims_of
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.taking import take
+from dlsched.daemon.round.tenant_limits import Ward
 from dlsched.daemon.round.waiting import Fate
 from dlsched.db.loading import JobFacts, Loaded
 from dlsched.db.records import (
@@ -44,6 +45,7 @@ from dlsched.db.records import (
     NodeDescribed,
     Progress,
 )
+from dlsched.db.tenants import Quota
 from dlsched.protocol.ledger import (
     Adopt,
     Assign,
@@ -259,6 +261,10 @@ class Board:
             self._stir()
         self._pack()
 
+    def stir(self) -> None:
+        """What is not in the ledger has changed: a round is to look."""
+        self._stir()
+
     def _stir(self) -> None:
         """Something happened that could let somebody start."""
         self.changed = True
@@ -324,6 +330,7 @@ class Board:
             time_limit=number(body.time_limit_s),
             expected=number(body.expected_s),
             user=self._code("user", spec.user),
+            account=self._code("account", body.account),
             vc=self._code("vc", body.vc),
             begin_at=-math.inf if body.begin_at is None else body.begin_at - self.origin,
             pool=self.asks.enter(job, body),
@@ -466,6 +473,14 @@ class Board:
         self.eligibility.limit_times(rules.longest_s)
         self._stir()
 
+    def limit_tenants(self, quotas: Mapping[Ward, Quota], parents: Mapping[str, str]) -> None:
+        """Other quotas hold from now on; what runs goes on."""
+        live = [(job, spec) for job, spec in self._specs.items() if job in self.jobs.row_of]
+        rows = self.jobs.row_of
+        live = [(j, s) for j, s in live if self.jobs.get("phase", rows[j]) != c.ENDED]
+        self.eligibility.tenant_limits.change(quotas, parents, live)
+        self._stir()
+
     def switch(self, settings: RoundSettings) -> None:
         """Another policy decides from now on; running jobs run on, its own state is empty."""
         self.settings = settings
@@ -492,7 +507,7 @@ class Board:
     def judge(self, now: float) -> Bools:
         """Which rows policies may see as waiting; the reasons of the others are noted."""
         self._now = now
-        eligible, reasons = self.eligibility.judge(now, self.claims)
+        eligible, reasons = self.eligibility.judge(now, self.claims, self._positions.get)
         self._reasons.update(reasons)
         return eligible
 

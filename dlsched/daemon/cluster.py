@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
-from dlsched.core.cluster import ANY_TYPE, VirtualCluster, expand_hosts
+from dlsched.core.cluster import ANY_TYPE, expand_hosts
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.board import Board
 from dlsched.daemon.clock import boottime, wall
@@ -24,8 +25,10 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.waiting import Fate
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
+from dlsched.daemon.tenants import Tenants, configured, virtual_cluster
 from dlsched.daemon.trust import DaemonTrust
-from dlsched.db.records import Drained
+from dlsched.db.records import Drained, TenantsConfigured
+from dlsched.db.tenants import Vc
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Write
 from dlsched.rpc.v1.node_pb2 import NodeFacts
@@ -64,21 +67,8 @@ def rules_of(settings: Settings) -> ClusterRules:
             for p in settings.partitions
         },
         longest_s={p.name: p.max_time_s for p in settings.partitions if p.max_time_s is not None},
-        vcs=tuple(
-            VirtualCluster(
-                name=vc.name,
-                gpus=_whole(vc.gpus),
-                nodes=tuple(expand_hosts(vc.nodes)) if vc.nodes else (),
-                guaranteed=vc.guaranteed if vc.guaranteed is not None else _whole(vc.gpus),
-                borrow=vc.borrow,
-            )
-            for vc in settings.vcs
-        ),
+        vcs=tuple(virtual_cluster(each) for each in configured(settings) if isinstance(each, Vc)),
     )
-
-
-def _whole(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 class Cluster:
@@ -97,6 +87,8 @@ class Cluster:
         self.rounds: Any = None  # set by whoever makes both
         self.trust: DaemonTrust | None = None  # as well
         self.predictions: Any = None  # as well
+        self.tenants = Tenants(settings)
+        self.on_govern: Callable[[], None] = lambda: None
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         shell.send_nudge = agents.nudge
@@ -113,6 +105,9 @@ class Cluster:
 
     def _began(self, loaded: Any) -> None:
         self.board.load(loaded, self.now)
+        if self.tenants.load(loaded.tenants, self.settings):
+            self.shell.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
+        self.govern()
         self.drained = dict(loaded.drained)
         self.draining_at = {
             name: row.by_at for name, row in self.drained.items() if row.by_at is not None
@@ -131,7 +126,9 @@ class Cluster:
 
     def _committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
         for write in writes:
-            if isinstance(write, Attach) and isinstance(write.row, Drained):
+            if isinstance(write, Attach) and self.tenants.take(write.row):
+                self.govern()
+            elif isinstance(write, Attach) and isinstance(write.row, Drained):
                 row = write.row
                 self.drained.pop(row.node, None)
                 self.draining_at.pop(row.node, None)
@@ -139,6 +136,19 @@ class Cluster:
                     self.drained[row.node] = row
                     if row.by_at is not None:
                         self.draining_at[row.node] = row.by_at
+
+    def rules(self, settings: Settings | None = None) -> ClusterRules:
+        """Partitions, virtual clusters and their nodes, as the file and operators say."""
+        vcs = tuple(map(virtual_cluster, self.tenants.vcs().values()))
+        return replace(rules_of(settings or self.settings), vcs=vcs)
+
+    def govern(self) -> None:
+        """Rounds go by the tenants as they are now."""
+        rules = self.rules()
+        if rules != self.board.rules:
+            self.board.configure(self.board.settings, rules)
+        self.board.limit_tenants(self.tenants.quotas(), self.tenants.parents())
+        self.on_govern()
 
     def _configured(self, name: m.NodeName) -> None:
         number = 0

@@ -34,6 +34,7 @@ from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
+from dlsched.daemon.spending import Spending
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store
@@ -99,12 +100,14 @@ class Daemon:
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)
         self.rounds = Rounds(self.cluster, worker, self.metrics)
         self.predictions = Predictions(self.cluster)
+        self.spending = Spending(self.cluster)
         await self._listen(trust)
         if settings.daemon.metrics:
             self.metrics_port = self.metrics.serve(settings.daemon.metrics)
         shell.start()
         self.rounds.start()
         self.predictions.start()
+        self.spending.start()
         self._tasks.append(asyncio.create_task(self._beat(), name="loop-lag"))
         self._tasks.append(asyncio.create_task(self._warm(worker), name="worker-start"))
         log.info(
@@ -124,6 +127,7 @@ class Daemon:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if hasattr(self, "rounds"):
             await self.predictions.stop()
+            await self.spending.stop()
             await self.rounds.stop()
         if hasattr(self, "shell"):
             await self.shell.stop()

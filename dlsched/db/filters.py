@@ -29,7 +29,7 @@ class Filter:
     elements: tuple[ArrayElements, ...] = ()
     users: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
-    vcs: tuple[str, ...] = ()
+    vcs: tuple[str, ...] = ()  # or accounts
     states: tuple[str, ...] = ()  # the words that users see
     nodes: tuple[NodeName, ...] = ()  # where any run of the job was
     names: tuple[str, ...] = ()  # `*` stands for anything
@@ -46,11 +46,12 @@ def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
     for column, values in (
         (jobs.user_name, wanted.users),
         (jobs.partition_name, wanted.partitions),
-        (jobs.vc, wanted.vcs),
         (jobs.state, wanted.states),
     ):
         if values:
             yield column.in_(values)
+    if wanted.vcs:
+        yield or_(jobs.vc.in_(wanted.vcs), jobs.account.in_(wanted.vcs))
     if wanted.names:
         yield or_(*(_matches(jobs.name, name) for name in wanted.names))
     if wanted.nodes:

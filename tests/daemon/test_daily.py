@@ -39,6 +39,12 @@ async def reaches(caller: Caller, number: int, state: str) -> Any:
     return await eventually(there)
 
 
+async def ends(agent: ScriptedAgent, number: int, **how: int) -> None:
+    """A job ends, as soon as its node has begun it."""
+    await eventually(lambda: any(key.job == number for key in agent.running()))
+    agent.end_job(number, **how)
+
+
 async def refused(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call

@@ -12,7 +12,7 @@ from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, eventually, job
 from .scripted_agent import ScriptedAgent
-from .test_daily import play, reaches
+from .test_daily import ends, play, reaches
 
 
 async def foretold(caller: Caller) -> dict[int, Any]:
@@ -53,7 +53,7 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
         [kept] = store.predictions(second)
         assert kept.start_at == told.predicted_start_at
 
-        agent.end_job(first)
+        await ends(agent, first)
         started = (await reaches(caller, second, "RUNNING")).first_started_at
         reply = await caller.control.Calibration(c.CalibrationRequest(), timeout=10)
         [by] = reply.by_basis
@@ -62,7 +62,7 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
         assert by.median_abs_error_s == by.p90_abs_error_s == -by.mean_error_s
         later = c.CalibrationRequest(since=time.time() + 60)
         assert not (await caller.control.Calibration(later, timeout=10)).by_basis
-        agent.end_job(second)
+        await ends(agent, second)
         await reaches(caller, second, "COMPLETED")
         pages = [p async for p in caller.control.History(c.HistoryRequest(), timeout=10)]
         ended = {view.job: view for page in pages for view in page.jobs}

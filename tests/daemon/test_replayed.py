@@ -15,7 +15,7 @@ from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, eventually, job
 from .scripted_agent import ScriptedAgent
-from .test_daily import play, reaches
+from .test_daily import ends, play, reaches
 
 
 async def dlsched(running: Running, *words: str) -> tuple[int, str, str]:
@@ -92,7 +92,7 @@ def test_the_stored_history_is_a_trace_on_the_nodes_that_it_ran_on(tmp_path: Pat
         ids = await caller.submit(*(job(gpus=4) for _ in range(3)))
         for number in ids:
             await reaches(caller, number, "RUNNING")
-            agent.end_job(number)
+            await ends(agent, number)
             await reaches(caller, number, "COMPLETED")
         words = ["--policy", "fifo,las", "--summary-out", str(told)]
         code, _, err = await dlsched(running, "replay", "--from-db", url, *words)

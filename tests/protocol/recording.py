@@ -11,6 +11,7 @@ from typing import Any
 
 from dlsched.protocol import messages as m
 from dlsched.rpc.conversion import order_to_wire, to_wire
+from dlsched.rpc.v1 import control_pb2, run_pb2
 
 FOLDER = Path(__file__).parent / "recorded"
 KEY = m.RunKey(m.JobId(7), m.RunNumber(2), m.RunId("5f0c"))
@@ -128,11 +129,73 @@ VALUES: dict[str, Any] = {
 }
 
 
+ASKED: dict[str, Any] = {
+    "submit": control_pb2.SubmitRequest(
+        request_id="r-1",
+        test_only=True,
+        environment=[control_pb2.EnvironmentVariable(name="A", value="1")],
+        jobs=[
+            control_pb2.JobRequest(
+                name="train",
+                argv=["python", "train.py"],
+                script=b"#!/bin/sh\n",
+                working_directory="/home/ann",
+                partition="main",
+                vc="speech",
+                gpus=8,
+                gpu_types=["a100", "v100"],
+                min_gpus=4,
+                time_limit_s=3600.0,
+                mode=run_pb2.LAUNCH_MODE_GPU,
+                grace_s=30.0,
+                retries=2,
+                dependencies=[control_pb2.Dependency(kind="afterok", job=5, task=2, or_next=True)],
+                broken_dependency=control_pb2.BROKEN_KEEP,
+                array="0-9%2",
+                weight=1.5,
+                extra={"model": "bert"},
+            )
+        ],
+    ),
+    "update": control_pb2.UpdateRequest(
+        filter=control_pb2.Filter(
+            jobs=[7], elements=[control_pb2.ArrayElements(array_job=9, tasks=[1, 2])]
+        ),
+        fields={"priority": "5"},
+        set_dependencies=True,
+        dependencies=[control_pb2.Dependency(kind="after", job=6, delay_s=120.0)],
+    ),
+    "view": control_pb2.JobView(
+        job=7,
+        user="ann",
+        vc="speech",
+        account="robots",
+        state="PENDING",
+        reason="Resources",
+        gang=[4, 4],
+        run_s=0.0,
+        lost_s=20.5,
+        position=3,
+        predicted_start_at=1795242340.0,
+        predicted_basis="time limits",
+        where=[control_pb2.GpusOnNode(node="n1", gpus=[0, 3])],
+    ),
+    "tenant": control_pb2.SetTenantRequest(
+        tenant=control_pb2.Tenant(
+            quota=control_pb2.TenantQuota(kind="user", name="*", gpus=0, gpu_hours=12.5)
+        ),
+        create=True,
+        fields=["gpus", "gpu_hours"],
+    ),
+}
+
+
 def write_missing() -> None:
     """Record what has not been recorded."""
     FOLDER.mkdir(exist_ok=True)
     wires = {name: to_wire(value) for name, value in VALUES.items()}
     wires |= {f"order-{name}": order_to_wire(order) for name, order in ORDERS.items()}
+    wires |= {f"control-{name}": message for name, message in ASKED.items()}
     for name, message in wires.items():
         path = FOLDER / f"{name}.bin"
         if not path.exists():

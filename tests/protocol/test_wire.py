@@ -18,7 +18,7 @@ pytest.importorskip("google.protobuf")
 from dlsched.core.errors import BadInput
 from dlsched.protocol import messages as plain
 from dlsched.rpc import conversion
-from dlsched.rpc.v1 import keeper_pb2, node_pb2, run_pb2
+from dlsched.rpc.v1 import control_pb2, keeper_pb2, node_pb2, run_pb2
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,9 +50,19 @@ def test_a_recorded_order_still_means_the_same(name: str) -> None:
     assert conversion.order_from_wire(message) == recording.ORDERS[name]
 
 
+@pytest.mark.parametrize("name", sorted(recording.ASKED))
+def test_what_a_client_sent_once_still_means_the_same(name: str) -> None:
+    value = recording.ASKED[name]
+    message = type(value)()
+    message.ParseFromString((recording.FOLDER / f"control-{name}.bin").read_bytes())
+    assert message == value
+
+
 def test_every_recorded_file_has_its_value() -> None:
     names = {path.stem for path in recording.FOLDER.glob("*.bin")}
-    assert names == set(recording.VALUES) | {f"order-{name}" for name in recording.ORDERS}
+    orders = {f"order-{name}" for name in recording.ORDERS}
+    asked = {f"control-{name}" for name in recording.ASKED}
+    assert names == set(recording.VALUES) | orders | asked
 
 
 def test_every_field_of_every_value_is_on_the_wire_and_back() -> None:
@@ -90,7 +100,7 @@ def test_unknown_fields_of_a_later_version_are_kept() -> None:
 def test_field_numbers_are_what_they_were() -> None:
     """Numbers are for ever: a change here is a new field, never a new meaning."""
     lines = []
-    for module in (run_pb2, node_pb2, keeper_pb2):
+    for module in (run_pb2, node_pb2, keeper_pb2, control_pb2):
         for name, message in sorted(module.DESCRIPTOR.message_types_by_name.items()):
             lines += [f"{name}.{f.name} = {f.number}" for f in message.fields]
         for name, enum in sorted(module.DESCRIPTOR.enum_types_by_name.items()):

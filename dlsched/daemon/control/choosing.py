@@ -129,7 +129,7 @@ def matches(  # noqa: PLR0911  # one word a return
         return False
     if wanted.partitions and table.field(row, "partition") not in wanted.partitions:
         return False
-    if wanted.vcs and table.field(row, "vc") not in wanted.vcs:
+    if wanted.vcs and not {table.field(row, "vc"), table.field(row, "account")} & set(wanted.vcs):
         return False
     run = ledger.live_run(row.job) if wanted.states or wanted.nodes else None
     if wanted.states and word(row, run) not in wanted.states:

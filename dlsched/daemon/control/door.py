@@ -7,9 +7,10 @@ on this cluster as it is configured or present, unless the client said that it w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from dlsched.core.errors import BadInput
@@ -18,6 +19,7 @@ from dlsched.daemon.control.arrays import parse_array
 from dlsched.daemon.control.capacity import Capacity
 from dlsched.daemon.control.depending import read_dependencies
 from dlsched.daemon.settings import Settings
+from dlsched.daemon.tenants import Tenants
 from dlsched.db.records import ArrayShape, JobBody
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import (
@@ -35,6 +37,7 @@ __all__ = ["Asked", "admit", "check_fits"]
 E = TypeVar("E", bound=Enum)
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
+Resolve = Callable[[str], tuple[str, str]]  # account and vc, from the name that a job gives
 MOST_GPUS = 1_000_000
 
 
@@ -55,6 +58,7 @@ def admit(
     settings: Settings,
     capacity: Capacity,
     now: float,
+    resolve: Resolve | None = None,
 ) -> Asked:
     """A checked job.
 
@@ -64,7 +68,8 @@ def admit(
     limits = settings.limits
     dependencies, tasks = read_dependencies(wanted.dependencies)
     partition = _partition(wanted.partition, settings)
-    vc = _vc(wanted.vc, settings)
+    bounds.check_text("vc", wanted.vc)
+    account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
     gang, gpus = _gang(wanted)
     time_limit = bounds.check_number("time limit", _maybe(wanted, "time_limit_s"), 1.0)
     time_limit = _within_partition(time_limit, partition, settings)
@@ -94,6 +99,7 @@ def admit(
         truncate=wanted.truncate,
         environment=_environment(common, wanted.environment, limits.environment_bytes),
         partition=partition,
+        account=account,
         vc=vc,
         priority_class=bounds.check_text("priority class", wanted.priority_class),
         priority=bounds.check_number("priority", _maybe(wanted, "priority"), -1e15, 1e15),
@@ -235,14 +241,6 @@ def _within_partition(limit: float | None, partition: str, settings: Settings) -
     if most is not None and limit is not None and limit > most:
         raise BadInput(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
     return limit if limit is not None else most
-
-
-def _vc(name: str, settings: Settings) -> str:
-    known = [vc.name for vc in settings.vcs]
-    if name and name not in known:
-        bounds.check_text("vc", name)
-        raise BadInput(f"vc {name!r} is not known; known: {', '.join(known) or 'none'}")
-    return name
 
 
 def _types(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:

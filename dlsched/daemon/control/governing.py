@@ -9,11 +9,13 @@ from functools import partial
 from dlsched import __version__
 from dlsched.core.errors import BadInput
 from dlsched.daemon.clock import boottime, wall
-from dlsched.daemon.cluster import Cluster, round_settings, rules_of
+from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.round.taking import take
 from dlsched.daemon.settings import differences, load_settings
-from dlsched.db.records import Drained, Event, PolicySet, PolicyState
+from dlsched.daemon.tenants import configured
+from dlsched.db.records import Drained, Event, PolicySet, PolicyState, TenantsConfigured
+from dlsched.db.tenants import FILE
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import NodeName
@@ -95,7 +97,7 @@ async def usage(
         partial(shell.store.usage, by="user" if request.by_user else "vc", since=since)
     )
     found = {each.name: control_pb2.UsageView(name=each.name, gpu_s=each.gpu_s) for each in past}
-    entitled = {vc.name: vc.gpus for vc in cluster.settings.vcs if vc.gpus is not None}
+    entitled = {name: vc.gpus for name, vc in cluster.tenants.vcs().items() if vc.gpus is not None}
     now = cluster.now
     for row in shell.committed.jobs.values():
         if row.status.is_terminal:
@@ -179,6 +181,8 @@ async def reload(cluster: Cluster, actor: str) -> control_pb2.ReloadReply:
     rows: list[object] = [
         Event(at=wall(), kind="reload", actor=actor, text="; ".join(lines)[:2000])
     ]
+    if configured(new) != configured(old):
+        rows.append(TenantsConfigured(tenants=configured(new), at=wall()))
     for name in gone:
         if name in cluster.shell.committed.nodes:
             rows.append(
@@ -193,7 +197,9 @@ async def reload(cluster: Cluster, actor: str) -> control_pb2.ReloadReply:
     if cluster.shell.leading:
         await cluster.shell.ask(lambda token: leader.AttachAsked(boottime(), tuple(rows), token))
     cluster.settings = cluster.shell.settings = new
-    cluster.board.configure(changed, rules_of(new))
+    cluster.tenants.take(TenantsConfigured(tenants=configured(new), at=wall()))
+    cluster.board.configure(changed, cluster.rules(new))
+    cluster.govern()
     cluster.rounds.configured()
     return control_pb2.ReloadReply(changes=lines)
 
@@ -203,6 +209,7 @@ def _refuse_lost_names(cluster: Cluster, new: object) -> None:
     shell = cluster.shell
     partitions = {p.name for p in new.partitions}  # type: ignore[attr-defined]
     vcs = {vc.name for vc in new.vcs}  # type: ignore[attr-defined]
+    vcs |= {vc for vc in cluster.tenants.vcs() if cluster.tenants.rows["vc", vc].source != FILE}
     for row in shell.committed.jobs.values():
         if row.status.is_terminal:
             continue

@@ -16,6 +16,7 @@ from dlsched.daemon.control import (
     logs,
     machines,
     showing,
+    tenancy,
     updating,
     waiting,
 )
@@ -114,6 +115,19 @@ class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     @answered
     async def Calibration(self, request: Any, context: Any) -> Any:
         return await calibrating.calibration(self._cluster, request)
+
+    @answered
+    async def Tenants(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await tenancy.tenants(self._cluster, request)
+
+    @answered
+    async def SetTenant(self, request: Any, context: Any) -> Any:
+        return await tenancy.set_tenant(self._cluster, request, identity_of(context))
+
+    @answered
+    async def RemoveTenant(self, request: Any, context: Any) -> Any:
+        return await tenancy.remove_tenant(self._cluster, request, identity_of(context))
 
     @answered
     async def SetPolicy(self, request: Any, context: Any) -> Any:

@@ -15,6 +15,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.depending import resolved
 from dlsched.daemon.control.door import Asked, admit
+from dlsched.daemon.control.quotas import check_job_quotas, refuse_beyond_quota
 from dlsched.daemon.faultpoints import faultpoint
 from dlsched.daemon.refusals import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
@@ -52,7 +53,7 @@ async def submit(
     check_text("request id", name, 200)
     if SEPARATOR in name:
         raise BadInput(f"request id: {SEPARATOR!r} is not allowed in it")
-    asked = await _admit_all(cluster, request)
+    asked = await _admit_all(cluster, request, caller)
     total = sum(len(a.array.tasks) if a.array is not None else 1 for a in asked)
     if total > limits.batch_size:
         raise TooMuch(f"{total} jobs in one call, at most {limits.batch_size}")
@@ -77,6 +78,7 @@ async def submit(
     requests = list(_requests(asked, name, caller, now))
     if known is None:
         _check_room(cluster, caller, total)
+        check_job_quotas(cluster, caller.name, asked)
 
     def event(token: int) -> BatchAsked:
         next_job = shell.reserved.next_job
@@ -111,12 +113,17 @@ async def _supposed(
     return reply
 
 
-async def _admit_all(cluster: Cluster, request: control_pb2.SubmitRequest) -> list[Asked]:
+async def _admit_all(
+    cluster: Cluster, request: control_pb2.SubmitRequest, caller: Identity
+) -> list[Asked]:
     now, capacity = wall(), cluster.capacity()
+    resolve = partial(cluster.tenants.resolve, caller.name, operator=caller.is_operator)
     asked: list[Asked] = []
     for number, wanted in enumerate(request.jobs, 1):
         try:
-            asked.append(admit(wanted, request.environment, cluster.settings, capacity, now))
+            each = admit(wanted, request.environment, cluster.settings, capacity, now, resolve)
+            refuse_beyond_quota(cluster, caller.name, each.body)
+            asked.append(each)
         except BadInput as error:
             if len(request.jobs) == 1:
                 raise

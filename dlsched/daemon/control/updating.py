@@ -159,6 +159,11 @@ class _Changes:
         """
         fields = dict(self.fields)
         limit = fields.pop("array_limit", None)
+        if "vc" in fields:
+            owner = owner_of(self.cluster, row)
+            fields["account"], fields["vc"] = self.cluster.tenants.resolve(
+                owner, fields["vc"] or "", operator=self.caller.is_operator
+            )
         said = _lines(self.cluster, row, self.fields, self.caller, name)
         if "dependencies" in fields:
             refuse_circle(self.cluster, row.job, fields["dependencies"])
@@ -206,7 +211,7 @@ class _Changes:
 def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
     settings, capacity = cluster.settings, cluster.capacity()
     partitions = [p.name for p in settings.partitions]
-    vcs = [vc.name for vc in settings.vcs]
+    vcs = list(dict.fromkeys((*cluster.tenants.accounts(), *cluster.tenants.vcs())))
     for name, known in (("partition", partitions), ("vc", vcs)):
         value = fields.get(name)
         if value and value not in known:

@@ -132,7 +132,7 @@ def _put(view: control_pb2.JobView, **values: float | None) -> None:
 
 
 SHOWN = (
-    "name", "vc", "partition", "priority", "priority_class", "time_limit_s", "begin_at",
+    "name", "vc", "account", "partition", "priority", "priority_class", "time_limit_s", "begin_at",
     "deadline_at", "comment", "gpu_types", "gpus", "dependencies",
 )  # fmt: skip
 
@@ -144,6 +144,7 @@ def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobVi
         name=now["name"],
         user=spec.user,
         vc=now["vc"] or "",
+        account=now["account"] or "",
         partition=now["partition"] or "",
         gpus=now["gpus"],
         gang=spec.body.gang or (),

@@ -9,13 +9,14 @@ Slurm's where Slurm has one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 
 import numpy as np
 
 from dlsched.core.arrays import Bools
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.columns import JobColumns
+from dlsched.daemon.round.tenant_limits import TenantLimits
 from dlsched.daemon.round.waiting import Fate, Verdict, judge_dependencies
 from dlsched.db.records import JobSpec
 from dlsched.protocol.messages import JobId
@@ -31,6 +32,7 @@ class Eligibility:
 
     Attributes:
         held_by: who holds a job: its user, or an operator.
+        tenant_limits: quotas of users, accounts and virtual clusters.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Eligibility:
         self._waited_for: dict[int, set[int]] = {}  # by job; 0: any job (singleton)
         self._again: dict[int, float] = {}  # when a dependency's delay is over
         self._arrays: dict[int, list[int]] = {}  # live elements by the array's first element
+        self.tenant_limits = TenantLimits()
         self._longest: Longest = {}
         self._too_long: dict[int, str] = {}  # jobs above their partition's limit, and how far
 
@@ -75,6 +78,7 @@ class Eligibility:
         self._verdicts.pop(job, None)
         self._again.pop(job, None)
         self._too_long.pop(job, None)
+        self.tenant_limits.forget(job)
         self.held_by.pop(job, None)
         for dependency in spec.body.dependencies:
             waiting = self._waited_for.get(dependency.job, set())
@@ -116,6 +120,7 @@ class Eligibility:
             self._dependents.add(job)
             self._waited_for.setdefault(dependency.job, set()).add(job)
         self._measure(job, spec)
+        self.tenant_limits.note(job, spec)
 
     def limit_times(self, longest: Longest) -> None:
         """Partitions let jobs run for so long now; who asks for more waits."""
@@ -164,12 +169,18 @@ class Eligibility:
             and self._jobs.get("phase", self._jobs.row_of[job]) == c.PENDING
         ]
 
-    def judge(self, now: float, claimed: Container[int]) -> tuple[Bools, dict[int, str]]:
+    def judge(
+        self,
+        now: float,
+        claimed: Collection[int],
+        place: Callable[[int], int | None] = lambda job: None,
+    ) -> tuple[Bools, dict[int, str]]:
         """Per row: may policies see it as waiting? And the reasons of those that they may not.
 
         Args:
             now: seconds of the policy's clock.
             claimed: jobs that have been given GPUs already.
+            place: a job's place in the policy's order.
         """
         jobs = self._jobs
         leaves = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.STAYS)
@@ -188,6 +199,7 @@ class Eligibility:
             job = jobs.get("job", row)
             reasons[job] = self.hindrance(job, now)
         self._limit_arrays(eligible, reasons, claimed)
+        reasons |= self.tenant_limits.apply(jobs, eligible, claimed, place)
         return eligible, reasons
 
     def hindrance(self, job: int, now: float) -> str:
