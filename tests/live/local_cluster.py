@@ -6,6 +6,7 @@ still there at the end is ended by its own id.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -101,7 +102,8 @@ class LocalCluster:
         for name, values in (tables or {}).items():
             self.sections[name] = {**self.sections.get(name, {}), **values}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.reached_at: dict[str, int] = {}  # by node: the port at which its agent finds a daemon
+        self.daemons = [self.port]  # ports at which agents look for a leader
+        self.reached_at: dict[str, int] = {}  # by node, where it looks elsewhere
         self.out = self.folder / "out"
         self.out.mkdir()
 
@@ -153,19 +155,22 @@ class LocalCluster:
         self.processes[name] = process
         return process
 
-    def start_daemon(self, name: str = "daemon", **environment: str) -> subprocess.Popen[bytes]:
-        """Start the daemon (again)."""
-        config = self.folder / "dlsched.toml"
-        return self._start(name, "dlsched.daemon", "--config", str(config), **environment)
+    def start_daemon(
+        self, name: str = "daemon", *, config: str = "dlsched.toml", **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start the daemon (again), or another one."""
+        file = str(self.folder / config)
+        return self._start(name, "dlsched.daemon", "--config", file, **environment)
 
     def start_agent(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a node's agent (again)."""
         home = self.folder / name
         home.mkdir(exist_ok=True)
         config = home / "agent.toml"
+        ports = [self.reached_at[name]] if name in self.reached_at else self.daemons
         values = {
             "name": name,
-            "daemon": [f"127.0.0.1:{self.reached_at.get(name, self.port)}"],
+            "daemon": [f"127.0.0.1:{port}" for port in ports],
             "listen": "127.0.0.1:0",
             "state_dir": str(home / "state"),
             "run_dir": str(home / "run"),
@@ -246,20 +251,29 @@ class LocalCluster:
             process.kill()
         for process in self.processes.values():
             process.wait(10)
-        for left in self.remaining():
-            left.kill()
+        while left := self.remaining():
+            for each in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            psutil.wait_procs(left, timeout=10)
         self._home.cleanup()
 
     def remaining(self) -> list[psutil.Process]:
-        """Keepers, jobs and whatever else has this cluster's folder in its environment."""
+        """Keepers, jobs and whatever else has this cluster's folder as its home or writes there."""
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != os.getpid() and process.environ().get("HOME") == str(self.folder):
+                if process.pid != os.getpid() and self._is_ours(process):
                     found.append(process)
             except (psutil.Error, OSError):
                 continue
         return found
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        if process.environ().get("HOME") == str(self.folder):
+            return True
+        output = os.readlink(f"/proc/{process.pid}/fd/2")  # keepers have hardly any environment
+        return output.startswith(f"{self.folder}/")
 
     # -- users -----------------------------------------------------------------------------------
 
