@@ -183,7 +183,7 @@ def _place_or_push(
         if tail <= position:
             break
         victim = ordered[tail]
-        if not walk.is_victim(victim, nodes):
+        if not walk.is_victim(victim, nodes) or not _is_in_the_way(walk, victim, row):
             passed.append(tail)
             continue
         walk.take_back(victim)
@@ -194,6 +194,18 @@ def _place_or_push(
         placed = again
     walk.rollback(start)
     return placed
+
+
+def _is_in_the_way(walk: Walk, victim: int, row: int) -> bool:
+    """Could a row use a victim's GPUs? One that has a home can use no others."""
+    home = walk.table.homes.get(row)
+    if home is None:
+        return True
+    held = walk.occupancy.held[victim]
+    theirs = dict(zip(held.nodes, held.masks, strict=True))
+    return any(
+        theirs.get(node, 0) & mask for node, mask in zip(home.nodes, home.masks, strict=True)
+    )
 
 
 def _preempt_from_tail(walk: Walk, rows: Rows, running: Bools) -> None:
@@ -219,7 +231,7 @@ def _preempt_from_tail(walk: Walk, rows: Rows, running: Bools) -> None:
             continue  # protected, or a row of another pool: it runs on
         placed = walk.place(row)
         while isinstance(placed, Refused):
-            if placed.reason == "Quota":
+            if placed.reason == "Quota" or row in walk.table.homes:
                 break  # others' GPUs would not help it
             if not victims or victims[-1] <= position:
                 walk.refuse(row, placed)
@@ -272,6 +284,8 @@ class _Misfits:
         table = self._walk.table
         if not self._stop:
             self._closed.add(self._ask(row))
+        elif row in table.homes:
+            pass  # nobody else is to wait for these very GPUs
         elif refusal.reason == "Quota":
             self._closed.add(("tenant", int(table.vc[row])))
         else:
@@ -287,4 +301,5 @@ class _Misfits:
             ask.shape,
             ask.whole,
             host,
+            table.homes.get(row),
         )

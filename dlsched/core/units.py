@@ -105,7 +105,7 @@ class UnitTable:
     of them that starts cost), `largest_scale` (most GPUs it ever ran on).
     By row, where it matters: `parents`; `shapes` (GPUs on each of several nodes, where the gang may
     not lie as it comes); `whole_nodes` (rows that share their nodes with nobody); `homes` (where a
-    suspended row is resident, and so resumes cheaply).
+    suspended row is resident: it goes on there, or not at all).
     """
 
     submit_time: Floats

@@ -109,10 +109,11 @@ class Walk:
         return chosen
 
     def _choose(self, row: int, want: int, nodes: int) -> Placement | Refused:
-        """At home if home is free, else where the placement says."""
+        """Where the placement says; a row that has a home there or not at all."""
         home = self.table.homes.get(row)
-        if home is not None and row not in self.suspended and self._is_open(row, home, nodes):
-            return home
+        if home is not None:
+            is_open = self._is_open(row, home, nodes)
+            return home if is_open else Refused("Resources", "its own GPUs are not free")
         ask = Ask(row, want, self.table)
         free = self.free_for(row, want, nodes=nodes)
         if ask.is_shaped:
@@ -350,6 +351,7 @@ class Walk:
             self.placement.spans
             and not self.table.shapes
             and not self.table.whole_nodes
+            and not self.table.homes
             and self.ctx.pools.disjoint
             and self.asks_are_alike
             and not self.occupancy.draining

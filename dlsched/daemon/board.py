@@ -54,6 +54,7 @@ from dlsched.protocol.ledger import (
     Job,
     JobStatus,
     Ledger,
+    LetGo,
     MemberOver,
     OrphanOver,
     Quarantine,
@@ -66,7 +67,7 @@ from dlsched.protocol.ledger import (
     SuspendRun,
     Write,
 )
-from dlsched.protocol.messages import JobId, NodeName
+from dlsched.protocol.messages import JobId, NodeName, SuspendLevel
 
 __all__ = ["Board", "Claim"]
 
@@ -96,7 +97,6 @@ class Board:
         policy_state: what the last accepted decision left behind.
         round_number: of the last accepted decision.
         finished: jobs that have completed and are still in the columns, in order.
-        frees_suspended: may another run have the GPUs of a suspended one?
         eligibility: who may be seen, and why not.
         changed: has anything happened since the last accepted decision that a fill could use?
     """
@@ -109,7 +109,6 @@ class Board:
         origin: float = 0.0,
         fate_of: Callable[[JobId], Fate | None] | None = None,
         learn_from: int = LEARN_FROM,
-        frees_suspended: bool = False,
     ) -> None:
         """An empty board.
 
@@ -119,9 +118,6 @@ class Board:
             origin: see above.
             fate_of: what the database knows of a job that is live no more, for dependencies.
             learn_from: how many ended jobs stay for policies to learn from.
-            frees_suspended: may another run have the GPUs of a suspended one? The protocol says
-                no so far: then policies do not see suspended runs, nor their GPUs, and whoever
-                gives way is requeued.
         """
         self.settings = settings or RoundSettings()
         self.rules = rules or ClusterRules()
@@ -135,16 +131,14 @@ class Board:
         self.changed = False
         self._fate_of = fate_of or (lambda job: None)
         self._learn_from = learn_from
-        self.frees_suspended = frees_suspended
         self._specs: dict[int, JobSpec] = {}
-        self._lives = Lives(self.jobs, self.machines, frees_suspended=frees_suspended)
+        self._lives = Lives(self.jobs, self.machines)
+        self._cooperative: set[int] = set()  # jobs that give way by leaving with a checkpoint
         self._codes: dict[str, dict[str, int]] = {"user": {}, "account": {}, "vc": {}}
         self.finished: list[int] = []
         self._ended = 0
         self._highest = 0
-        self.eligibility = Eligibility(
-            self.jobs, self._specs, self._fate_of, sees_suspended=frees_suspended
-        )
+        self.eligibility = Eligibility(self.jobs, self._specs, self._fate_of)
         self.eligibility.limit_times(self.rules.longest_s)
         self._now = -math.inf  # the latest that this board was told
         self._stamp = self._seen = 0
@@ -162,7 +156,6 @@ class Board:
             origin=self.origin,
             fate_of=self._fate_of,
             learn_from=self._learn_from,
-            frees_suspended=self.frees_suspended,
         )
         self._now = now
         for name in sorted(ledger.nodes, key=natural):
@@ -301,6 +294,8 @@ class Board:
                 submitted_at=now + self.origin,
             )
         self._specs[job.job] = spec
+        if job.request.suspend_level is SuspendLevel.COOPERATIVE:
+            self._cooperative.add(job.job)
         self._highest = max(self._highest, job.job)
         self.jobs.append(job.job, since=now)
         self._enter(job.job, spec)
@@ -398,7 +393,7 @@ class Board:
             self._reasons.pop(job, None)
             if is_first:
                 self.eligibility.stir(job)
-        elif not run.suspended and self.jobs.get("phase", row) == c.SUSPENDED:
+        elif not run.suspended and self.jobs.get("phase", row) in (c.SUSPENDED, c.AWAY):
             self.claims.pop(job, None)
         self._lives.follow(job, run, now)
 
@@ -416,6 +411,7 @@ class Board:
             self.finished.append(job_id)
         self._ended += 1
         self.claims.pop(job_id, None)
+        self._cooperative.discard(job_id)
         self.asks.forget(job_id)
         self.eligibility.forget(job_id, self._specs[job_id])
         self._reasons.pop(job_id, None)
@@ -554,25 +550,29 @@ class Board:
     def _may_claim(self, job: int, run: int, placement: Placement) -> bool:
         """Does a claim still make sense: is its job to have a next run, on GPUs that are there?"""
         row = self.jobs.row_of.get(job)
-        if (
-            row is None
-            or self.jobs.get("phase", row) == c.ENDED
-            or run <= self.jobs.get("runs", row)
-        ):
-            return self._is_resume(job, placement)
+        if row is None or self.jobs.get("phase", row) == c.ENDED:
+            return False
+        if run <= self.jobs.get("runs", row) or self.home(job) not in (None, placement):
+            return False
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             machine = self.machines[node]
             if not machine.is_open or mask & machine.closed:
                 return False
         return True
 
-    def _is_resume(self, job: int, placement: Placement) -> bool:
+    def home(self, job: int) -> Placement | None:
+        """Where a job has given way by a suspension, or is about to; else None."""
         row = self.jobs.row_of.get(job)
-        return (
-            row is not None
-            and self.jobs.get("phase", row) == c.SUSPENDED
-            and self._lives.where.get(job) == placement
-        )
+        if row is None or not (
+            self.jobs.get("phase", row) == c.AWAY or job in self._lives.suspending
+        ):
+            return None
+        return self._lives.where.get(job)
+
+    def homes(self) -> list[tuple[int, Placement]]:
+        """All jobs that have one, and theirs."""
+        away = self.jobs["job"][self.jobs["phase"] == c.AWAY].tolist()
+        return [(job, self._lives.where[job]) for job in sorted({*away, *self._lives.suspending})]
 
     def due(self) -> list[tuple[JobId, Placement]]:
         """Claims that can be carried out: whose GPUs are free and whose job is not on its way."""
@@ -584,9 +584,8 @@ class Board:
                 self._stir()
                 continue
             phase = self.jobs.get("phase", row)
-            ready = phase == c.PENDING or (
-                phase == c.SUSPENDED and self._is_resume(job, claim.placement)
-            )
+            stays = self.jobs.get("leaving", row) == c.STAYS
+            ready = phase == c.PENDING or (phase == c.AWAY and stays)
             ready = ready and not self.jobs.get("held", row) and not self.jobs.get("orphan", row)
             if ready and not self.machines.hindrance(claim.placement):
                 found.append((JobId(job), claim.placement))
@@ -681,14 +680,16 @@ class Board:
         return self._lives.where.get(job)
 
     def preempt_mode(self, job: JobId) -> PreemptMode:
-        """How a job gives way: its own word, else the cluster's; what must not requeue suspends."""
-        if not self.frees_suspended:
+        """How a job gives way.
+
+        Ranks on several nodes wait for each other with a time limit that goes on while they are
+        suspended, so they begin anew, unless beginning anew is what the job must not.
+        """
+        where = self._lives.where.get(job)
+        if self.settings.preempt_mode == "requeue" or job in self._cooperative or where is None:
             return "requeue"
-        spec = self._specs[job]
-        asked = spec.body.extra.get("preempt_mode", "")
-        if asked == "suspend" or not spec.body.requeue:
-            return "suspend"
-        return "requeue" if asked == "requeue" else self.settings.preempt_mode
+        spans = len(where.nodes) > 1 and self._specs[job].body.requeue
+        return "requeue" if spans else "suspend"
 
     # -- packing -----------------------------------------------------------------------------------
 
@@ -712,7 +713,7 @@ def _subject(write: Write, ledger: Ledger) -> tuple[JobId | None, NodeName | Non
             return job, None
         case Assign(key=key):
             return key.job, None
-        case ReleaseRun() | StopRun() | SuspendRun() | MemberOver():
+        case ReleaseRun() | StopRun() | SuspendRun() | LetGo() | MemberOver():
             run = ledger.runs.get(write.run_id)
             return (None if run is None else run.key.job), None
         case Adopt(held=held, node=node):

@@ -27,6 +27,7 @@ from dlsched.protocol.ledger import (
     Job,
     JobStatus,
     Ledger,
+    LetGo,
     MemberOver,
     OrphanOver,
     ReleaseRun,
@@ -90,7 +91,7 @@ def job_of(write: Write, ledger: Ledger) -> JobId | None:  # noqa: PLR0911  # on
             return record.key.job
         case ReleaseRun(run_id=run_id) | StopRun(run_id=run_id) | SuspendRun(run_id=run_id):
             return _job_of_run(ledger, run_id)
-        case MemberOver(run_id=run_id):
+        case MemberOver(run_id=run_id) | LetGo(run_id=run_id):
             return _job_of_run(ledger, run_id)
     return None
 

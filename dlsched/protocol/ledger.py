@@ -557,11 +557,8 @@ def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # 
             return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **told)
         case SuspendRun():
             return _suspend(ledger, write)
-        case LetGo(run_id=run_id, node=name):
-            run = ledger.runs[run_id]
-            member = replace(run.members[name], let_go=True)
-            run = replace(run, members=having(run.members, name, member))
-            return replace(ledger, runs=having(ledger.runs, run_id, run))
+        case LetGo():
+            return _let_go(ledger, write)
         case MemberOver():
             return _member_over(ledger, write)
         case CancelJob(job=job, why=why):
@@ -744,6 +741,17 @@ def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
     )
     cause = Cause.SUSPENDED if write.suspended else Cause.RESUMED
     return _move(_put(ledger, run), run.key.job, cause)
+
+
+def _let_go(ledger: Ledger, write: LetGo) -> Ledger:
+    run = ledger.runs[write.run_id]
+    member = replace(run.members[write.node], let_go=True)
+    new = replace(run, members=having(run.members, write.node, member))
+    if new.is_away and not run.is_away:
+        job = ledger.jobs[run.key.job]
+        job = replace(job, preemptions=job.preemptions + 1)
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return replace(ledger, runs=having(ledger.runs, write.run_id, new))
 
 
 def _adopt(ledger: Ledger, write: Adopt) -> Ledger:

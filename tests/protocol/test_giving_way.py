@@ -200,7 +200,7 @@ def test_a_job_gives_way_and_goes_on_where_it_was() -> None:
     done = world(lets_go=True)
     first, second = done.database.ledger.jobs.values()
     assert (first.status, second.status) == (JobStatus.COMPLETED, JobStatus.COMPLETED)
-    assert (first.runs, second.runs, first.preemptions) == (1, 1, 0)
+    assert (first.runs, second.runs, first.preemptions) == (1, 1, 1)
     thawed = next(time for time, _, text in done.lines if "1.1 thawed" in text)
     ended = next(time for time, _, text in done.lines if "2.1 ends" in text)
     assert thawed > ended

@@ -86,6 +86,9 @@ class _Action:
             raise Refused(f"it is {row.status.value}, not suspended")
         if self.cluster.shell.table.of(row.job).held == "admin" and not self.caller.is_operator:
             raise NotAllowed("an operator holds it")
+        run = self.cluster.shell.reserved.live_run(row.job)
+        if run is not None and run.gives_way:
+            raise Refused("others have its GPUs; it goes on when they are free")
         asked = leader.SuspendAsked(boottime(), row.job, False)
         hold = HoldChanged(job=row.job, held="", actor=self.caller.name)
         return [self.event(row, "resume"), asked, leader.AttachAsked(boottime(), (hold,), token)]

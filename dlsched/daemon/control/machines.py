@@ -40,7 +40,7 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
     drained = cluster.drained.get(name)
     runs = ledger.runs_on(name)
     holder: dict[GpuId, list[int]] = {}
-    for run in runs:
+    for run in (each for each in runs if not each.is_away):
         for gpu in run.members[name].gpus:
             holder.setdefault(gpu, []).append(run.key.job)
     view = control_pb2.NodeView(

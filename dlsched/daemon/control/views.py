@@ -32,6 +32,8 @@ def word(row: Job, run: Run | None) -> str:
         return LEAVING.get(run.stop, "COMPLETING")
     if row.status is JobStatus.RUNNING and run is not None and run.status is RunStatus.PREPARING:
         return "STARTING"
+    if row.status is JobStatus.SUSPENDED and run is not None and run.gives_way and not run.is_away:
+        return "SUSPENDING"
     return state_word(row)
 
 
@@ -54,7 +56,8 @@ class Views:
         shell, board = cluster.shell, cluster.board
         facts = shell.table.of(row.job)
         pending = row.status is JobStatus.PENDING
-        reason = self.reason(row) if pending else row.reason
+        gave_way = row.status is JobStatus.SUSPENDED and board.home(row.job) is not None
+        reason = self.reason(row) if pending or gave_way else row.reason
         position = board.position(row.job) if pending else None
         key = (row, facts.version, reason, position)
         kept = self._made.get(row.job)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools
 
-__all__ = ["COMPLETED", "ENDED", "FAILED", "HOLDING", "PENDING", "SUSPENDED", "JobColumns"]
+__all__ = ["AWAY", "COMPLETED", "ENDED", "FAILED", "HOLDING", "PENDING", "SUSPENDED", "JobColumns"]
 
-# where a job stands, as the board sees it
-PENDING, HOLDING, SUSPENDED, ENDED = 0, 1, 2, 3
+# where a job stands, as the board sees it; suspended it keeps its GPUs, away it does not
+PENDING, HOLDING, SUSPENDED, ENDED, AWAY = 0, 1, 2, 3, 4
 # how an ended job ended
 COMPLETED, FAILED = 1, 2
 # why a run is on its way out

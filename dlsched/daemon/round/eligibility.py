@@ -40,8 +40,6 @@ class Eligibility:
         jobs: JobColumns,
         specs: dict[int, JobSpec],
         fate_of: Callable[[JobId], Fate | None],
-        *,
-        sees_suspended: bool,
     ) -> None:
         """Nobody yet.
 
@@ -49,13 +47,11 @@ class Eligibility:
             jobs: the job columns.
             specs: what live jobs ask for, as it stands.
             fate_of: what the database knows of a job that is live no more.
-            sees_suspended: may policies resume suspended jobs?
         """
         self.held_by: dict[int, str] = {}
         self._jobs = jobs
         self._specs = specs
         self._fate_of = fate_of
-        self._sees_suspended = sees_suspended
         self._dependents: set[int] = set()
         self._verdicts: dict[int, tuple[Verdict, str]] = {}
         self._waited_for: dict[int, set[int]] = {}  # by job; 0: any job (singleton)
@@ -184,9 +180,8 @@ class Eligibility:
         """
         jobs = self._jobs
         leaves = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.STAYS)
-        pending = (jobs["phase"] == c.PENDING) | (jobs["phase"] == c.SUSPENDED) | leaves
-        if not self._sees_suspended:
-            pending &= jobs["phase"] != c.SUSPENDED
+        pending = (jobs["phase"] == c.PENDING) | leaves
+        pending |= (jobs["phase"] == c.AWAY) & (jobs["leaving"] == c.STAYS)
         reasons: dict[int, str] = {}
         eligible = pending.copy()
         self._judge_dependents(now)

@@ -35,14 +35,15 @@ class Lives:
     Attributes:
         where: where each live run is, suspended ones too.
         run_ids: the live run of each job.
+        suspending: jobs that are to give way by a suspension, and have not left their GPUs yet.
     """
 
-    def __init__(self, jobs: JobColumns, machines: Machines, *, frees_suspended: bool) -> None:
+    def __init__(self, jobs: JobColumns, machines: Machines) -> None:
         self.where: dict[int, Placement] = {}
         self.run_ids: dict[int, RunId] = {}
         self.jobs = jobs
         self.machines = machines
-        self._frees_suspended = frees_suspended
+        self.suspending: set[int] = set()
 
     def begin(self, job: JobId, run: Run, now: float, *, counts: bool) -> None:
         """A run has its GPUs."""
@@ -52,15 +53,22 @@ class Lives:
         gpus = sum(len(member.gpus) for member in members)
         self.run_ids[job] = run.key.run_id
         self.where[job] = where
-        if not run.suspended or not self._frees_suspended:
+        phase = c.HOLDING
+        if run.is_away:
+            phase = c.AWAY
+        elif run.gives_way:
+            self.suspending.add(job)
+        elif run.suspended:
+            phase = c.SUSPENDED
+        if phase != c.AWAY:
             self.machines.take(where)
         self.jobs.set(
             row,
-            phase=c.SUSPENDED if run.suspended else c.HOLDING,
-            leaving=c.STAYS,
+            phase=phase,
+            leaving=c.GIVES_WAY if job in self.suspending else c.STAYS,
             since=now,
             progress_from=now,
-            gpus_now=0 if run.suspended else gpus,
+            gpus_now=gpus if phase == c.HOLDING else 0,
             runs=run.key.run,
             largest_scale=max(self.jobs.get("largest_scale", row), gpus),
         )
@@ -73,13 +81,24 @@ class Lives:
         """A run is suspended, resumed, or asked to stop."""
         row = self.jobs.row_of[job]
         phase = self.jobs.get("phase", row)
-        if run.suspended and phase == c.HOLDING:
-            self._settle(row, now)
-            if self._frees_suspended:
+        if run.gives_way and phase == c.HOLDING:
+            if job not in self.suspending:
+                self.suspending.add(job)
+                preemptions = self.jobs.get("preemptions", row) + 1
+                self.jobs.set(row, preemptions=preemptions, leaving=c.GIVES_WAY)
+            if run.is_away:
+                self.suspending.discard(job)
+                self._settle(row, now)
                 self.machines.release(self.where[job])
-            self.jobs.set(row, phase=c.SUSPENDED, preemptions=self.jobs.get("preemptions", row) + 1)
-        elif not run.suspended and phase == c.SUSPENDED:
-            if self._frees_suspended:
+                self.jobs.set(row, phase=c.AWAY, leaving=c.STAYS)
+        elif run.suspended and phase == c.HOLDING:
+            self._settle(row, now)
+            self.jobs.set(row, phase=c.SUSPENDED)
+        elif not run.suspended and job in self.suspending:  # before it had left its GPUs
+            self.suspending.discard(job)
+            self.jobs.set(row, leaving=c.STAYS)
+        elif not run.suspended and phase in (c.SUSPENDED, c.AWAY):
+            if phase == c.AWAY:
                 self.machines.take(self.where[job])
             gpus = self.where[job].gpus
             self.jobs.set(
@@ -117,9 +136,9 @@ class Lives:
         row = self.jobs.row_of[job]
         if self.jobs.get("phase", row) == c.HOLDING:
             self._settle(row, now)
+        if self.jobs.get("phase", row) != c.AWAY:
             self.machines.release(self.where[job])
-        elif not self._frees_suspended:
-            self.machines.release(self.where[job])
+        self.suspending.discard(job)
         lost = self.jobs.get("executed", row) - self.jobs.get("saved", row)
         gave_way = self.jobs.get("leaving", row) == c.GIVES_WAY
         del self.where[job]

@@ -45,8 +45,8 @@ class Plan:
 
     Attributes:
         stops: jobs whose run leaves, and why; it is asked, has its grace, and may save.
-        suspends: jobs that freeze where they are.
-        resumes: suspended jobs that go on where they are.
+        suspends: jobs that are suspended where they are, and leave their GPUs to others.
+        resumes: such jobs that go on there.
         starts: jobs that begin their next run, with shares in rank order.
     """
 
@@ -71,7 +71,7 @@ class Plan:
         """
         return (
             *(StopAsked(now, job, reason) for job, reason in self.stops),
-            *(SuspendAsked(now, job, True) for job in self.suspends),
+            *(SuspendAsked(now, job, True, gives_way=True) for job in self.suspends),
             *(SuspendAsked(now, job, False) for job in self.resumes),
             *(PlaceAsked(now, job, new_run_id(), shares) for job, shares in self.starts),
         )
@@ -155,6 +155,8 @@ class _Check:
         wrong = self._malformed(placement) or self._misfit(job, row, placement)
         if wrong:
             return Problem(job, wrong, is_offence=True)
+        if board.home(job) not in (None, placement):
+            return Problem(job, "it can only go on where it is suspended", is_offence=False)
         if self._runs(job) and job not in self.decided.suspended:
             stays = board.jobs.get("leaving", row) == c.STAYS
             if stays and job not in board.claims:
@@ -228,11 +230,6 @@ def carry_out(decided: Decided, board: Board, problems: Sequence[Problem] = ()) 
             suspends.append(JobId(job))
         else:
             stops.append((JobId(job), StopReason.PREEMPT))
-    for job, placement in decided.launched.items():
-        row = board.jobs.row_of.get(job)
-        elsewhere = row is not None and board.jobs.get("phase", row) == c.SUSPENDED
-        if elsewhere and job not in stale and board.where(JobId(job)) != placement:
-            stops.append((JobId(job), StopReason.MIGRATE))
     board.accept(decided, stale)
     ready = due(board, leaving=[job for job, _ in stops] + suspends)
     return Plan(
@@ -252,7 +249,7 @@ def due(board: Board, *, leaving: Sequence[JobId] = ()) -> Plan:
 
     Args:
         board: the state of now.
-        leaving: jobs that are about to be asked to leave; a suspension frees at once.
+        leaving: jobs that are about to be asked to leave.
     """
     starts: list[tuple[JobId, tuple[Share, ...]]] = []
     resumes: list[JobId] = []
@@ -261,9 +258,8 @@ def due(board: Board, *, leaving: Sequence[JobId] = ()) -> Plan:
         row = board.jobs.row_of[job]
         if job in asked:
             continue
-        if board.jobs.get("phase", row) == c.SUSPENDED:
-            if board.where(job) == placement:
-                resumes.append(job)
+        if board.jobs.get("phase", row) == c.AWAY:
+            resumes.append(job)
         else:
             starts.append((job, board.machines.shares(placement)))
     return Plan(resumes=tuple(resumes), starts=tuple(starts))

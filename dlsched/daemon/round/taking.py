@@ -116,20 +116,18 @@ def _overlaps(taken: Mapping[int, int], placement: Placement) -> bool:
 
 
 def _homes(board: Board, status: Any) -> Placed:
-    """Where suspended jobs that may resume are resident."""
-    jobs: list[int] = board.jobs["job"][board.jobs["phase"] == c.SUSPENDED].tolist()
-    rows = [(board.jobs.row_of[job], board.placed(job)) for job in jobs]
+    """Where suspended jobs that may resume are resident, and can resume at all."""
+    rows = [(board.jobs.row_of[job], where) for job, where in board.homes()]
     return [(row, where) for row, where in rows if status[row] == WAITING]
 
 
 def _closed(board: Board, machines: Sequence[Machine]) -> Ints:
     """GPUs that nobody gets, as (node, place)."""
     shut = {node: machine.closed for node, machine in enumerate(machines) if machine.closed}
-    if not board.frees_suspended:
-        for job in board.jobs["job"][board.jobs["phase"] == c.SUSPENDED].tolist():
-            where = board.placed(job)
-            for node, mask in zip(where.nodes, where.masks, strict=True):
-                shut[node] = shut.get(node, 0) | mask
+    for job in board.jobs["job"][board.jobs["phase"] == c.SUSPENDED].tolist():
+        where = board.placed(job)
+        for node, mask in zip(where.nodes, where.masks, strict=True):
+            shut[node] = shut.get(node, 0) | mask
     pairs = [
         (node, place)
         for node, mask in sorted(shut.items())

@@ -18,6 +18,7 @@ from dlsched.protocol.ledger import (
     CancelJob,
     JobStatus,
     Ledger,
+    LetGo,
     MemberOver,
     RegisterNode,
     ReleaseRun,
@@ -44,6 +45,7 @@ from dlsched.protocol.messages import (
     RunNumber,
     Share,
     StopReason,
+    SuspendLevel,
 )
 
 COMMITTED = CheckpointCommitted(
@@ -62,13 +64,12 @@ class LiveLab:
         options: Sequence[str] = (),
         rules: ClusterRules | None = None,
         learn_from: int = 512,
-        frees_suspended: bool = False,
         **settings: Any,
     ) -> None:
         made = RoundSettings(
             parts=dict(parts or {"scheduling": "fifo"}), options=tuple(options), **settings
         )
-        self.board = Board(made, rules, learn_from=learn_from, frees_suspended=frees_suspended)
+        self.board = Board(made, rules, learn_from=learn_from)
         self.ledger = Ledger()
         self.log: list[tuple[float, Write]] = []
         self.runs = 0
@@ -99,6 +100,7 @@ class LiveLab:
         job = self.ledger.next_job
         user = str(body.pop("user", "ann"))
         array, index = body.pop("array", None), body.pop("index", 0)
+        level = body.pop("suspend_level", SuspendLevel.FREEZE)
         body.setdefault("name", f"job{job}")
         spec = JobSpec(
             body=JobBody(gpus=gpus, **body),
@@ -112,6 +114,8 @@ class LiveLab:
             request_id=RequestId(f"r{job}"),
             user=user,
             gang=body.get("gang") or (gpus,),
+            suspend_level=level,
+            requeue=spec.body.requeue,
             spec=spec,
         )
         self.submitted[job] = now
@@ -166,16 +170,26 @@ class LiveLab:
         for job, reason in plan.stops:
             self.stop(now, job, reason)
         for job in plan.suspends:
-            self.suspend(now, job, suspended=True)
+            self.suspend(now, job, suspended=True, gives_way=True)
         if at_once:
             for job, _ in plan.stops:
                 self.end(now, job, code=143)
+            for job in plan.suspends:
+                self.let_go(now, job)
         self.start_due(now)
 
-    def suspend(self, now: float, job: JobId, *, suspended: bool) -> None:
+    def suspend(self, now: float, job: JobId, *, suspended: bool, gives_way: bool = False) -> None:
         run = self.ledger.live_run(job)
         assert run is not None
-        self.write(now, SuspendRun(run.key.run_id, suspended))
+        self.write(now, SuspendRun(run.key.run_id, suspended, gives_way))
+
+    def let_go(self, now: float, job: JobId) -> None:
+        """Every node says that a suspended job is off its GPUs."""
+        run = self.ledger.live_run(job)
+        assert run is not None
+        for name, member in run.members.items():
+            if not member.is_over:
+                self.write(now, LetGo(run.key.run_id, name))
 
     def start_due(self, now: float) -> list[JobId]:
         ready = due(self.board)
@@ -220,7 +234,7 @@ class LiveLab:
         return {
             run.key.job: tuple(Share(node=m.node, gpus=m.gpus) for m in run.members.values())
             for run in self.ledger.runs.values()
-            if not run.is_over and not run.suspended
+            if not run.is_over and not run.is_away and (run.gives_way or not run.suspended)
         }
 
     def gpus_of(self, job: int) -> int:

@@ -25,7 +25,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(
             ["submit", "submit", "round", "fill", "end", "fail", "cancel", "preempt", "suspend",
-             "resume", "half", "hold", "free", "restart"]
+             "let go", "resume", "half", "hold", "free", "restart"]
         ),
         st.integers(0, 20),
         st.integers(1, 6),
@@ -52,7 +52,7 @@ class Recount:
         holding = {
             run.key.job: (sum(len(m.gpus) for m in run.members.values()), run.key.run_id)
             for run in lab.ledger.runs.values()
-            if not run.is_over and not run.suspended
+            if not run.is_over and not run.is_away and (run.gives_way or not run.suspended)
         }
         for job, (begun, gpus, run_id) in list(self.since.items()):
             if holding.get(job, (0, ""))[1] != run_id:
@@ -96,7 +96,14 @@ def play(live: Any, script: Any, check: Any, **given_to_lab: Any) -> None:
             case "preempt" if run and run.stop is None:
                 lab.stop(now, job, StopReason.PREEMPT)
             case "suspend" if status is JobStatus.RUNNING:
-                lab.suspend(now, job, suspended=True)
+                lab.suspend(now, job, suspended=True, gives_way=gpus > 3)
+            case "let go" if run and run.is_giving_way:
+                lab.let_go(now, job)
+            case "resume" if status is JobStatus.SUSPENDED and run.stop is None:
+                lent = [m for m in run.members.values() if run.gives_way and not m.is_over]
+                lent = [m for m in lent if set(m.gpus) & lab.ledger.busy(m.node, run.key.run_id)]
+                if not lent:
+                    lab.suspend(now, job, suspended=False)
             case "hold" | "free" if job:
                 lab.write(
                     now, Attach(HoldChanged(job=job, held="user" * (verb == "hold"), actor="ann"))
@@ -136,7 +143,7 @@ def test_columns_equal_a_recount(live: Any, script: Any) -> None:
             assert columns.get("runs", row) == alive[job].runs
             assert lab.board.reason(job)
         for run in lab.ledger.runs.values():
-            if run.is_over:
+            if run.is_over or run.is_away:
                 continue
             shares = [Share(node=m.node, gpus=m.gpus) for m in run.members.values()]
             where = lab.board.machines.placement(shares)

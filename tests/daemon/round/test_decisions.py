@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.core.occupancy import Placement
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.offline import decide_snapshot
@@ -18,7 +20,7 @@ from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import Drained
 from dlsched.policies.registry import names
 from dlsched.protocol.ledger import Attach, Quarantine
-from dlsched.protocol.messages import NodeName
+from dlsched.protocol.messages import NodeName, SuspendLevel
 
 POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-thrash", "testing-random",
             "testing-never"]  # fmt: skip
@@ -181,35 +183,92 @@ def test_what_was_promised_is_remembered_by_the_next_daemon(live: Any) -> None:
     assert not lab.board.claims
 
 
-def test_where_the_protocol_allows_it_a_job_gives_way_by_freezing(live: Any) -> None:
-    lab = live.LiveLab(
-        (2, 2), parts={"scheduling": "las"}, preempt_mode="suspend", frees_suspended=True
-    )
-    old = lab.submit(0.0, 4)
+def suspending(live: Any, nodes: tuple[int, ...] = (2, 2)) -> Any:
+    return live.LiveLab(nodes, parts={"scheduling": "las"}, preempt_mode="suspend")
+
+
+def test_a_job_gives_way_by_a_suspension_and_its_gpus_are_others_when_it_has_left_them(
+    live: Any,
+) -> None:
+    lab = suspending(live, (2,))
+    old = lab.submit(0.0, 2)
     lab.round(1.0)
-    young = lab.submit(50.0, 4)
+    young = lab.submit(50.0, 2)
     plan = carry_out(lab.decide(61.0), lab.board)
     assert plan.suspends == (old,)
-    assert not plan.stops
-    assert not plan.starts  # not before it is frozen
-    lab.suspend(61.0, old, suspended=True)
-    assert [job for job, _ in due(lab.board).starts] == [young]
-    lab.cancel(62.0, young)
-    plan = carry_out(lab.decide(63.0, "fill"), lab.board)
-    assert plan.resumes == (old,)
-    lab.carry(63.0, plan)
+    assert (plan.stops, plan.starts) == ((), ())
+    lab.suspend(61.0, old, suspended=True, gives_way=True)
+    assert not due(lab.board).starts  # not before every node has said that it is off them
+    assert "still held" in lab.board.reason(young)
+    lab.let_go(62.0, old)
+    assert lab.start_due(62.0) == [young]
+    assert set(lab.running()) == {young}
+    lab.end(63.0, young)
+    lab.carry(64.0, carry_out(lab.decide(64.0, "fill"), lab.board))
     assert set(lab.running()) == {old}
+    assert lab.ledger.jobs[old].runs == 1
 
 
-def test_a_suspended_run_keeps_its_gpus_and_is_nobody_elses_business(live: Any) -> None:
-    lab = live.LiveLab((2,), parts={"scheduling": "las"}, preempt_mode="suspend")
+def test_a_suspended_job_goes_on_where_it_is_or_not_at_all(live: Any) -> None:
+    lab = suspending(live, (2, 2))
+    old = lab.submit(0.0, 2)
+    other = lab.submit(0.5, 2)
+    lab.round(1.0)
+    home = lab.running()[old]
+    lab.suspend(10.0, old, suspended=True, gives_way=True)
+    lab.let_go(10.0, old)
+    guest = lab.submit(11.0, 2)
+    lab.assign(11.0, guest, home)
+    lab.end(12.0, other)
+    lab.restart(13.0)
+    decided = lab.round(14.0, "fill")  # the other node is free, and useless for it
+    assert old not in decided.launched
+    assert set(lab.running()) == {guest}
+    assert "its own GPUs are not free" in lab.board.reason(old)
+    stray = replace(decided, launched={old: Placement((1 - lab.board.home(old).nodes[0],), (3,))})
+    assert [problem.is_offence for problem in verify(stray, lab.board)] == [False]
+    lab.end(15.0, guest)
+    lab.round(16.0, "fill")
+    assert lab.running()[old] == home
+
+
+def test_a_suspended_job_has_its_turn_again_under_a_policy_that_takes_turns(live: Any) -> None:
+    lab = suspending(live, (2,))
+    jobs = [lab.submit(0.0, 2), lab.submit(1.0, 2)]
+    holders = []
+    for number in range(6):
+        lab.round(10.0 + 60.0 * number)
+        holders.append(next(iter(lab.running())))
+    assert set(holders) == set(jobs)
+    assert [lab.ledger.jobs[job].runs for job in jobs] == [1, 1]
+
+
+def test_ranks_on_several_nodes_and_jobs_that_save_give_way_by_leaving(live: Any) -> None:
+    lab = suspending(live)
+    gang = lab.submit(0.0, 4, gang=(2, 2))
+    pinned = lab.submit(0.0, 4, gang=(2, 2), requeue=False)
+    lab.round(1.0)
+    assert set(lab.running()) == {gang}
+    assert lab.board.preempt_mode(gang) == "requeue"
+    lab.end(2.0, gang)
+    lab.round(3.0)
+    assert lab.board.preempt_mode(pinned) == "suspend"  # it would be lost else
+    lab.end(4.0, pinned)
+    saves = lab.submit(5.0, 2, suspend_level=SuspendLevel.COOPERATIVE)
+    lab.round(6.0)
+    assert lab.board.preempt_mode(saves) == "requeue"
+
+
+def test_a_run_that_its_user_suspended_keeps_its_gpus_and_is_nobody_elses_business(
+    live: Any,
+) -> None:
+    lab = suspending(live, (2,))
     still = lab.submit(0.0, 1)
     lab.round(1.0)
     lab.suspend(2.0, still, suspended=True)
     others = [lab.submit(3.0, 1) for _ in range(2)]
     lab.round(61.0)
     assert set(lab.running()) == {others[0]}
-    assert lab.board.preempt_mode(others[0]) == "requeue"
     lab.suspend(70.0, still, suspended=False)
     assert set(lab.running()) == {still, others[0]}
 
