@@ -1,0 +1,89 @@
+"""Jobs that give way by a suspension lend their GPUs and go on where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.local_cluster import LocalCluster, eventually
+
+COUNTS = "k=0; while [ $k -lt {steps} ]; do k=$((k+1)); echo $k; sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def lending() -> Iterator[LocalCluster]:
+    """One node of two GPUs; the shorter job goes first."""
+    shorter = {"policy": "srtf", "preempt_mode": "suspend"}
+    with LocalCluster(nodes=1, gpus="2:v100", round=shorter) as running:
+        yield running
+
+
+def test_a_job_lends_its_gpus_and_goes_on_in_the_same_run(lending: LocalCluster) -> None:
+    counting = lending.submit(COUNTS.format(steps=40), gpus="2", time="1h")
+    eventually("it counts", lambda: "3" in lending.output(counting).split())
+    gate = lending.folder / "gate"
+    rival = lending.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done", gpus="2", time="10m")
+    lending.until(rival, "RUNNING")
+    lent = lending.job(counting)
+    assert lent.state == "SUSPENDED"
+    assert eventually("it says why", lambda: lending.job(counting).reason).startswith("Resources")
+    refused = lending.run("resume", str(counting))
+    assert refused.returncode == 1
+    assert "others have its GPUs" in refused.stderr
+    gate.touch()
+    lending.until(rival, "COMPLETED")
+    ended = lending.until(counting, "COMPLETED", within=60)
+    assert lending.output(counting).split() == [str(k + 1) for k in range(40)]
+    assert (ended.starts, ended.preemptions >= 1, ended.failures) == (1, True, 0)
+
+
+def test_a_job_that_lent_its_gpus_is_cancelled_at_once(lending: LocalCluster) -> None:
+    away = lending.submit("sleep 600", gpus="2", grace="5m", time="1h")
+    lending.until(away, "RUNNING")
+    rival = lending.submit("sleep 600", gpus="2", time="10m")
+    lending.until(rival, "RUNNING")
+    lending.until(away, "SUSPENDED")
+    lending.cli("cancel", str(away))
+    lending.until(away, "CANCELLED", within=2)
+    assert lending.job(rival).starts == 1
+    lending.cli("cancel", str(rival))
+    lending.until(rival, "CANCELLED")
+
+
+def test_a_killed_daemon_knows_who_has_lent_what(lending: LocalCluster) -> None:
+    away = lending.submit("sleep 600", gpus="2", time="1h")
+    lending.until(away, "RUNNING")
+    gate = lending.folder / "gate2"
+    rival = lending.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done", gpus="2", time="10m")
+    lending.until(rival, "RUNNING")
+    lending.until(away, "SUSPENDED")
+    lending.cli("hold", str(away))
+    lending.kill("daemon")
+    lending.start_daemon()
+    assert eventually("it answers", lambda: lending.job(away)).state == "SUSPENDED"
+    gate.touch()
+    lending.until(rival, "COMPLETED", within=30)
+    assert lending.job(away).state == "SUSPENDED"
+    lending.cli("release", str(away))
+    again = lending.until(away, "RUNNING", within=30)
+    assert again.starts == 1
+    lending.cli("cancel", str(away))
+    lending.until(away, "CANCELLED")
+
+
+def test_a_job_that_saves_by_itself_gives_way_by_leaving(lending: LocalCluster) -> None:
+    polite = lending.submit(
+        "trap 'exit 143' TERM; while :; do sleep 0.05; done",
+        gpus="2",
+        suspend="cooperative",
+        time="1h",
+    )
+    lending.until(polite, "RUNNING")
+    rival = lending.submit("sleep 600", gpus="2", time="10m")
+    lending.until(rival, "RUNNING")
+    waiting = lending.until(polite, "PENDING")
+    assert (waiting.preemptions, waiting.failures) == (1, 0)
+    for job in (polite, rival):
+        lending.cli("cancel", str(job))
+        lending.until(job, "CANCELLED")
