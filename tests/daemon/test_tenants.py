@@ -207,7 +207,7 @@ def test_quotas_of_jobs_and_of_hours(tmp_path: Path) -> None:
         assert lines == [
             "quota user ann: jobs 2 -> none",
             "quota user ann: gpu_hours none -> 1e-09",
-            "quota user ann: window_s none -> 2.592e+06",
+            "quota user ann: window_s none -> 2592000",
         ]
         await eventually(lambda: running.daemon.cluster.board.eligibility.tenant_limits.used_hours)
         [third] = await caller.submit(job())

@@ -253,4 +253,6 @@ def _word(value: Any) -> str:
         return "none"
     if isinstance(value, tuple):
         return ",".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:g}"
+    return str(int(value)) if isinstance(value, float) else str(value)
