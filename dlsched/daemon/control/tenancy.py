@@ -18,10 +18,8 @@ from dlsched.db.tenants import (
     KINDS,
     QUOTA_KINDS,
     Account,
-    Partition,
     Quota,
     Tenant,
-    User,
     key_of,
 )
 from dlsched.protocol.ledger import JobStatus
@@ -59,14 +57,14 @@ async def tenants(
         bounds.check_text("kind", request.kind)
         raise BadInput(f"kind {request.kind!r} is not known; known: {', '.join(KINDS)}")
     reply = control_pb2.TenantsReply()
-    rows = cluster.tenants.rows
+    rows, held = cluster.tenants.rows, _held(cluster)
     for key in sorted(rows, key=lambda key: (list(KINDS).index(key[0]), key[1])):
         if key[0] in kinds:
-            reply.tenants.append(_view(cluster, rows[key]))
+            reply.tenants.append(_view(cluster, rows[key], held))
     return reply
 
 
-def _view(cluster: Cluster, row: TenantSet) -> control_pb2.Tenant:
+def _view(cluster: Cluster, row: TenantSet, held: Held) -> control_pb2.Tenant:
     view = control_pb2.Tenant(source=row.source, set_by=row.actor)
     if row.at:
         view.set_at = row.at
@@ -82,42 +80,40 @@ def _view(cluster: Cluster, row: TenantSet) -> control_pb2.Tenant:
     if isinstance(tenant, Account):
         del message.users[:]
         message.users.extend(sorted(cluster.tenants.members(tenant.name)))
-    _count(cluster, tenant, view)
+    _count(cluster, tenant, held, view)
     return view
 
 
-def _count(cluster: Cluster, tenant: Tenant, view: control_pb2.Tenant) -> None:
-    """What it has now."""
-    shell, table = cluster.shell, cluster.shell.table
-    below = _below(cluster, tenant)
+Held = dict[tuple[str, str], tuple[int, int]]  # jobs and GPUs, by kind and name
+
+
+def _held(cluster: Cluster) -> Held:
+    """What live jobs hold, in one look at all of them; an account has what is below it."""
+    shell, table, parents = cluster.shell, cluster.shell.table, cluster.tenants.parents()
+    held: Held = {}
     for row in shell.committed.jobs.values():
-        if row.status.is_terminal or isinstance(tenant, Partition):
+        if row.status.is_terminal:
             continue
-        match tenant:
-            case User(name=name) | Quota(kind="user", name=name):
-                mine = name in (row.request.user, EVERYBODY)
-            case Account() | Quota(kind="account"):
-                mine = table.field(row, "account") in below
-            case _:
-                mine = table.field(row, "vc") == tenant.name
-        if not mine:
-            continue
-        view.jobs_now += 1
         run = shell.committed.live_run(row.job) if row.status is not JobStatus.PENDING else None
-        if run is not None:
-            view.gpus_now += sum(len(member.gpus) for member in run.members.values())
+        gpus = sum(len(member.gpus) for member in run.members.values()) if run is not None else 0
+        whose = {("user", row.request.user), ("user", EVERYBODY), ("vc", table.field(row, "vc"))}
+        account = table.field(row, "account")
+        while account and ("account", account) not in whose:
+            whose.add(("account", account))
+            account = parents.get(account, "")
+        for each in whose:
+            jobs_now, gpus_now = held.get(each, (0, 0))
+            held[each] = (jobs_now + 1, gpus_now + gpus)
+    return held
+
+
+def _count(cluster: Cluster, tenant: Tenant, held: Held, view: control_pb2.Tenant) -> None:
+    """What it has now."""
+    kind = tenant.kind if isinstance(tenant, Quota) else key_of(tenant)[0]
+    view.jobs_now, view.gpus_now = held.get((kind, tenant.name), (0, 0))
     if isinstance(tenant, Quota) and tenant.gpu_hours is not None:
         spent = cluster.board.eligibility.tenant_limits.used_hours
         view.gpu_hours_now = spent.get((tenant.kind, tenant.name), 0.0)
-
-
-def _below(cluster: Cluster, tenant: Tenant) -> set[str]:
-    """An account and all below it."""
-    found = {tenant.name}
-    parents = cluster.tenants.parents()
-    while more := {name for name, up in parents.items() if up in found} - found:
-        found |= more
-    return found
 
 
 # -- changing --------------------------------------------------------------------------------------
