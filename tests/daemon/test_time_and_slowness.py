@@ -1,0 +1,104 @@
+"""Wall clocks that jump and rounds that take long move nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dlsched.daemon import clock
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import Running, eventually, job, settings_of
+from .scripted_agent import ScriptedAgent
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """Row C14: limits, windows and begin times go by a clock that does not jump."""
+    real, offset = time.time, [0.0]
+    jumpy = SimpleNamespace(
+        time=lambda: real() + offset[0],
+        clock_gettime=time.clock_gettime,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(clock, "time", jumpy)
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path, round={"interval_s": 0.5})) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller, cluster = running.caller(), running.daemon.cluster
+            [first] = await caller.submit(job(time_limit_s=600))
+            [later] = await caller.submit(job(begin_at=real() + 1800))
+            await eventually(agent.running)
+            offset[0] = jump_s
+            rounds = cluster.board.round_number
+            [second] = await caller.submit(job(gpus=1))
+            await eventually(lambda: len(agent.running()) == 2)
+            await eventually(lambda: cluster.board.round_number > rounds + 3)
+            view = (await caller.show(first)).job
+            assert (view.state, view.starts) == ("RUNNING", 1)
+            assert view.run_s < 60
+            assert (await caller.show(later)).job.reason == "BeginTime"
+            assert cluster.node_state("n1") in ("mixed", "full")
+            for number in (first, second):
+                agent.end_job(number)
+
+                async def over(number: int = number) -> bool:
+                    return await caller.state(number) == "COMPLETED"
+
+                await eventually(over)
+
+    asyncio.run(scene())
+
+
+def test_a_round_longer_than_every_window_loses_nobody(tmp_path: Path) -> None:
+    """Row A17: nodes are heard and answered while a policy computes; the status tells of it."""
+
+    async def scene() -> None:
+        async with (
+            Running(settings_of(tmp_path, round={"interval_s": 0.5})) as running,
+            ScriptedAgent("n1", running.target) as agent,
+        ):
+            caller, cluster = running.caller(), running.daemon.cluster
+            worker = running.daemon.rounds._worker
+            [first] = await caller.submit(job())
+            await eventually(agent.running)
+            decide, asked, go_on = worker.decide, asyncio.Event(), asyncio.Event()
+
+            async def slowly(snapshot: Any) -> Any:
+                asked.set()
+                await go_on.wait()
+                go_on.clear()
+                return await decide(snapshot)
+
+            worker.decide = slowly  # type: ignore[method-assign]
+            [second] = await caller.submit(job())
+            await asked.wait()
+            timing = cluster.shell.state.timing
+            heard, epoch = cluster.shell.state.hearings, cluster.shell.state.epoch
+            beats = heard["n1"].sequence
+            long = time.monotonic() + 2 * timing.witness_beats * timing.beat_s
+            await eventually(lambda: time.monotonic() > long)
+            assert cluster.shell.state.hearings["n1"].sequence > beats
+            assert cluster.node_state("n1") in ("mixed", "full")
+            assert cluster.shell.state.epoch == epoch
+            assert [key.job for key in agent.running()] == [first]
+            go_on.set()
+            await eventually(lambda: "a round took" in running.daemon.rounds.slow)
+            told = await caller.control.Status(c.StatusRequest(), timeout=5)
+            assert any("a round took" in problem for problem in told.problems)
+            worker.decide = decide  # type: ignore[method-assign]
+            go_on.set()
+            await eventually(lambda: len(agent.running()) == 2)
+            assert await caller.state(second) == "RUNNING"
+
+    asyncio.run(scene())

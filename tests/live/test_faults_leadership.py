@@ -1,0 +1,72 @@
+"""A daemon that is paused while another takes over writes nothing more (Postgres)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from dlsched.client.cluster import Client
+from dlsched.core.errors import DlschedError
+from tests.live.invariants import Witnessed
+from tests.live.local_cluster import LocalCluster, eventually, free_port
+from tests.postgres import PostgresCluster
+
+
+@pytest.fixture
+def two(postgres_cluster: PostgresCluster) -> Iterator[LocalCluster]:
+    """A cluster whose agents know two daemons; the second one waits."""
+    url = postgres_cluster.make()
+    with LocalCluster(url, nodes=2) as cluster:
+        for name in cluster.names:
+            cluster.kill(name)
+        second = free_port()
+        cluster.daemons = [cluster.port, second]
+        listen = [f"unix:{cluster.folder}/second/d.sock", f"127.0.0.1:{second}"]
+        (cluster.folder / "second").mkdir()
+        text = cluster.write_config().read_text()
+        first = f'listen = ["unix:{cluster.folder}/d.sock", "127.0.0.1:{cluster.port}"]'
+        assert first in text
+        both = str(listen).replace("'", '"')
+        (cluster.folder / "second.toml").write_text(text.replace(first, f"listen = {both}"))
+        cluster.start_daemon("second", config="second.toml")
+        for name in cluster.names:
+            cluster.start_agent(name)
+        cluster.wait_until_up()
+        yield cluster
+    postgres_cluster.drop(url)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_paused_leader_steps_down_and_nothing_runs_twice(two: LocalCluster) -> None:
+    seen = Witnessed(two)
+    stays, ends = seen.submit("sleep 600"), seen.submit("sleep 3; exit 7")
+    for job in (stays, ends):
+        two.until(job, "RUNNING")
+        eventually("it began", lambda j=job: seen.began(j) == 1)
+    first_port, second_port = two.daemons
+    paused = two.processes["daemon"]
+    paused.send_signal(signal.SIGSTOP)
+    two.port = second_port
+    eventually("the second leads", lambda: two.run("queue").returncode == 0, within=90)
+    assert two.until(ends, "FAILED", within=60).exit_code == 7
+    more = seen.submit("true")
+    two.until(more, "COMPLETED", within=60)
+    paused.send_signal(signal.SIGCONT)
+
+    def stepped_down() -> bool:
+        """It takes nothing any more."""
+        with Client(f"127.0.0.1:{first_port}", insecure_loopback=True) as client:
+            try:
+                client.submit(["true"])
+            except DlschedError as error:
+                return "lead" in str(error)
+        raise AssertionError("a daemon that was deposed took a submission")
+
+    eventually("the first says that it does not lead", stepped_down, within=40)
+    last = seen.submit("true")
+    two.until(last, "COMPLETED", within=60)
+    assert (two.job(stays).state, two.job(stays).starts) == ("RUNNING", 1)
+    seen.check()
