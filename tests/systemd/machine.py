@@ -206,6 +206,13 @@ class Machine:
         for kind in ("sysusers.d", "tmpfiles.d"):
             text = (PACKAGING / kind / "dlsched.conf").read_text()
             self.write(f"/usr/lib/{kind}/dlsched.conf", text)
+        self.install_program()
+        self.run("systemd-sysusers")
+        self.run("systemd-tmpfiles", "--create")
+        self.run("systemctl", "daemon-reload")
+
+    def install_program(self) -> None:
+        """What an environment under /opt/dlsched would have: the program."""
         self.write(f"{HOME}/venv/pyvenv.cfg", f"home = {HOME}/python/bin\n")
         python = f"{HOME}/venv/bin/python"
         self.run("mkdir", "-p", f"{HOME}/venv/bin")
@@ -214,9 +221,6 @@ class Machine:
         self.run("ln", "-sf", f"{HOME}/python/bin/python{VERSION}", python)
         program = f'#!/bin/sh\nexport PYTHONPATH={HOME}/project\nexec {python} -m dlsched "$@"\n'
         self.write(PROGRAM, program, "755")
-        self.run("systemd-sysusers")
-        self.run("systemd-tmpfiles", "--create")
-        self.run("systemctl", "daemon-reload")
 
     def show(self, unit: str, prop: str) -> str:
         """A unit's property."""
