@@ -223,7 +223,13 @@ def test_whoever_is_admitted_and_protected(
     compare(live, lab, policy, jobs, ["ann"] * len(jobs), admission=admission, min_run=min_run)
 
 
-@pytest.mark.parametrize("policy", ["las", "srtf", "multi-queue", "tiresias"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "las",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("srtf", "multi-queue", "tiresias")),
+    ],
+)
 def test_a_contended_trace_has_many_preemptions_to_agree_about(
     live: Any, lab: Any, policy: str
 ) -> None:
