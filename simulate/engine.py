@@ -18,6 +18,7 @@ from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, Mode, RoundContext
+from dlsched.core.epochs import Epochs
 from dlsched.core.forecast import Forecaster
 from dlsched.core.metrics import MetricBoard
 from dlsched.core.performance import Speeds
@@ -61,6 +62,7 @@ class Engine:
         seed: the run's seed.
         speeds: what policies may believe of how fast units run where; None: nothing.
         best_s: seconds that each row takes on its fastest type; None: its work, which is seconds.
+        epochs: what policies may know of the courses of trainings; None: nothing.
         skipping: may rounds be skipped in which nothing can change?
         horizon: stop at this time.
         observers: called after every decision, with what it was.
@@ -80,6 +82,7 @@ class Engine:
     seed: int = 0
     speeds: Speeds | None = None
     best_s: Floats | None = None
+    epochs: Epochs | None = None
     skipping: bool = True
     horizon: float = math.inf
     observers: list[Observer] = field(default_factory=list)
@@ -263,6 +266,8 @@ class Engine:
         world = self.world
         if world.semantics.drift:
             done = world.end_steps(self.now) if self.now >= self._round_end else []
+            for row in world.whole_steps.adapted if self.now >= self._round_end else ():
+                self._note(Change("adapt", self.now, row))
         else:
             done = world.complete_until(self.now)
         self._note_ends(done)
@@ -432,12 +437,14 @@ class Engine:
         world, grid = self.world, self.world.semantics.grid or 0.0
         if self.now < self._round_end < math.inf:
             return False
-        if world.waiting or world.running:
-            self._decide_in("full")
-            self._round_end = world.begin_steps(self.now, grid)
-        else:
+        if not world.waiting and not world.running:
             self._round_end = math.inf
-        return False
+            return False
+        stops = self._decide_in("full")
+        self._round_end = world.begin_steps(self.now, grid)
+        if self._round_end == math.inf and self._arrival_time() == math.inf:
+            self._round_end = self.now + grid  # nobody runs, and nothing but time will change that
+        return stops
 
     def _decide_in(self, mode: Mode) -> bool:
         """One decision; returns True when the run should stop because nothing moves any more."""
@@ -545,6 +552,8 @@ class Engine:
             min_run=self.world.costs.min_run,
             seed=self.seed,
             speeds=self.speeds,
+            epochs=self.epochs,
+            last_round=self.world.whole_steps.last,
             may_share=True,
         )
 

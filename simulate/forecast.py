@@ -139,6 +139,7 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
         visible=present.visible,
         seed=present.seed,
         speeds=present.speeds,
+        epochs=present.epochs,
         horizon=present.now + horizon,
     )
     fork.take_over(present)

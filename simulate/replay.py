@@ -17,6 +17,7 @@ from dlsched.core.occupancy import Occupancy
 from dlsched.core.performance import PerformanceModel, PlainDuration
 from dlsched.core.throughputs import ThroughputTable
 from dlsched.core.units import Status
+from simulate.adaptation import Adaptation
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine
 from simulate.failures import with_failures
@@ -24,6 +25,7 @@ from simulate.feasibility import check_needs, pools_ever, refuse_impossible
 from simulate.forecast import forecaster, replace_parts
 from simulate.outcomes import result_of
 from simulate.population import populate
+from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import profiled
 from simulate.recorder import Recorder
 from simulate.results import ReplayResult
@@ -42,6 +44,7 @@ def replay(
     events: Sequence[ClusterEvent] = (),
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
+    patterns: BatchPatterns | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace.
@@ -53,6 +56,7 @@ def replay(
         events: cluster events; a node whose first event is a join starts out of service.
         performance: how fast jobs really run; plain durations when None.
         throughputs: a table that says it by model, GPU type and partner; work is then steps.
+        patterns: how the batch sizes of trainings grow with their gradient noise.
         on_progress: called now and then with the number of jobs that have ended.
 
     Raises:
@@ -61,7 +65,13 @@ def replay(
     """
     cpu, wall = time.process_time(), time.perf_counter()
     engine = prepare(
-        trace, cluster, settings, events=events, performance=performance, throughputs=throughputs
+        trace,
+        cluster,
+        settings,
+        events=events,
+        performance=performance,
+        throughputs=throughputs,
+        patterns=patterns,
     )
     engine.on_progress = on_progress
     stopped = engine.run()
@@ -85,6 +95,7 @@ def prepare(
     events: Sequence[ClusterEvent] = (),
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
+    patterns: BatchPatterns | None = None,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
@@ -98,7 +109,7 @@ def prepare(
     parts = build_parts(settings, semantics, has_quotas=quotas)
     jobs = None
     if throughputs is not None:
-        jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift)
+        jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
     units, work, pools, visible = populate(trace, cluster, load=settings.load, profiled=jobs)
     check_needs(parts, units, trace)
     scripted = sorted(events, key=lambda event: event.time)
@@ -128,9 +139,13 @@ def prepare(
         seed=settings.seed,
         speeds=None if jobs is None else jobs.speed,
         best_s=None if jobs is None else jobs.best_s,
+        epochs=None if jobs is None else jobs.courses,
         skipping=settings.skipping,
         horizon=settings.horizon,
     )
+    if jobs is not None and isinstance(jobs.courses, Adaptation):
+        world.whole_steps.adaptation = jobs.courses
+        world.whole_steps.limits_s = jobs.best_s.tolist()
     engine.refusals.update(refusals)
     engine.make_forecast = forecaster
     engine.rebuild_parts = partial(replace_parts, semantics=semantics)

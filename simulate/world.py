@@ -11,8 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dlsched.core.allocation import Allocation, Grant
 from dlsched.core.arrays import Floats
 from dlsched.core.diff import Verb, diff
@@ -22,6 +20,7 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
 from simulate.recorder import Recorder
+from simulate.whole_steps import WholeSteps
 
 __all__ = ["Costs", "World"]
 
@@ -56,6 +55,7 @@ class World:
         shared_gpu_seconds: GPU-seconds that were held by one more unit than are counted busy.
         launch, preemption: the parts that say what a start and a suspension cost; None: the run's
             restart overhead, and nothing.
+        whole_steps: rounds of them, where the semantics have such.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class World:
         self.waiting_gpus = 0
         self.finished: list[int] = []
         self.busy_gpu_seconds = 0.0
+        self.whole_steps = WholeSteps()
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
         self._exact_end: dict[int, float] = {}
-        self._steps: dict[int, list[float]] = {}  # this round's steps, seconds they take, stop
         self._stepped: dict[int, float] = {}  # seconds worked (and settled) since the start
         self._ready: dict[
             int, float
@@ -351,49 +351,20 @@ class World:
     # -- rounds that drift (whole steps) ----------------------------------------------------------
 
     def begin_steps(self, now: float, length: float) -> float:
-        """Plan a round in which every running unit does whole steps only; returns its end.
-
-        The round ends when the last of them stops, which may be before `length` is over; when
-        nobody can do a step it lasts all of it. A unit that is restarting begins when it is ready.
-        """
-        table = self.table
-        rows = np.flatnonzero(table.status == RUNNING)
-        if not rows.size:
-            return math.inf
-        rate, begins = table.rate[rows], np.maximum(table.progress_from[rows], now)
-        room = np.maximum(length - (begins - now), 0.0)
-        left = self.true_work[rows] - table.executed[rows]
-        steps = np.minimum(np.floor(rate * room), left)
-        took = np.divide(steps, rate, out=np.zeros(len(rows)), where=steps > 0)
-        stops = np.where(steps > 0, begins + took, now)
-        for place, row in enumerate(rows.tolist() if self.occupancy.beside else ()):
-            for other in self.occupancy.beside.get(row, ()):  # they stop together
-                stops[place] = max(stops[place], stops[np.searchsorted(rows, other)])
-        self._steps = {
-            row: plan
-            for row, *plan in zip(
-                rows.tolist(), steps.tolist(), took.tolist(), stops.tolist(), strict=True
-            )
-        }
-        end = float(stops.max())
-        return end if end > now else now + length
+        """Plan a round of whole steps; returns its end."""
+        return self.whole_steps.begin(self, now, length)
 
     def end_steps(self, now: float) -> list[int]:
-        """Credit the steps planned by `begin_steps`; returns the rows that are done, in order.
+        """Credit the steps planned by `begin_steps`; returns the rows that are done, in order."""
+        return self.whole_steps.end(self, now)
 
-        GPUs are held until the round's end; what a unit did not use of it counts as overhead.
-        """
-        table = self.table
-        done: list[tuple[float, int]] = []
-        for row, (steps, took, stop) in self._steps.items():
-            if table.status[row] != RUNNING:
-                continue
-            table.executed[row] += steps
-            table.progress_from[row] = max(now, float(table.progress_from[row]))
-            self._stepped[row] = self._stepped.get(row, 0.0) + took
-            if table.executed[row] >= self.true_work[row]:
-                done.append((stop, row))
-        self._steps = {}
-        for stop, row in sorted(done):
-            self.complete(row, now, stop)
-        return [row for _, row in sorted(done)]
+    def credit_time(self, row: int, seconds: float) -> None:
+        """A running unit has worked so long; its steps were credited already."""
+        self._stepped[row] = self._stepped.get(row, 0.0) + seconds
+
+    def look_at_pace(self, row: int) -> None:
+        """A unit on GPUs became another kind of job, whose speed is another."""
+        partners, held = self.occupancy.beside.get(row, ()), self.occupancy.held[row]
+        self.table.rate[row] = self.performance.rate(
+            row, held, self.table, self.occupancy, None, partners
+        )

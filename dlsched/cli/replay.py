@@ -204,7 +204,7 @@ def replay_command(
         typer.Option(
             "--format",
             help="auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, "
-            "slurm, tiresias, blox or gavel; auto tells by header and content.",
+            "slurm, tiresias, blox, gavel or shockwave; auto tells by header and content.",
         ),
     ] = "auto",
     skip_bad_rows: Annotated[

@@ -30,7 +30,7 @@ from dlsched.core.errors import BadInput
 from simulate.cluster_events import ClusterEvent
 from simulate.cluster_files import open_cluster
 from simulate.event_files import read_events
-from simulate.profiles.throughput_file import read_throughputs
+from simulate.profiles.open import open_profiles
 from simulate.settings import RunSettings, build_parts, resolve_semantics
 from simulate.sweep import (
     PARTS,
@@ -127,8 +127,14 @@ def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
     events: Sequence[ClusterEvent] = ()
     if words.events is not None:
         cluster, events = read_events(words.events, cluster)
-    throughputs = None if words.profiles is None else read_throughputs(words.profiles)
-    inputs = Inputs(traces=_traces(words), cluster=cluster, events=events, throughputs=throughputs)
+    throughputs, patterns = open_profiles(words.profiles)
+    inputs = Inputs(
+        traces=_traces(words),
+        cluster=cluster,
+        events=events,
+        throughputs=throughputs,
+        patterns=patterns,
+    )
     if not words.skip_bad_rows:
         for trace, path in zip(inputs.traces, words.traces, strict=True):
             check_fits(trace, cluster, Path(path))

@@ -6,8 +6,8 @@ generator of its own. No clock, no file, no network: the same context gives the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
 
 if TYPE_CHECKING:
+    from dlsched.core.epochs import Epochs
     from dlsched.core.forecast import Forecaster
     from dlsched.core.occupancy import Occupancy
     from dlsched.core.performance import Speeds
@@ -31,7 +32,7 @@ Mode = Literal["full", "fill"]
 class Change(NamedTuple):
     """Something that happened since the last decision, in order."""
 
-    kind: Literal["arrive", "finish", "node-up", "node-down", "node-drain", "retype"]
+    kind: Literal["arrive", "finish", "node-up", "node-down", "node-drain", "retype", "adapt"]
     time: float
     subject: int  # a unit's row, or a node
 
@@ -57,6 +58,9 @@ class RoundContext:
         min_run: a row is not preempted before it has run so long.
         seed: the run's seed.
         speeds: what is believed of how fast units run where; None: nothing is known.
+        epochs: what is known of the courses of trainings; None: nothing.
+        last_round: in rounds of whole steps, when each row of the last one stopped and the seconds
+            it was credited with.
         may_share: may several rows hold the same GPUs in this world?
         cpu_clock: seconds of CPU that a part may measure itself by, where it has a time limit; None
             in a replay, whose outcome must not depend on the machine.
@@ -78,6 +82,8 @@ class RoundContext:
     min_run: float = 0.0
     seed: int = 0
     speeds: Speeds | None = None
+    epochs: Epochs | None = None
+    last_round: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     may_share: bool = False
     cpu_clock: Callable[[], float] | None = None
 

@@ -43,6 +43,11 @@ class Semantics:
         origin: time of the first grid tick, in seconds.
         drift: a row does whole steps only, and a round ends when its last row stops, so the grid
             moves (Gavel).
+        absence: with `drift`, seconds of a whole round that a row loses that was not in the round
+            before.
+        overrun: with `drift`, a row is complete after so many times the time that its profile says.
+        fruitless: with `drift`, a row whose steps stand behind it leaves after so many rounds in
+            which it does nothing; 0: at once.
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
@@ -64,6 +69,9 @@ class Semantics:
     grid: float | None = 60.0
     origin: float = 0.0
     drift: bool = False
+    absence: float = 0.0
+    overrun: float = math.inf
+    fruitless: int = 0
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
@@ -184,6 +192,21 @@ GAVEL = _add(
             "resolve_s": 1920.0,
             "settle": "centre",
         },
+        part_defaults={"placement": "first-free"},
+    )
+)
+SHOCKWAVE = _add(
+    Semantics(
+        name="shockwave",
+        source="Shockwave, NSDI 2023, and its artifact's simulator",
+        grid=120.0,
+        drift=True,
+        absence=20.0,
+        overrun=1.5,
+        fruitless=5,
+        release="tick",
+        between="none",
+        option_defaults={**GAVEL.option_defaults, "resolve_s": 1000.0, "alpha": 0.2},
         part_defaults={"placement": "first-free"},
     )
 )

@@ -219,6 +219,7 @@ class TableSpeed:
         *,
         by_placement: bool = False,
         unit: Floats | None = None,
+        types: Sequence[str] = (),
     ) -> None:
         """Look up what each unit is.
 
@@ -227,7 +228,9 @@ class TableSpeed:
             kinds: by row of the unit table.
             by_placement: tell GPUs on one server from GPUs on several; else all count as on one.
             unit: steps in one unit of work, by row; 1 for all when None.
+            types: on which a row must have been measured that becomes of another kind.
         """
+        self._types = types
         self._table = table
         self._codes = table.codes(kinds)
         self._by_placement = by_placement
@@ -249,6 +252,19 @@ class TableSpeed:
     def steps_per_work(self, rows: Rows) -> Floats:
         """Steps in one unit of the work that the unit table counts."""
         return self._unit[rows]
+
+    def become(self, row: int, kind: JobKind, scale: int) -> bool:
+        """A row is of another kind from now on; says no where nobody has measured that."""
+        try:
+            code = self._table.codes([kind])
+            self._table.speeds(code, np.array([scale]), self._types)
+        except BadInput:
+            return False
+        self._codes[row] = code[0]
+        self._known = {
+            key: rate for key, rate in self._known.items() if row not in (key[0], *key[4])
+        }
+        return True
 
     def rate(
         self,

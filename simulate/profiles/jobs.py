@@ -16,6 +16,9 @@ from dlsched.core.arrays import Floats, Ints
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import JobKind, TableSpeed, ThroughputTable
+from simulate.adaptation import Adaptation, Courses
+from simulate.profiles.batch_rules import BatchPatterns
+from simulate.profiles.trainings import course, trainings
 from simulate.traces.trace import Trace
 
 __all__ = ["Profiled", "profiled"]
@@ -31,6 +34,7 @@ class Profiled:
         best_s: seconds that each takes on its fastest type.
         types: GPU types, in the cluster's order.
         rate: steps/s alone, [job, type].
+        courses: how the trainings go on, where the trace says whether they adapt.
     """
 
     speed: TableSpeed
@@ -38,6 +42,7 @@ class Profiled:
     best_s: Floats
     types: tuple[str, ...]
     rate: Floats
+    courses: Courses | None = None
 
     def allowed(self, row: int) -> str:
         """The types on which a job runs, joined by "|"; "" for all."""
@@ -47,7 +52,14 @@ class Profiled:
         return "|".join(name for name, can in zip(self.types, runs.tolist(), strict=True) if can)
 
 
-def profiled(trace: Trace, cluster: Cluster, table: ThroughputTable, *, in_steps: bool) -> Profiled:
+def profiled(
+    trace: Trace,
+    cluster: Cluster,
+    table: ThroughputTable,
+    *,
+    in_steps: bool,
+    patterns: BatchPatterns | None = None,
+) -> Profiled:
     """Look up every job.
 
     Args:
@@ -55,6 +67,7 @@ def profiled(trace: Trace, cluster: Cluster, table: ThroughputTable, *, in_steps
         cluster: its GPU types.
         table: throughputs.
         in_steps: count work in steps.
+        patterns: how gradient noise lets batch sizes grow.
 
     Raises:
         BadInput: one line that names the trace and the job: it has no model or steps, the table
@@ -79,13 +92,23 @@ def profiled(trace: Trace, cluster: Cluster, table: ThroughputTable, *, in_steps
             f"0 on {', '.join(types)}"
         )
     unit = np.ones(len(trace)) if in_steps else best
-    return Profiled(
-        speed=TableSpeed(table, kinds, unit=unit),
-        work=steps / unit,
-        best_s=steps / best,
-        types=types,
-        rate=rate,
-    )
+    speed = TableSpeed(table, kinds, unit=unit, types=types)
+    work, best_s = steps / unit, steps / best
+    courses: Courses | None = None
+    if "batch_mode" in trace.columns:
+        jobs = trainings(trace, kinds, gangs, patterns)
+        fastest = [types[int(place)] for place in rate.argmax(axis=1)]
+        profiles = [
+            course(trace, row, job, table, fastest[row], patterns) for row, job in enumerate(jobs)
+        ]
+        own = np.array([profile.runtime for profile in profiles])
+        if in_steps:
+            courses, best_s = Adaptation(jobs, profiles, speed, patterns), own
+        else:
+            adapts = np.array([job.adapts for job in jobs], np.bool_)
+            work = best_s = np.where(adapts, own, best_s)
+            courses = Courses(jobs, profiles)
+    return Profiled(speed=speed, work=work, best_s=best_s, types=types, rate=rate, courses=courses)
 
 
 def _job(trace: Trace, row: int) -> str:

@@ -20,7 +20,7 @@ from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from simulate.traces.textfile import lines_of, open_text
 
-__all__ = ["job_kind", "read_throughputs"]
+__all__ = ["job_kind", "measurements_of", "read_throughputs"]
 
 NEEDED = ("accelerator", "scale_factor", "model", "steps_per_s")
 _BATCH = " (batch size "
@@ -32,14 +32,22 @@ def read_throughputs(path: str | Path) -> ThroughputTable:
     Raises:
         BadInput: one line with file and line number.
     """
-    place = Path(path)
+    return ThroughputTable(measurements_of(Path(path)))
+
+
+def measurements_of(place: Path) -> list[Measurement]:
+    """The rows of a table: a file, or all files of a folder whose names contain `throughputs`.
+
+    Raises:
+        BadInput: one line with file and line number.
+    """
     files = [place]
     if place.is_dir():
         found = [*place.glob("*throughputs*.csv"), *place.glob("*throughputs*.csv.gz")]
         files = sorted(found)
         if not files:
             raise BadInput(f"{place}: a folder without *throughputs*.csv or *throughputs*.csv.gz")
-    return ThroughputTable([m for file in files for m in _measurements(file)])
+    return [m for file in files for m in _measurements(file)]
 
 
 def _measurements(file: Path) -> list[Measurement]:

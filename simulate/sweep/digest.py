@@ -39,6 +39,7 @@ class Digests:
             _cluster_digest(inputs.cluster),
             repr(tuple(inputs.events)),
             _throughputs_digest(inputs.throughputs),
+            repr(inputs.patterns),
         ]
         self._quotas = any(vc.gpus >= 0 for vc in inputs.cluster.vcs.values())
 

@@ -14,6 +14,7 @@ from dlsched.core.cluster import Cluster
 from dlsched.core.errors import DlschedError
 from dlsched.core.throughputs import ThroughputTable
 from simulate.cluster_events import ClusterEvent
+from simulate.profiles.batch_rules import BatchPatterns
 from simulate.replay import replay
 from simulate.results import ReplayResult
 from simulate.settings import RunSettings
@@ -30,6 +31,7 @@ class Inputs:
     cluster: Cluster
     events: Sequence[ClusterEvent] = ()
     throughputs: ThroughputTable | None = None
+    patterns: BatchPatterns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ def execute(
             run.settings,
             events=inputs.events,
             throughputs=inputs.throughputs,
+            patterns=inputs.patterns,
             on_progress=on_progress,
         )
     except DlschedError as error:

@@ -18,6 +18,7 @@ from simulate.traces.formats import (
     philly,
     philly_attempts,
     philly_passed,
+    shockwave,
     slurm,
     tiresias,
     venus,
@@ -43,6 +44,7 @@ FORMATS: dict[str, Reader] = {
     "tiresias": tiresias.read,
     "blox": blox.read,
     "gavel": gavel.read,
+    "shockwave": shockwave.read,
 }
 # By header, the most particular first: a native file may carry any further column.
 _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
@@ -56,6 +58,7 @@ _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
     ("tiresias", tiresias),
     ("blox", blox),
     ("gavel", gavel),
+    ("shockwave", shockwave),
     ("dlsched", dlsched),
 )
 # In a folder, the file that is the trace.

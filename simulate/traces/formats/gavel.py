@@ -12,15 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
+from dlsched.core.arrays import Floats
 from simulate.profiles.throughput_file import job_kind
 from simulate.traces.ledger import Ledger
 from simulate.traces.normal import Rows, normal_trace
 from simulate.traces.options import ReadOptions
-from simulate.traces.table import read_table
+from simulate.traces.table import Table, read_table
 from simulate.traces.textfile import stem_of
 from simulate.traces.trace import Trace
 
-__all__ = ["read", "recognises"]
+__all__ = ["check_steps", "read", "recognises"]
 
 REQUIRED = ("job_id", "job_type", "scale_factor", "total_steps", "arrival_time_s")
 NUMBERS = (
@@ -43,15 +44,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     """
     ledger = Ledger(path, skip_bad_rows=options.skip_bad_rows)
     table = read_table(path, ledger, numbers=NUMBERS, required=REQUIRED)
-    for name in ("total_steps", "scale_factor"):
-        column = table.number(name)
-        table.refuse(
-            np.flatnonzero(~(column > 0)), f"{name} is not positive", f"{name} must be above 0"
-        )
-    weight = table.number("priority_weight")
-    table.refuse(
-        np.flatnonzero(weight < 0), "priority_weight is negative", "priority_weight is below 0"
-    )
+    weight = check_steps(table)
     kinds = [job_kind(text.strip()) for text in table.text("job_type").tolist()]
     columns = {
         "model": np.array([kind.model for kind in kinds], np.object_),
@@ -72,3 +65,17 @@ def read(path: Path, options: ReadOptions) -> Trace:
         columns=columns,
     )
     return normal_trace(rows, ledger, options, name=stem_of(path), source="gavel", is_log=False)
+
+
+def check_steps(table: Table) -> Floats:
+    """Refuse rows whose steps, GPUs or weight cannot be; returns the weights."""
+    for name in ("total_steps", "scale_factor"):
+        column = table.number(name)
+        table.refuse(
+            np.flatnonzero(~(column > 0)), f"{name} is not positive", f"{name} must be above 0"
+        )
+    weight = table.number("priority_weight")
+    table.refuse(
+        np.flatnonzero(weight < 0), "priority_weight is negative", "priority_weight is below 0"
+    )
+    return weight

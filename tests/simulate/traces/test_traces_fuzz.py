@@ -39,6 +39,8 @@ SEEDS = {
     "blox": "job_id,submit_time,num_gpus,duration\n0,0,1,1000\n",
     "gavel": "job_id,job_type,scale_factor,total_steps,duration_v100_s,priority_weight,"
     "arrival_time_s\n0,ResNet-18 (batch size 32),1,3066,102.4,1,0.5\n",
+    "shockwave": "job_id,model,batch_size,scale_factor,total_steps,mode,duration_s,"
+    "priority_weight,arrival_time_s\n0,LM,10,1,134583,gns,1418,1,0\n",
 }
 SPLICES = st.one_of(
     st.binary(max_size=6),

@@ -20,6 +20,7 @@ HEADERS = {
     "slurm": "JobID|JobName|State|Submit|AllocTRES|Elapsed|",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
+    "shockwave": "job_id,model,scale_factor,total_steps,mode,arrival_time_s",
     "blox": "job,round_delivered,submit,num_gpus,duration",
 }
 

@@ -88,6 +88,7 @@ class PublishedRounds:
             self._find_servers(ctx.occupancy.cluster)
         self._credit(ctx)
         self._strike_out(ctx)
+        self._note_adapted(ctx)
         self._enter(rows, ctx)
         due = ctx.now - self._last_reset >= self._resolve_s or self._last_reset == 0
         if self._dirty and due:
@@ -117,17 +118,19 @@ class PublishedRounds:
         """Time received in the last round, latest stop first."""
         if not self._ran:
             return
-        executed = ctx.table.executed
+        executed, last = ctx.table.executed, ctx.last_round
         stops: list[tuple[float, Key, int]] = []
         for key, (kind, start, done, speed) in self._ran.items():
             stop = start + (executed.item(key[0]) - done[0]) / speed[0]
-            if key[1] != ALONE:
+            if key[0] in last:
+                stop = last[key[0]][0]
+            elif key[1] != ALONE:
                 stop = max(stop, start + (executed.item(key[1]) - done[1]) / speed[1])
             stops.append((-stop, key, kind))
         stops.sort()
         books, got = self._books, self._books.got
         for stop, key, kind in stops:
-            took = -stop - self._round_start
+            took = last[key[0]][1] if key[0] in last else -stop - self._round_start
             got[books.line[key], kind] += took
             self._given[kind] += took
         self._round_start = -stops[0][0]
@@ -141,6 +144,15 @@ class PublishedRounds:
         if gone.size:
             books.keep(~np.isin(books.one, gone) & ~np.isin(books.other, gone))
             self._dirty = True
+
+    def _note_adapted(self, ctx: RoundContext) -> None:
+        """Whoever changed its batch size has another speed from now on."""
+        books = self._books
+        for row in [change.subject for change in ctx.changes if change.kind == "adapt"]:
+            line = books.line.get((row, ALONE))
+            if line is not None:
+                books.speed[line] = self._speeds(np.array([row]), ctx)[0]
+                self._dirty = True
 
     def _enter(self, rows: Rows, ctx: RoundContext) -> None:
         books, table = self._books, ctx.table

@@ -1,0 +1,136 @@
+"""Shockwave's simulated world: the authors' stored schedules give their times, bit by bit.
+
+Who holds which GPU in which round comes from the stored results. Everything else is the replay
+under `-o semantics=shockwave`: batch sizes that adapt, what absence costs, jobs that take too long,
+jobs that get nothing done. ρ of both published kinds is compared too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlsched.core.cluster import Cluster, parse_cluster_spec
+from dlsched.core.context import RoundContext
+from dlsched.core.occupancy import Placement
+from dlsched.core.options import NoOptions
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from simulate.outcomes import result_of
+from simulate.profiles.batch_rules import BatchPatterns
+from simulate.profiles.jobs import profiled
+from simulate.profiles.throughput_file import read_throughputs
+from simulate.replay import prepare
+from simulate.results import ReplayResult
+from simulate.settings import RunSettings
+from simulate.traces.open import open_trace
+
+ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+FOLDER = ROOT / "shockwave"
+PATTERNS = FOLDER / "gns_batch_size_pattern.csv"
+LOGS = sorted(FOLDER.glob("authors_*.json.gz")) if PATTERNS.exists() else []
+PROFILES = sorted(FOLDER.glob("*_profiles.json.gz")) if PATTERNS.exists() else []
+
+pytestmark = pytest.mark.fidelity
+
+
+def read(path: Path) -> dict[str, Any]:
+    with gzip.open(path, "rt") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+@cache
+def table(name: str) -> ThroughputTable:
+    return read_throughputs(FOLDER / name)
+
+
+@cache
+def patterns() -> BatchPatterns:
+    return BatchPatterns.read(PATTERNS)
+
+
+class FromLog(SchedulingPolicy[NoOptions]):
+    """The stored schedule, round by round."""
+
+    name = "from-log"
+    preemptive = True
+    rests = False
+
+    def __init__(self, schedule: list[dict[str, list[int]]]) -> None:
+        super().__init__(NoOptions())
+        self.schedule = schedule
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        gpus = {int(job): sorted(ids) for job, ids in self.schedule[ctx.number].items()}
+        where = {row: Placement(tuple(ids), (1,) * len(ids)) for row, ids in gpus.items()}
+        for row in [row for row, held in ctx.occupancy.held.items() if where.get(row) != held]:
+            walk.suspend(row)
+        for row, placement in where.items():
+            if row not in ctx.occupancy.held:
+                walk.place_exactly(row, placement)
+
+
+def single_gpus(count: int) -> Cluster:
+    return parse_cluster_spec(f"{count}x1:v100")
+
+
+def throughputs_of(log: dict[str, Any]) -> ThroughputTable:
+    """A trace's name begins as the throughputs' that go with it."""
+    kind = "tacc" if log["trace"].startswith("tacc") else "wisr"
+    return table(f"{kind}_throughputs.csv.gz")
+
+
+@cache
+def replayed(path: Path) -> ReplayResult:
+    log = read(path)
+    trace, cluster = open_trace(FOLDER / log["trace"]), single_gpus(log["gpus"])
+    settings = RunSettings(
+        policy="fifo",
+        options=("semantics=shockwave",),
+        round_s=float(log["round_s"]),
+        check=True,
+    )
+    engine = prepare(trace, cluster, settings, throughputs=throughputs_of(log), patterns=patterns())
+    engine.parts.scheduling = FromLog(log["per_round_schedule"])
+    return result_of(trace, cluster, settings, engine, engine.run())
+
+
+def name_of(path: Path) -> str:
+    return path.name.split(".json")[0]
+
+
+@pytest.mark.skipif(not LOGS, reason=f"no authors_*.json.gz in {FOLDER}")
+@pytest.mark.parametrize("path", LOGS, ids=name_of)
+def test_a_stored_schedule_gives_every_time_exactly(path: Path) -> None:
+    log, result = read(path), replayed(path)
+    assert result.jobs.jct.tolist() == log["jct_s"]
+    assert result.summary["makespan"] == log["makespan_s"]
+    assert result.summary["avg_jct"] == pytest.approx(log["avg_jct_s"], rel=1e-12)
+
+
+@pytest.mark.skipif(not PROFILES, reason=f"no *_profiles.json.gz in {FOLDER}")
+@pytest.mark.parametrize("path", PROFILES, ids=name_of)
+def test_profiles_follow_from_the_rules(path: Path) -> None:
+    known = read(path)
+    trace = open_trace(FOLDER / path.name.replace("_profiles.json.gz", ".csv"))
+    jobs = profiled(
+        trace, single_gpus(32), table(known["throughputs"]), in_steps=True, patterns=patterns()
+    )
+    assert jobs.courses is not None
+    assert len(trace) == len(known["jobs"])
+    for row, job in enumerate(known["jobs"]):
+        course = jobs.courses.profile(row)
+        sizes = [size for count, size, *_ in job["segments"] for _ in range(count)]
+        seconds = [each for count, _, each, *_ in job["segments"] for _ in range(count)]
+        assert course.batch_size.tolist() == sizes
+        assert course.seconds == pytest.approx(seconds, abs=1e-9)
+        assert course.runtime == pytest.approx(job["exclusive_runtime_s"], abs=1e-6)
