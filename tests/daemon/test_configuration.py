@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.__main__ import main
+from dlsched.daemon.cluster import round_settings
 from dlsched.daemon.settings import load_settings
 from dlsched.rpc.v1 import control_pb2 as c
 
@@ -23,6 +25,9 @@ WRONG = [
     ("wrong kind", "[round]\ninterval_s = 'x'\n", "round.interval_s: Input should be a valid"),
     ("negative", "[round]\ninterval_s = -1\n", "round.interval_s: Input should be greater than 0"),
     ("unsafe timing", "[timing]\nmargin_s = 1.0\n", "timing: margin_s is 1, needs at least"),
+    ("preempt mode", "[round]\npreempt_mode = 'kill'\n", "round.preempt_mode: Input should be"),
+    ("minimum", "[round]\nmin_run_s = -1\n", "round.min_run_s: Input should be greater"),
+    ("endless", "[round]\nrestart_overhead_s = inf\n", "round.restart_overhead_s: Input should be"),
     ("twice", "[[vcs]]\nname='a'\n[[vcs]]\nname='a'\n", "vcs: a is there twice"),
     ("host list", "[[partitions]]\nname='a'\nnodes='n]1['\n", "host list 'n]1['"),
     ("toml", "[daemon\n", "Expected ']'"),
@@ -50,6 +55,15 @@ def test_a_wrong_file_ends_the_program_with_two(
 def test_the_example_is_fine() -> None:
     example = Path(__file__).parents[2] / "packaging" / "dlsched.toml"
     assert load_settings(example).daemon.listen
+
+
+def test_what_the_file_says_of_preemption_reaches_the_rounds(tmp_path: Path) -> None:
+    file = tmp_path / "d.toml"
+    said = {"min_run_s": 90.0, "restart_overhead_s": 12.5, "preempt_mode": "suspend"}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+    file.write_text("\n".join(["[round]", *lines]))
+    made = round_settings(load_settings(file))
+    assert {key: getattr(made, key) for key in said} == said
 
 
 TEXT = """

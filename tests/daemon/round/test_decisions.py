@@ -20,7 +20,7 @@ from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import Drained
 from dlsched.policies.registry import names
 from dlsched.protocol.ledger import Attach, Quarantine
-from dlsched.protocol.messages import NodeName, SuspendLevel
+from dlsched.protocol.messages import NodeName, StopReason, SuspendLevel
 
 POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-thrash", "testing-random",
             "testing-never"]  # fmt: skip
@@ -257,6 +257,18 @@ def test_ranks_on_several_nodes_and_jobs_that_save_give_way_by_leaving(live: Any
     saves = lab.submit(5.0, 2, suspend_level=SuspendLevel.COOPERATIVE)
     lab.round(6.0)
     assert lab.board.preempt_mode(saves) == "requeue"
+
+
+@pytest.mark.parametrize("mode", ["requeue", "suspend"])
+def test_a_job_that_must_not_begin_anew_is_no_safer_from_preemption(live: Any, mode: Any) -> None:
+    """Where jobs give way by a requeue it ends, as in Slurm; where they lend, it lends."""
+    lab = live.LiveLab((2,), parts={"scheduling": "las"}, preempt_mode=mode)
+    old = lab.submit(0.0, 2, requeue=False)
+    lab.round(1.0)
+    lab.submit(50.0, 2)
+    plan = carry_out(lab.decide(61.0), lab.board)
+    assert plan.stops == (((old, StopReason.PREEMPT),) if mode == "requeue" else ())
+    assert plan.suspends == (() if mode == "requeue" else (old,))
 
 
 def test_a_run_that_its_user_suspended_keeps_its_gpus_and_is_nobody_elses_business(
