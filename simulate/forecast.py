@@ -8,11 +8,13 @@ replaced go on from copies of their state.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from dlsched.core.allocation import Allocation
 from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
 from dlsched.core.round import Parts
@@ -22,7 +24,7 @@ from dlsched.core.stage import Stage
 from dlsched.core.units import RUNNING
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.what_if import WhatIf
-from simulate.engine import Engine
+from simulate.engine import Engine, Observer
 from simulate.recorder import Recorder
 from simulate.settings import default_options, first_option
 from simulate.world import World
@@ -79,8 +81,16 @@ def twin_of(part: Any) -> Any:
 class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overrides)
     """Forecasts for one engine, as the `Forecaster` protocol of core asks."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, patience_s: float = math.inf) -> None:
+        """Forecast from an engine's present state.
+
+        Args:
+            engine: it is left as it is.
+            patience_s: what a forecast may cost, in seconds of the wall's clock; then it ends where
+                it is, as at a horizon.
+        """
         self._engine = engine
+        self._patience_s = patience_s
 
     def __call__(
         self, overrides: Mapping[str, str] | None = None, *, horizon: float = math.inf
@@ -112,8 +122,21 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             fairness=twin_of(present.parts.fairness),
         )
         fork = _fork(present, parts, horizon)
+        if math.isfinite(self._patience_s):
+            fork.observers.append(_stop_after(self._patience_s))
         fork.run(start=present.now)
         return _read(fork, present)
+
+
+def _stop_after(patience_s: float) -> Observer:
+    """An observer under which a run stops where it is when its time is over."""
+    until = time.monotonic() + patience_s
+
+    def look(engine: Engine, allocation: Allocation) -> None:
+        if time.monotonic() > until:
+            engine.horizon = min(engine.horizon, engine.now)
+
+    return look
 
 
 def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:

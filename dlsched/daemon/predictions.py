@@ -29,7 +29,7 @@ __all__ = ["Foretold", "Predictions"]
 log = logging.getLogger("dlsched.daemon.predictions")
 NICE = 5  # rounds come first
 OLD_S = 60.0  # an answer serves no longer, though nothing happens
-PAUSE_S = 30.0  # after one that failed
+PAUSE_S, LONGEST_PAUSE_S = 30.0, 3600.0  # after one that failed, and each time twice as long
 SHARE = 0.05  # of one processor's time, for predictions that nobody asked for
 MOVED_S, MOVED = 60.0, 0.1  # a prediction that has moved by so much is another one
 
@@ -63,6 +63,7 @@ class Predictions:
         self._answer: _Answer | None = None
         self._asking: asyncio.Task[_Answer | None] | None = None
         self._not_before = 0.0
+        self._failures = 0
         self._told: dict[int, float] = {}
         self._task: asyncio.Task[None] | None = None
         self.failure = ""
@@ -152,12 +153,13 @@ class Predictions:
             starts = dict(await self._forecast(snapshot))
             cost_s = boottime() - began
             self._answer = _Answer(key=key, of=began, cost_s=cost_s, starts=starts)
-            self.failure = ""
+            self.failure, self._failures = "", 0
             self._record(snapshot, starts)
             return self._answer
         except (PolicyFailed, BadInput, OSError, TimeoutError) as error:
             self.failure = str(error) or type(error).__name__
-            self._not_before = boottime() + PAUSE_S
+            self._not_before = boottime() + min(PAUSE_S * 2.0**self._failures, LONGEST_PAUSE_S)
+            self._failures += 1
             log.warning("event=prediction-failed why=%r", self.failure)
             return None
         finally:

@@ -6,6 +6,7 @@ job's start can be told before it happens, together with what the telling rests 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,13 +104,17 @@ def forecaster_of(standing: Standing) -> forecaster:
 
 
 def predicted_starts(
-    snapshot: LiveSnapshot, *, horizon_s: float = 30 * 86400.0
+    snapshot: LiveSnapshot,
+    *,
+    horizon_s: float = 30 * 86400.0,
+    patience_s: float = math.inf,
 ) -> list[tuple[int, float, str]]:
     """When each pending job would start under the snapshot's policy.
 
     Args:
         snapshot: the present.
         horizon_s: look no further.
+        patience_s: what it may cost; starts that were not come to by then are not told.
 
     Returns:
         job, seconds of the policy's clock, and the basis; jobs that would not start by then are
@@ -123,7 +128,7 @@ def predicted_starts(
     table = standing.ctx.table
     pending = np.isin(table.status, (WAITING, HELD_BACK, FUTURE))
     table.first_start[pending] = np.nan  # of those that ran before, the next start is asked for
-    found = forecaster(engine_of(standing))(horizon=horizon_s)
+    found = forecaster(engine_of(standing), patience_s=patience_s)(horizon=horizon_s)
     rows: Rows = found.rows
     starts = found.first_start
     basis = _basis(standing)

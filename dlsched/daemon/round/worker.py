@@ -31,6 +31,7 @@ __all__ = ["PolicyWorker", "Predicted"]
 HEADER = struct.Struct("<Q")
 START_S = 30.0  # until a fresh process answers: it imports numpy first
 FORECAST_S = 120.0
+PART = 0.7  # of its limit, after which a forecast ends by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +131,15 @@ class PolicyWorker:
         Args:
             snapshot: the present.
             horizon_s: look no further.
-            limit_s: how long it may take; then the process is killed.
+            limit_s: how long it may take; then the process is killed. It ends by itself before,
+                with the starts that it has come to.
 
         Raises:
             PolicyFailed: as for a decision.
         """
-        data = encode({"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s})
+        data = encode(
+            {"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s, "patience_s": PART * limit_s}
+        )
         who = f"forecast under {snapshot.settings.policy}"
         answer, _ = await self._ask("forecast", data, who, limit_s)
         rows = decode(answer)

@@ -83,7 +83,9 @@ def _try(data: bytes) -> bytes:
 def _forecast(data: bytes) -> bytes:
     asked = decode(data)
     snapshot = LiveSnapshot.from_bytes(asked["snapshot"])
-    return encode(predicted_starts(snapshot, horizon_s=asked["horizon_s"]))
+    return encode(
+        predicted_starts(snapshot, horizon_s=asked["horizon_s"], patience_s=asked["patience_s"])
+    )
 
 
 _VERBS = {"decide": _decide, "try": _try, "forecast": _forecast}
