@@ -175,6 +175,9 @@ def test_a_quota_makes_jobs_wait_and_is_the_reason(
         assert (view.gpus_now >= 3, view.jobs_now >= 3) == (True, True)
         code, said = await refused(caller.submit(job(gpus=4)))
         assert (code, said.split(":")[0]) == (grpc.StatusCode.INVALID_ARGUMENT, word)
+        asked = c.UpdateRequest(filter=c.Filter(jobs=[second]), fields={"gpus": "4"})
+        [failure] = (await caller.control.Update(asked, timeout=10)).failed
+        assert failure.why.startswith(f"{word}: needs 4 GPUs, and ")
         await ends(agent, first)
         await reaches(caller, second, "RUNNING")
         [fourth] = await caller.submit(job(gpus=2))

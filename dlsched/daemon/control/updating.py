@@ -14,6 +14,7 @@ from dlsched.daemon.control import bounds
 from dlsched.daemon.control.choosing import chosen_ids, names_jobs, owner_of, subject
 from dlsched.daemon.control.depending import read_dependencies, refuse_circle, resolved, told
 from dlsched.daemon.control.door import check_fits
+from dlsched.daemon.control.quotas import refuse_beyond_quota
 from dlsched.daemon.refusals import Refused
 from dlsched.db.records import Dependency, Event, FieldsChanged
 from dlsched.protocol import leader
@@ -260,6 +261,8 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
             body = replace(body, **{field: fields[field]})
     if body is not spec.body:
         check_fits(body, cluster.capacity())
+        account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
+        refuse_beyond_quota(cluster, owner, replace(body, account=account, vc=vc))
     settings = cluster.settings.limits
     bounds.check_number("grace_s", fields.get("grace_s"), 0.0, settings.grace_s)
     bounds.check_whole("retries", fields.get("retries"), 0, settings.retries)
