@@ -39,6 +39,7 @@ _OURS: dict[str, dict[str, str]] = {
         "conservative": _SCHEDULING + "backfill:Conservative",
         "tiresias": _SCHEDULING + "tiresias:Tiresias",
         "gavel": _SCHEDULING + "gavel.policy:Gavel",
+        "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

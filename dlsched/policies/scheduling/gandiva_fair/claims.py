@@ -80,29 +80,46 @@ class Claims:
         nodes = self._servers.allowed[line]
         return Guest(row, self._seats.of[row], self._servers.gang[line], self.tickets(row), nodes)
 
-    def pace(self, row: int, server: int) -> float:
-        """Steps/s that a small row may expect on a server."""
+    def worth(self, row: int, server: int) -> float:
+        """Steps/s that a small row's user has from its being on a server.
+
+        Where all jobs of the server fit at once, it is the row's whole speed. Elsewhere the user
+        gains as far as the GPUs that its tickets are worth there are not in use by its other jobs.
+        """
         line, kind = self._servers.line[row], self._servers.kind[server]
         gang, user = self._servers.gang[line], self.user_of(row)
-        here = row in self._seats.of and self._seats.of[row] == server
-        same_type = row in self._seats.of and self.kind(row) == kind
-        wanted = self.wanted[server] + (0 if here else gang)
-        if wanted <= self._servers.gpus[server]:
-            return float(self._servers.speed[line, kind])
-        demand = self.demand.get((user, kind), 0.0) + (0 if same_type else gang)
-        part = min(1.0, self._worth(user, kind, gang, demand) / gang)
-        return float(self._servers.speed[line, kind]) * part
+        speed = float(self._servers.speed[line, kind])
+        here = self._seats.of.get(row) == server
+        if self.wanted[server] + (0 if here else gang) <= self._servers.gpus[server]:
+            return speed
+        others = self._demand_of_others(row, kind)
+        own = self.held[user][kind]
+        return speed * (min(own, others + gang) - min(own, others)) / gang
+
+    def crowd(self, row: int, server: int) -> float:
+        """GPUs that a user's jobs need on a server's type, the row included, over those it has."""
+        kind = self._servers.kind[server]
+        gang = self._servers.gang[self._servers.line[row]]
+        demand = self._demand_of_others(row, kind) + gang
+        return demand / max(self.held[self.user_of(row)][kind], LEAST)
+
+    def _demand_of_others(self, row: int, kind: int) -> float:
+        demand = self.demand.get((self.user_of(row), kind), 0.0)
+        if row in self._seats.of and self.kind(row) == kind:
+            demand -= self._servers.gang[self._servers.line[row]]
+        return demand
 
     def best_server(self, row: int) -> int:
-        """Where a small row may expect most: of each type the least loaded server."""
+        """Where a small row's user has most from it: of each type the least loaded server."""
         line = self._servers.line[row]
         gang, allowed = self._servers.gang[line], self._servers.allowed[line]
         options = []
         for nodes in self._servers.type_nodes:
             server = least_loaded(self.load, self._servers.gpus, gang, allowed & nodes)
             if server is not None:
-                options.append((-self.pace(row, server), self.load[server], server))
-        return min(options)[2]
+                worth, crowd = self.worth(row, server), self.crowd(row, server)
+                options.append((-worth, crowd, self.load[server], server))
+        return min(options)[3]
 
     def sit(self, row: int, seat: int) -> None:
         """Seat a row, or move it."""

@@ -28,7 +28,7 @@ def even_out(
 def settle_anew(
     claims: Claims, seats: Seats, servers: Servers, threshold: float, moved: set[int]
 ) -> None:
-    """A job of each user may go to another type, where its tickets are worth more work."""
+    """A job of each user may go to another type, where its user has more from it."""
     if len(servers.types) < 2:
         return
     best: dict[str, tuple[float, int, int]] = {}
@@ -36,13 +36,14 @@ def settle_anew(
         if seat == CENTRE or row in moved:
             continue
         server = claims.best_server(row)
-        now, then = claims.pace(row, seat), claims.pace(row, server)
-        if servers.kind[server] == servers.kind[seat] or then <= now * (1 + threshold):
+        if servers.kind[server] == servers.kind[seat]:
             continue
-        user = claims.user_of(row)
-        best[user] = min(
-            best.get(user, (0.0, row, server)), (1 - then / max(now, 1e-12), row, server)
-        )
+        now, then = claims.worth(row, seat), claims.worth(row, server)
+        gains = then > now * (1 + threshold)
+        crowded = claims.crowd(row, seat) > claims.crowd(row, server) * (1 + threshold)
+        if gains or (then == now == 0.0 and crowded):
+            user = claims.user_of(row)
+            best[user] = min(best.get(user, (1.0, row, server)), (now - then, row, server))
     for _, (_, row, server) in sorted(best.items()):
         claims.sit(row, server)
         moved.add(row)

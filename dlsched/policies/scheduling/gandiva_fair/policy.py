@@ -66,6 +66,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._until = -float("inf")  # when this turn ends
         self._turns = 0
         self._looked_at = 0.0
+        self._moved: set[int] = set()  # at the last look
         # as of the last look: what it had received and what a quantum's worth costs, by row
         self._received: dict[int, float] = {}
         self._rate: dict[int, float] = {}
@@ -89,7 +90,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
             self._until = ctx.now + self._quantum(ctx)
         self._fill(claims, servers, ctx, walk)
         self._rate = {row: claims.tickets(row) for row in self._seats.of}
-        if not ctx.round_length:
+        if not ctx.round_length and len(ctx.active):
             walk.wake_at(max(self._until, ctx.now + SOON_S))
 
     @property
@@ -159,7 +160,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
 
     def _move(self, claims: Claims, servers: Servers, ctx: RoundContext) -> None:
         """Other seats for some, so that servers are loaded alike and types are used well."""
-        moved: set[int] = set()
+        self._moved = moved = set[int]()
         waiting = {row for row in self._seats.of if row not in ctx.occupancy.held}
         if waiting:
             even_out(claims, self._seats, servers, self.options.threshold, moved)
@@ -245,7 +246,10 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
     def _start_anywhere(
         self, row: int, claims: Claims, servers: Servers, ctx: RoundContext, walk: Walk
     ) -> Refused | None:
-        """On its own server, else on another one that has room, which it then belongs to."""
+        """On its own server, else on another one that has room, which it then belongs to.
+
+        Whoever has just been moved is a guest there: its turn on its new server will come.
+        """
         line, seat = servers.line[row], self._seats.of[row]
         gang, speed, free = servers.gang[line], servers.speed[line], ctx.occupancy.free
         fit = [node for node in bits(servers.allowed[line]) if free[node].bit_count() >= gang]
@@ -256,7 +260,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         for node in fit:
             placed = walk.place(row, nodes=1 << node)
             if not isinstance(placed, Refused):
-                if node != seat:
+                if node != seat and row not in self._moved:
                     claims.sit(row, node)
                 return None
             refused = placed
@@ -277,6 +281,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
             "until": self._until,
             "turns": self._turns,
             "looked_at": self._looked_at,
+            "moved": sorted(self._moved),
             "received": sorted(self._received.items()),
             "rate": sorted(self._rate.items()),
             "granted": [(server, *what) for server, what in sorted(self._granted.items())],
@@ -292,6 +297,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._held = {user: [float(n) for n in own] for user, own in state["held"].items()}
         self._until, self._turns = float(state["until"]), int(state["turns"])
         self._looked_at = float(state["looked_at"])
+        self._moved = {int(row) for row in state["moved"]}
         self._received = {int(row): float(value) for row, value in state["received"]}
         self._rate = {int(row): float(value) for row, value in state["rate"]}
         self._granted = {int(s): (int(gpus), float(t)) for s, gpus, t in state["granted"]}
@@ -304,3 +310,4 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._seats.rename(place)
         self._received = {place[r]: v for r, v in self._received.items() if r in place}
         self._rate = {place[r]: v for r, v in self._rate.items() if r in place}
+        self._moved = {place[row] for row in self._moved if row in place}

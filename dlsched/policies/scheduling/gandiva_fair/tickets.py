@@ -64,6 +64,9 @@ def traded(
         holdings by user, and the trades as (fast type, slow type, trade).
     """
     after = {user: list(own) for user, own in held.items()}
+    demand = dict.fromkeys(after, 0.0)
+    for user, gang in zip(users, gangs, strict=True):
+        demand[user] += gang
     deals = []
     pairs = []
     for fast in range(speed.shape[1]):
@@ -74,7 +77,8 @@ def traded(
                 pairs.append((-middle, fast, slow, worth))
     for _, fast, slow, worth in sorted(pairs, key=lambda pair: pair[:3]):
         two = {user: Holding(own[fast], own[slow]) for user, own in after.items()}
-        settled, done = trade(two, worth, price)
+        wants = {user: demand[user] - sum(own) + sum(two[user]) for user, own in after.items()}
+        settled, done = trade(two, worth, price, wants)
         for user, holding in settled.items():
             after[user][fast], after[user][slow] = holding
         deals += [(fast, slow, deal) for deal in done]

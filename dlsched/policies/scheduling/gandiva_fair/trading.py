@@ -38,7 +38,10 @@ class Trade(NamedTuple):
 
 
 def trade(
-    holdings: Mapping[str, Holding], speedup: Mapping[str, float], price: Price = "second"
+    holdings: Mapping[str, Holding],
+    speedup: Mapping[str, float],
+    price: Price = "second",
+    demand: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Holding], list[Trade]]:
     """Trade until nobody gains any more.
 
@@ -47,6 +50,7 @@ def trade(
         speedup: what a fast GPU is worth in slow ones, by user; who is not named does not trade.
         price: `second` is the second-highest speedup; `middle` takes the geometric middle of seller
             and buyer where there is no third user.
+        demand: GPUs that each user can use; nobody sells for more than that. None: without end.
 
     Returns:
         the holdings afterwards, and the trades.
@@ -54,7 +58,7 @@ def trade(
     held = dict(holdings)
     trades: list[Trade] = []
     while True:
-        deal = _next(held, speedup, price)
+        deal = _next(held, speedup, price, demand)
         if deal is None:
             return held, trades
         trades.append(deal)
@@ -69,21 +73,29 @@ def _left(had: float, gave: float) -> float:
     return rest if rest > NOTHING else 0.0
 
 
-def _next(held: Mapping[str, Holding], speedup: Mapping[str, float], price: Price) -> Trade | None:
+def _next(
+    held: Mapping[str, Holding],
+    speedup: Mapping[str, float],
+    price: Price,
+    demand: Mapping[str, float] | None,
+) -> Trade | None:
     """The next deal, if one gains."""
+    room = {user: math.inf if demand is None else demand[user] - sum(held[user]) for user in held}
     traders = sorted((user for user in held if user in speedup), key=lambda u: (speedup[u], u))
-    sellers = [user for user in traders if held[user].fast > NOTHING]
+    sellers = [user for user in traders if held[user].fast > NOTHING and room[user] > NOTHING]
     buyers = [user for user in traders if held[user].slow > NOTHING]
     if not sellers or not buyers or sellers[0] == buyers[-1]:
         return None
     seller, buyer = sellers[0], buyers[-1]
-    others = [
-        speedup[user] for user in traders if user != buyer and speedup[user] <= speedup[buyer]
-    ]
-    rate = max(others, default=0.0)
+    rate = max(
+        (speedup[user] for user in traders if user != buyer and speedup[user] <= speedup[buyer]),
+        default=0.0,
+    )
     if price == "middle" and len(traders) == 2:
         rate = math.sqrt(speedup[seller] * speedup[buyer])
     if not speedup[seller] * (1 + NOTHING) < rate <= speedup[buyer]:
         return None
     fast = min(held[seller].fast, held[buyer].slow / rate)
+    if rate > 1.0:
+        fast = min(fast, room[seller] / (rate - 1.0))
     return Trade(seller, buyer, rate, fast)
