@@ -17,6 +17,7 @@ from dlsched.core.context import Mode, RoundContext
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.pools import Pools
 from dlsched.core.semantics import ROUNDS, Semantics
+from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from dlsched.core.units import Status, UnitTable
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine
@@ -80,6 +81,39 @@ class Lab:
             status=texts(None),
             columns=further,
         )
+
+    def throughputs(
+        self,
+        speeds: Mapping[tuple[str, str], float],
+        pairs: Mapping[tuple[str, str, str], tuple[float, float]] | None = None,
+        *,
+        scales: Sequence[int] = (1, 2, 4),
+    ) -> ThroughputTable:
+        """A table of steps/s by (model, GPU type), the same for gangs of every size.
+
+        Args:
+            speeds: alone.
+            pairs: of both halves, by (model, model, GPU type).
+            scales: gangs that were measured.
+        """
+        found = [
+            Measurement(gpu_type=gpu_type, scale=scale, kind=JobKind(model), rate=rate)
+            for (model, gpu_type), rate in speeds.items()
+            for scale in scales
+        ]
+        found += [
+            Measurement(
+                gpu_type=gpu_type,
+                scale=scale,
+                kind=JobKind(one),
+                rate=rates[0],
+                partner=JobKind(other),
+                partner_rate=rates[1],
+            )
+            for (one, other, gpu_type), rates in (pairs or {}).items()
+            for scale in scales
+        ]
+        return ThroughputTable(found)
 
     def context(
         self,
@@ -162,6 +196,7 @@ class Lab:
         cluster: str | Cluster = "1x4",
         events: Sequence[ClusterEvent] = (),
         performance: Any = None,
+        throughputs: ThroughputTable | None = None,
         **given: Any,
     ) -> Engine:
         """A replay that is ready to run."""
@@ -172,6 +207,7 @@ class Lab:
             self.settings(policy, **given),
             events=events,
             performance=performance,
+            throughputs=throughputs,
         )
 
     def run(
@@ -182,6 +218,7 @@ class Lab:
         cluster: str | Cluster = "1x4",
         events: Sequence[ClusterEvent] = (),
         performance: Any = None,
+        throughputs: ThroughputTable | None = None,
         **given: Any,
     ) -> ReplayResult:
         """A replay from beginning to end; `clock="events"` unless said otherwise."""
@@ -194,6 +231,7 @@ class Lab:
             self.settings(policy, **given),
             events=events,
             performance=performance,
+            throughputs=throughputs,
         )
 
     @staticmethod

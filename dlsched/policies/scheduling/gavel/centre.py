@@ -1,8 +1,8 @@
 """The middle of all X that are good enough: what an interior-point solver leaves one with.
 
-Once an objective has its value, many X may reach it. A simplex solver answers with a corner of them,
-an interior-point solver with the middle: the X that maximises the sum of the logarithms of all
-slacks (the analytic centre),
+Once an objective has its value, many X may reach it. A simplex solver answers with a corner of
+them, an interior-point solver with the middle: the X that maximises the sum of the logarithms of
+all slacks (the analytic centre),
 
     Σ log x_ij + Σ_j log(N_j − Σ_i s_i x_ij) + Σ_i log(1 − Σ_j x_ij) + Σ_i log(Σ_j T_ij x_ij − p_i)
 

@@ -27,7 +27,13 @@ __all__ = ["Gavel"]
 
 
 class Gavel(SchedulingPolicy[GavelOptions]):
-    """Fractions of time by optimisation, realised by rounds of leases."""
+    """Fractions of time by optimisation, realised by rounds of leases.
+
+    Attributes:
+        solver: makes X.
+        rounds: makes leases of it.
+        late: how often the last X stayed, because a solve took too long.
+    """
 
     name = "gavel"
     summary = "time on each GPU type by optimisation (fairness, makespan, cost, …), in rounds"
@@ -46,14 +52,15 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         named_numbers("prices", options.prices)
         named_numbers("entity_weights", options.entity_weights)
         objective = options.objective
-        self._solver = Solver(
+        self.solver = Solver(
             objective,
             reference=options.reference,
             alpha=options.alpha,
             centred=options.settle == "centre",
             limit_s=options.solve_limit_s,
         )
-        asked = self._solved if source is None else source
+        asked = self.shares if source is None else source
+        self.late = 0
         self.rounds: PublishedRounds | Rounds
         if options.mechanism == "published":
             self.rounds = PublishedRounds(
@@ -72,11 +79,13 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         """One round."""
         self.rounds.decide(ctx.active, ctx, walk)
 
-    def _solved(self, rows: Rows, types: tuple[str, ...], ctx: RoundContext) -> TimeShares:
+    def shares(self, rows: Rows, types: tuple[str, ...], ctx: RoundContext) -> TimeShares:
         """X by the solver; what a solve may cost is measured where the world lends a clock."""
         problem = problem_of(rows, types, ctx, self.options)
-        self._solver.clock = ctx.cpu_clock
-        shares = self._solver.solve(problem, ctx.rng).shares
+        self.solver.clock = ctx.cpu_clock
+        solution = self.solver.solve(problem, ctx.rng)
+        self.late += solution.late
+        shares = solution.shares
         nobody = np.zeros(0, np.int64)
         pairs = problem.pairs
         return TimeShares(
@@ -89,15 +98,15 @@ class Gavel(SchedulingPolicy[GavelOptions]):
 
     def state_dict(self) -> dict[str, Any]:
         """Of the solver and of the rounds."""
-        return {"solver": self._solver.state_dict(), "rounds": self.rounds.state_dict()}
+        return {"solver": self.solver.state_dict(), "rounds": self.rounds.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
-        self._solver.load_state_dict(state["solver"])
+        self.solver.load_state_dict(state["solver"])
         self.rounds.load_state_dict(state["rounds"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Jobs have other row numbers now."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._solver.rename(place)
+        self.solver.rename(place)
         self.rounds.rename(place)

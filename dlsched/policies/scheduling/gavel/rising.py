@@ -25,7 +25,8 @@ import numpy as np
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 
 __all__ = [
-    "Certificate", "EntityLine", "Inverse", "Line", "Path", "Risen", "Sharing", "highest", "raise_all",
+    "Certificate", "EntityLine", "Inverse", "Line", "Path", "Risen", "Sharing", "highest",
+    "raise_all",
 ]  # fmt: skip
 
 SLACK = 1e-9  # a stage may use this much more than the whole cluster; shares are cut to fit

@@ -4,8 +4,9 @@ With f_ij = the part that job i has had of all time given on type j in this wind
 there is X_ij / f_ij (Gavel, section 5). One queue over all types; each job runs in one place.
 
 Beyond the paper: whoever has no share yet may use what is idle at once; what a type has left goes
-first to those who are behind elsewhere; who keeps its type keeps its GPUs; time is counted as it
-was received, whatever happened in between; a new X takes nobody's history away.
+first to those who are behind elsewhere; nobody sits on a slow type while a faster one idles; who
+keeps its type keeps its GPUs; time is counted as it was received, whatever happened in between; a
+new X takes nobody's history away.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dlsched.policies.scheduling.gavel.time_shares import Source
 
 __all__ = ["Rounds"]
 
+WORTH_MOVING = 1.01  # times as fast an idle type must be for who has a seat elsewhere
 WITHOUT_ROUNDS_S = 360.0  # how often leases are looked at where every change is a decision
 
 
@@ -193,6 +195,30 @@ class Rounds:
                     break
             if not any(seats.room):
                 return
+        self._upgrade(seats, can, ctx)
+
+    def _upgrade(self, seats: Seats, can: Floats, ctx: RoundContext) -> None:
+        """Nobody sits on a slow type while a faster one idles: the largest gain moves first."""
+        alone = [row for row, (_, partner) in seats.chosen.items() if partner == ALONE]
+        rows = np.sort(np.array(alone, np.int64))
+        if not rows.size:
+            return
+        speed = can[self._books.lines(rows)]
+        kinds = np.array([seats.chosen[row][0] for row in rows.tolist()], np.int64)
+        now = speed[np.arange(len(rows)), kinds]
+        gain = np.where(np.array(seats.room) > 0, speed / now[:, None], 0.0)
+        line, kind = np.nonzero(gain > WORTH_MOVING)
+        order = np.lexsort((kind, line, -gain[line, kind]))
+        moved: set[int] = set()
+        for place in order.tolist():
+            row, where = int(rows[line[place]]), int(kind[place])
+            gang = int(ctx.table.gang[row])
+            if row in moved or gang > seats.room[where]:
+                continue
+            moved.add(row)
+            seats.room[seats.chosen[row][0]] += gang
+            seats.room[where] -= gang
+            seats.chosen[row] = (where, ALONE)
 
     def _by_need(self, seats: Seats, can: Floats, ctx: RoundContext) -> list[tuple[int, list[int]]]:
         """Rows without a seat, most behind first, with the types where they can run.
