@@ -7,6 +7,7 @@ gives the same decision, byte for byte, in any process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +67,13 @@ class Standing:
     refused: list[int]
 
 
-def decide(snapshot: LiveSnapshot) -> Decided:
+def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None) -> Decided:
     """Decide a round.
+
+    Args:
+        snapshot: everything that the decision depends on.
+        cpu_clock: what parts with a time limit measure themselves by; None: they have no limit, and
+            the decision does not depend on the machine.
 
     Raises:
         PolicyFailed: a part raised or asked for what cannot be.
@@ -76,6 +82,7 @@ def decide(snapshot: LiveSnapshot) -> Decided:
     standing = stand(snapshot)
     if standing is None:
         return _without_nodes(snapshot)
+    standing.ctx.cpu_clock = cpu_clock
     _choose(standing)
     _admit(standing)
     parts, ctx = standing.parts, standing.ctx

@@ -70,7 +70,7 @@ def _who(data: bytes) -> str:
 
 
 def _decide(data: bytes) -> bytes:
-    return decide(LiveSnapshot.from_bytes(data)).to_bytes()
+    return decide(LiveSnapshot.from_bytes(data), time.process_time).to_bytes()
 
 
 def _try(data: bytes) -> bytes:

@@ -20,7 +20,7 @@ from dlsched.protocol.ledger import Attach, JobStatus
 
 ROUND_S = 60.0
 POLICIES = ["fifo", "first-fit", "sjf", "srtf", "srsf", "las", "multi-queue", "easy",
-            "conservative", "tiresias"]  # fmt: skip
+            "conservative", "tiresias", "gavel"]  # fmt: skip
 trace_of = st.lists(
     st.tuples(
         st.one_of(st.integers(0, 300), st.sampled_from([0.0, 60.0, 120.0])),

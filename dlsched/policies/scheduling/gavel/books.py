@@ -178,5 +178,5 @@ class Books:
         for name in cls._COLUMNS:
             here = getattr(books, name)
             given = np.array(state[name], here.dtype)
-            setattr(books, name, given.reshape(-1, *here.shape[1:]))
+            setattr(books, name, given.reshape(len(state[name]), *here.shape[1:]))
         return books

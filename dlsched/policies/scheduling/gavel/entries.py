@@ -86,6 +86,6 @@ class Entries:
             setattr(entries, name, np.array(state[name], np.int64))
         entries.known = np.array(state["known"], np.bool_)
         for name in ("speed", "x", "got", "deficit"):
-            setattr(entries, name, np.array(state[name], np.float64).reshape(-1, kinds))
+            setattr(entries, name, np.array(state[name], np.float64).reshape(len(state[name]), kinds))
         entries._number()
         return entries
