@@ -7,11 +7,11 @@ from tests.live.local_cluster import LocalCluster, eventually
 
 def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:
     gate = small.folder / "gate"
-    wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
-    scripts = [f"{wait}; exit 0", f"{wait}; exit 3", f"{wait}; kill -SEGV $$", "sleep 600"]
+    wait = f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done"
+    scripts = [f"{wait}; exit 0", f"{wait}; exit 3", f"{wait}; kill -SEGV $$", "echo up; sleep 600"]
     jobs = [small.submit(script, nodelist="n1") for script in scripts]
-    for job in jobs:
-        small.until(job, "RUNNING")
+    for job in jobs:  # a run is released before it begins
+        eventually("it began", lambda job=job: small.output(job), within=40)
     small.kill("n1")
     gate.touch()
     folder = small.folder / "n1" / "state"

@@ -43,11 +43,12 @@ def test_a_few_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
 def test_jobs_run_on_while_the_daemon_is_away(cluster: LocalCluster) -> None:
     """Down for five observation windows; one job ends meanwhile, with 7."""
     gate = cluster.folder / "gate"
-    script = f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 7"
+    script = f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 7"
     ends = cluster.submit(script)
-    stays = cluster.submit("sleep 600")
+    stays = cluster.submit("echo up; sleep 600")
     for job in (ends, stays):
         cluster.until(job, "RUNNING")
+        eventually("it began", lambda job=job: cluster.output(job), within=40)
     pid = cluster.submit("echo $$; sleep 600")
     cluster.until(pid, "RUNNING")
     eventually("it wrote", lambda: cluster.output(pid).strip())

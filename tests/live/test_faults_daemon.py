@@ -63,7 +63,9 @@ def test_wherever_the_daemon_dies_what_it_said_is_so(
     cluster.kill("n2")
     with started_again_when_it_dies(cluster, point) as died:
         cluster.start_agent("n2")
-        eventually("it answers, or has died", lambda: cluster.cli("queue") or True, within=40)
+        eventually(
+            "it answers, or has died", lambda: cluster.run("queue").returncode == 0, within=40
+        )
         gang = persist(witnessed, "sleep 0.2", nodes=2, gpus_per_node=1, launch="node")
         requeued = persist(witnessed, "[ $DLSCHED_RUN -gt 1 ] || sleep 600")
         held = persist(witnessed, "exit 3", hold="yes")
@@ -108,7 +110,7 @@ def test_what_an_operator_and_users_said_is_so_after_a_restart(
     ]
     cluster.kill("daemon")
     cluster.start_daemon()
-    eventually("it answers", lambda: cluster.cli("queue"), within=30)
+    eventually("it answers", lambda: cluster.run("queue").returncode == 0, within=60)
     eventually("the same reasons", lambda: told() == before)
     node = eventually("n2 is back", lambda: cluster.node("n2"))
     eventually("drained", lambda: cluster.node("n2").state == "drained")
@@ -124,13 +126,13 @@ def test_a_daemon_that_was_paused_goes_on_without_harm(
     """Jobs end and nodes beat while it believes that no time passes."""
     ends, stays = seen.submit("sleep 1; exit 5"), seen.submit("sleep 600")
     for job in (ends, stays):
-        small.until(job, "RUNNING")
+        eventually("it began", lambda j=job: seen.began(j) == 1, within=40)
     daemon = small.processes["daemon"]
     daemon.send_signal(signal.SIGSTOP)
     eventually("it ended", lambda: any("end" in line for line in seen.lines(ends)))
     time.sleep(4)  # more than any window of nodes that are late
     daemon.send_signal(signal.SIGCONT)
-    assert small.until(ends, "FAILED").exit_code == 5
+    assert small.until(ends, "FAILED", within=60).exit_code == 5
     assert (small.job(stays).state, small.job(stays).starts) == ("RUNNING", 1)
     small.wait_until_up()
 
