@@ -11,7 +11,7 @@ from tests.live.local_cluster import LocalCluster, eventually
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_sixty_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
     marks = cluster.folder / "marks"
     marks.mkdir()
