@@ -91,7 +91,6 @@ class WholeSteps:
                 continue
             complete = self._credit(world, row, plan, late=row not in before)
             table.progress_from[row] = max(now, float(table.progress_from[row]))
-            world.credit_time(row, plan.took)
             if complete:
                 done.append((plan.stop, row))
             elif self.adaptation is not None:
@@ -110,11 +109,14 @@ class WholeSteps:
     def _credit(self, world: World, row: int, plan: Plan, *, late: bool) -> bool:
         """Enter a row's steps and time; says whether it is done."""
         semantics, executed = world.semantics, world.table.executed
-        steps, time = plan.steps, plan.stop - self._round_start
+        steps, time, took = plan.steps, plan.stop - self._round_start, plan.took
         lost, whole = semantics.absence, semantics.grid_length - NEARLY_WHOLE_S
         if lost and late and self._began and time > whole:
             steps = float(int(steps * (time - lost) / time))
             time -= lost
+            took = steps / world.table.rate.item(row)
+            world.table.restart_s[row] += plan.took - took
+        world.credit_time(row, took)
         self.last[row] = (plan.stop, time)
         worked = self._worked[row] = self._worked.get(row, 0.0) + time
         if semantics.fruitless and steps <= 0 and time <= 0:

@@ -40,6 +40,7 @@ _OURS: dict[str, dict[str, str]] = {
         "tiresias": _SCHEDULING + "tiresias:Tiresias",
         "gavel": _SCHEDULING + "gavel.policy:Gavel",
         "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
+        "shockwave": _SCHEDULING + "shockwave.policy:Shockwave",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

@@ -40,6 +40,7 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
                 settings,
                 events=inputs.events,
                 throughputs=inputs.throughputs,
+                patterns=inputs.patterns,
             )
 
 

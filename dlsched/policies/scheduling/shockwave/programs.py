@@ -1,0 +1,208 @@
+"""The three programs over the window, as mixed-integer programs in HiGHS.
+
+Program 1 maximises the social welfare of what each job will have done, less the longest time that
+is then left, with every target kept. Program 2 does without targets, and jobs that are late count
+more. Program 3 keeps how many rounds each job has and moves the urgent ones to the front.
+
+The logarithm of progress is linear between six points. It is concave and maximised, so bounding it
+by its five lines says the same as the special ordered sets of the paper, without their variables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import highspy
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats
+from dlsched.policies.scheduling.shockwave.window import Plan, Window
+
+__all__ = ["Limits", "make_plan"]
+
+BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+ORIGIN = 1e-6  # stands for no progress at all, whose logarithm has no value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a program is solved well enough.
+
+    Attributes:
+        gap: relative distance from the optimum.
+        nodes: of the branch-and-bound tree.
+        seconds: of the clock; infinite in a replay, which must not depend on the machine.
+    """
+
+    gap: float = 1e-3
+    nodes: int = 2000
+    seconds: float = math.inf
+
+
+class _Program:
+    """Columns and rows of one program, gathered and handed over at once."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.whole: list[bool] = []
+        self.rows: list[tuple[float, float, list[int], list[float]]] = []
+
+    def column(self, cost: float, low: float, high: float, *, whole: bool = False) -> int:
+        self.cost.append(cost)
+        self.low.append(low)
+        self.high.append(high)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def row(self, low: float, high: float, entries: dict[int, float]) -> None:
+        self.rows.append((low, high, list(entries), list(entries.values())))
+
+    def solve(self, limits: Limits, start: Floats | None) -> tuple[Floats, float, float] | None:
+        """Maximise; x, objective and gap, or None when nothing was found."""
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # not annotated there
+        for name, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("random_seed", 0),
+            ("mip_rel_gap", limits.gap),
+            ("mip_abs_gap", 0.0),  # weights span many orders of magnitude
+            ("mip_max_nodes", limits.nodes),
+        ):
+            solver.setOptionValue(name, value)
+        if math.isfinite(limits.seconds):
+            solver.setOptionValue("time_limit", max(limits.seconds, 0.01))
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
+        model.sense_ = highspy.ObjSense.kMaximize
+        model.col_cost_ = np.array(self.cost)
+        model.col_lower_, model.col_upper_ = np.array(self.low), np.array(self.high)
+        model.row_lower_ = np.array([low for low, *_ in self.rows])
+        model.row_upper_ = np.array([high for _, high, *_ in self.rows])
+        counts = [len(index) for *_, index, _ in self.rows]
+        matrix = model.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        matrix.index_ = np.array([i for *_, index, _ in self.rows for i in index], np.int32)
+        matrix.value_ = np.array([v for *_, values in self.rows for v in values])
+        kinds = highspy.HighsVarType
+        model.integrality_ = [kinds.kInteger if each else kinds.kContinuous for each in self.whole]
+        solver.passModel(model)
+        if start is not None:
+            guess = highspy.HighsSolution()
+            guess.col_value = start.tolist()
+            solver.setSolution(guess)
+        solver.run()
+        info = solver.getInfo()
+        if info.primal_solution_status != 2:  # HiGHS' number for a feasible one
+            return None
+        gap = float(info.mip_gap) if math.isfinite(info.mip_gap) else 0.0
+        x = np.array(solver.getSolution().col_value)
+        return x, float(info.objective_function_value), gap
+
+
+def make_plan(
+    window: Window,
+    *,
+    makespan: float,
+    power: float,
+    fairness: float,
+    limits: Limits,
+) -> Plan:
+    """Plan the window.
+
+    Args:
+        window: jobs and rounds.
+        makespan: weight of the longest time left.
+        power: what the lateness of jobs that miss their targets is raised to.
+        fairness: how many times its target a job may take.
+        limits: when a program is solved well enough.
+    """
+    spare = window.share * (
+        fairness * window.target_s - (window.now_s + window.round_s * window.rounds)
+    )
+    found = None
+    if (spare >= 0).all():  # else somebody's target lies inside the window
+        found = _welfare(window, np.zeros(len(window)), makespan, limits, spare)
+    if found is not None:
+        runs, objective, gap = found
+        return Plan(runs=runs, program=1, objective=objective, order=math.nan, gap=gap)
+    urgency = window.urgency(power, fairness)
+    found = _welfare(window, urgency, makespan, limits, None)
+    if found is None:
+        nobody = np.zeros((len(window), window.rounds), np.bool_)
+        return Plan(runs=nobody, program=2, objective=math.nan, order=math.nan, gap=math.inf)
+    runs, objective, gap = found
+    ordered = _order(window, urgency, runs, limits)
+    if ordered is None:
+        return Plan(runs=runs, program=2, objective=objective, order=math.nan, gap=gap)
+    return Plan(runs=ordered[0], program=2, objective=objective, order=ordered[1], gap=gap)
+
+
+def _welfare(
+    window: Window, urgency: Floats, makespan: float, limits: Limits, spare: Floats | None
+) -> tuple[Bools, float, float] | None:
+    """Programs 1 (with `spare`, the time that may be left of each job) and 2."""
+    jobs, rounds = len(window), window.rounds
+    program = _Program()
+    weight = np.exp(urgency) / (jobs * rounds)
+    longest = program.column(-makespan, 0.0, math.inf)
+    on = [[program.column(0.0, 0.0, 1.0, whole=True) for _ in range(rounds)] for _ in range(jobs)]
+    for number in range(rounds):
+        gangs = {on[job][number]: float(window.gang[job]) for job in range(jobs)}
+        program.row(-math.inf, float(window.gpus), gangs)
+    for job in range(jobs):
+        epochs, finished = float(window.epochs[job]), float(window.finished[job])
+        each, left = float(window.epoch_s[job]), float(window.left_s[job])
+        more = program.column(0.0, 0.0, max(epochs - finished, 0.0))
+        done = program.column(float(weight[job]), math.log(ORIGIN), 0.0)
+        used = dict.fromkeys(on[job], -window.round_s)
+        program.row(-math.inf, 0.0, {more: each, **used})
+        for base, following in pairwise(BASES):
+            at, then = math.log(max(base, ORIGIN)), math.log(following)
+            slope = (then - at) / (following - base)
+            reach = at + slope * (finished / epochs - base)
+            program.row(-math.inf, reach, {done: 1.0, more: -slope / epochs})
+        program.row(left, math.inf, {longest: 1.0, more: each})
+        if spare is not None:
+            program.row(left - float(spare[job]), math.inf, {more: each})
+    found = program.solve(limits, None)
+    if found is None:
+        return None
+    x, objective, gap = found
+    return x[np.array(on, np.int64).reshape(jobs, rounds)] > 0.5, objective, gap
+
+
+def _order(
+    window: Window, urgency: Floats, runs: Bools, limits: Limits
+) -> tuple[Bools, float] | None:
+    """Program 3: as many rounds for each as before, the urgent ones first."""
+    counts = runs.sum(axis=1)
+    jobs = np.flatnonzero(counts).tolist()
+    program = _Program()
+    weight = np.exp(urgency)
+    on = {
+        job: [
+            program.column(-float(weight[job]) * number / float(counts[job]), 0.0, 1.0, whole=True)
+            for number in range(window.rounds)
+        ]
+        for job in jobs
+    }
+    if not jobs:
+        return runs, 0.0
+    for number in range(window.rounds):
+        gangs = {on[job][number]: float(window.gang[job]) for job in jobs}
+        program.row(-math.inf, float(window.gpus), gangs)
+    for job in jobs:
+        kept = float(counts[job])
+        program.row(kept, kept, dict.fromkeys(on[job], 1.0))
+    found = program.solve(limits, runs[jobs].astype(np.float64).ravel())
+    if found is None:
+        return None
+    x, objective, _ = found
+    moved = np.zeros_like(runs)
+    moved[jobs] = x.reshape(len(jobs), window.rounds) > 0.5
+    return moved, -objective
