@@ -23,6 +23,7 @@ import numpy as np
 from dlsched.daemon.board import Board
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, verify
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import (
@@ -113,7 +114,7 @@ class Bench:
     async def round(self, now: float) -> Plan:
         """One round, as the daemon conducts it."""
         with self.timed("snapshot"):
-            snapshot = self.board.snapshot("full", now)
+            snapshot = take_snapshot(self.board, "full", now)
         with self.timed("send"):
             decided = await self.worker.decide(snapshot)
         self.cost["decide"].append(decided.cpu_s * 1000)

@@ -15,6 +15,7 @@ from dlsched.core.errors import BadInput, DlschedError
 from dlsched.daemon.board import Board
 from dlsched.daemon.control.views import stored_view
 from dlsched.daemon.round.restore import cluster_of
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.db.store import Store
 
 __all__ = ["StoredHistory", "open_history"]
@@ -74,4 +75,4 @@ def _cluster(store: Any) -> Cluster | None:
     """The nodes as the daemon sees them."""
     board = Board()
     board.load(store.load(), 0.0)
-    return cluster_of(board.snapshot("full", 0.0))
+    return cluster_of(take_snapshot(board, "full", 0.0))

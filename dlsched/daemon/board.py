@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Bools
-from dlsched.core.context import Mode
 from dlsched.core.occupancy import Placement
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.asks import Asks
@@ -30,8 +29,6 @@ from dlsched.daemon.round.lives import LONGEST_BACK_OFF_S, Lives
 from dlsched.daemon.round.machines import ClusterRules, Machines, natural
 from dlsched.daemon.round.parts import PreemptMode, RoundSettings
 from dlsched.daemon.round.policy_state import claims_of
-from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.taking import take
 from dlsched.daemon.round.tenant_limits import Ward
 from dlsched.daemon.round.waiting import Fate
 from dlsched.db.loading import JobFacts, Loaded
@@ -495,10 +492,9 @@ class Board:
 
     # -- rounds ------------------------------------------------------------------------------------
 
-    def snapshot(self, mode: Mode, now: float) -> LiveSnapshot:
-        """Everything that the next decision depends on."""
+    def note_seen(self) -> None:
+        """A decision is to be made on what is here now."""
         self._seen = self._stamp
-        return take(self, mode, now)
 
     def judge(self, now: float) -> Bools:
         """Which rows policies may see as waiting; the reasons of the others are noted."""

@@ -19,7 +19,7 @@ from dlsched.core.units import WAITING
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.taking import take
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import JobSpec, Prediction
 from dlsched.protocol.messages import JobId
@@ -110,7 +110,7 @@ class Predictions:
         board, now = self._cluster.board, self._cluster.now
         flat = [spec for some in specs for spec in some]
         with board.supposing(flat, now) as ids:
-            snapshot = take(board, "full", now)
+            snapshot = take_snapshot(board, "full", now)
             why = {job: board.reason(JobId(job)) for job in ids}
         try:
             found = dict(await self._forecast(snapshot))
@@ -149,7 +149,7 @@ class Predictions:
         try:
             await self._worker.start()
             cluster, began, key = self._cluster, boottime(), self._key()
-            snapshot = take(cluster.board, "full", cluster.now)
+            snapshot = take_snapshot(cluster.board, "full", cluster.now)
             starts = dict(await self._forecast(snapshot))
             cost_s = boottime() - began
             self._answer = _Answer(key=key, of=began, cost_s=cost_s, starts=starts)

@@ -23,6 +23,7 @@ from dlsched.daemon.metrics import Metrics
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, due, refuse_offences, verify
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import Event, PolicyState, RoundDone
 from dlsched.protocol import leader
@@ -114,7 +115,7 @@ class Rounds:
         """
         board = self._cluster.board
         try:
-            await self._worker.try_policy(settings, board.snapshot("full", self._cluster.now))
+            await self._worker.try_policy(settings, take_snapshot(board, "full", self._cluster.now))
         except PolicyFailed as error:
             raise BadInput(str(error)) from None
 
@@ -176,7 +177,7 @@ class Rounds:
         self._seen_until = cluster.now
         self._policy_wake_at = float("inf")
         board.changed = False  # from here on: what this snapshot does not have
-        snapshot = board.snapshot(mode, self._seen_until)
+        snapshot = take_snapshot(board, mode, self._seen_until)
         faultpoint("before-round-decided")
         try:
             decided = await self._worker.decide(snapshot)

@@ -38,16 +38,11 @@ def lost_seconds(connection: Connection, jobs: Iterable[Row]) -> dict[int, float
     if not again:
         return {}
     runs, saved = schema.runs, schema.checkpoints
-    query = (
-        select(
-            runs.c.job,
-            runs.c.run,
-            runs.c.executed_s,
-            func.max(saved.c.executed_s).label("kept_s"),
-        )
-        .join_from(runs, saved, saved.c.run_id == runs.c.run_id, isouter=True)
-        .where(runs.c.ended_at.is_not(None))
-        .group_by(runs.c.run_id, runs.c.job, runs.c.run, runs.c.executed_s)
+    kept = (  # a join that is grouped would read all runs there ever were
+        select(func.max(saved.c.executed_s)).where(saved.c.run_id == runs.c.run_id)
+    ).scalar_subquery()
+    query = select(runs.c.job, runs.c.run, runs.c.executed_s, kept.label("kept_s")).where(
+        runs.c.ended_at.is_not(None)
     )
     by_job: dict[int, list[tuple[int, float]]] = {}
     for found in rows_in(connection, query, runs.c.job, again):

@@ -11,7 +11,7 @@ from dlsched.core.errors import BadInput
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
-from dlsched.daemon.round.taking import take
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.settings import differences, load_settings
 from dlsched.daemon.tenants import configured
 from dlsched.db.records import Drained, Event, PolicySet, PolicyState, TenantsConfigured
@@ -222,6 +222,6 @@ def _refuse_lost_names(cluster: Cluster, new: object) -> None:
 async def snapshot(cluster: Cluster) -> AsyncIterator[control_pb2.SnapshotChunk]:
     """The cluster as a round sees it now: decided again elsewhere it gives the same plan."""
     cluster.shell.require_lead()
-    data = take(cluster.board, "full", cluster.now).to_bytes()
+    data = take_snapshot(cluster.board, "full", cluster.now).to_bytes()
     for start in range(0, len(data), CHUNK):
         yield control_pb2.SnapshotChunk(data=data[start : start + CHUNK])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,21 +11,20 @@ from dlsched.core.arrays import Bools, Ints
 from dlsched.core.context import Mode
 from dlsched.core.occupancy import Placement
 from dlsched.core.units import COMPLETED, FUTURE, RUNNING, WAITING, Status
+from dlsched.daemon.board import Board
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.machines import Machine
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 from dlsched.protocol.ledger import NodeStatus
 
-if TYPE_CHECKING:
-    from dlsched.daemon.board import Board
-
-__all__ = ["take"]
+__all__ = ["take_snapshot"]
 
 Placed = list[tuple[int, Placement]]  # rows and where they are
 
 
-def take(board: Board, mode: Mode, now: float) -> LiveSnapshot:
+def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
     """Everything that the next decision depends on."""
+    board.note_seen()
     jobs = board.jobs
     names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected")
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}

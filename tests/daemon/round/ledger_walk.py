@@ -11,6 +11,7 @@ from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.machines import ClusterRules
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, due, verify
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.db.loading import JobFacts, Loaded
 from dlsched.db.records import CheckpointCommitted, JobBody, JobSpec
 from dlsched.protocol.ledger import (
@@ -155,7 +156,7 @@ class LiveLab:
             self.stop(now, job, StopReason.CANCEL)
 
     def decide(self, now: float, mode: Any = "full") -> Decided:
-        return decide(self.board.snapshot(mode, now))
+        return decide(take_snapshot(self.board, mode, now))
 
     def round(self, now: float, mode: Any = "full", *, at_once: bool = True) -> Decided:
         """One round: decided, verified, carried out."""

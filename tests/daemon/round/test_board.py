@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.machines import ClusterRules
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.db.records import (
     ArrayShape,
     Dependency,
@@ -161,7 +162,7 @@ def test_packing_and_restarting_leave_what_policies_see(live: Any, script: Any) 
     seen: list[list[Any]] = []
 
     def note(lab: Any, now: float) -> None:
-        snapshot = lab.board.snapshot("full", now)
+        snapshot = take_snapshot(lab.board, "full", now)
         alive = snapshot.columns["status"] < 4
         names = ("job", "gang", "status", "attained", "starts", "gpus_now", "submit_time")
         seen[-1].append([snapshot.columns[name][alive].tolist() for name in names])

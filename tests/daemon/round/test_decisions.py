@@ -16,6 +16,7 @@ from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.offline import decide_snapshot
 from dlsched.daemon.round.plan import carry_out, due, refuse_offences, verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import Drained
 from dlsched.policies.registry import names
@@ -77,7 +78,7 @@ def live_through(live: Any, policy: str, jobs: Any, events: Any, placement: str)
 
 
 def check_round(live: Any, lab: Any, now: float, mode: str, at_once: bool) -> None:
-    snapshot = lab.board.snapshot(mode, now)
+    snapshot = take_snapshot(lab.board, mode, now)
     decided = decide(snapshot)
     again = decide(LiveSnapshot.from_bytes(snapshot.to_bytes()))
     assert again.to_bytes() == decided.to_bytes()
@@ -123,7 +124,7 @@ def some_lab(live: Any, policy: str = "las") -> Any:
 
 def test_a_saved_snapshot_is_decided_alike_offline_and_under_other_parts(live: Any) -> None:
     lab = some_lab(live)
-    snapshot = lab.board.snapshot("full", 61.0)
+    snapshot = take_snapshot(lab.board, "full", 61.0)
     assert decide_snapshot(snapshot.to_bytes()).to_bytes() == decide(snapshot).to_bytes()
     other = decide_snapshot(snapshot.to_bytes(), parts={"scheduling": "fifo"})
     assert other.policy == "fifo"
@@ -360,7 +361,7 @@ def test_nonsense_is_thrown_away_with_the_row_that_offends(
 
 
 async def worker_gives(lab: Any) -> None:
-    snapshot = lab.board.snapshot("full", 61.0)
+    snapshot = take_snapshot(lab.board, "full", 61.0)
     worker = PolicyWorker(time_limit_s=30.0)
     try:
         decided = await worker.decide(snapshot)

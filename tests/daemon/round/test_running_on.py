@@ -9,6 +9,7 @@ import pytest
 from dlsched.core.errors import BadInput
 from dlsched.daemon.round.forecasting import predicted_starts
 from dlsched.daemon.round.running_on import run_on
+from dlsched.daemon.round.taking import take_snapshot
 
 
 def queued(live: Any, jobs: int) -> Any:
@@ -16,7 +17,7 @@ def queued(live: Any, jobs: int) -> Any:
     for k in range(jobs):
         lab.submit(float(k), 2, time_limit_s=100.0)
     lab.round(float(jobs))
-    return lab.board.snapshot("full", float(jobs))
+    return take_snapshot(lab.board, "full", float(jobs))
 
 
 def test_a_forecast_that_is_over_its_time_tells_what_it_has_come_to(live: Any) -> None:
@@ -35,10 +36,10 @@ def test_who_ran_before_has_a_next_start(live: Any) -> None:
     short = lab.submit(1.0, 2, expected_s=50.0)
     lab.round(60.0)
     assert lab.board.position(long) == 1
-    told = {job: at for job, at, _ in predicted_starts(lab.board.snapshot("full", 61.0))}
+    told = {job: at for job, at, _ in predicted_starts(take_snapshot(lab.board, "full", 61.0))}
     assert short not in told
     assert told[long] == 110.0
-    found = run_on(lab.board.snapshot("full", 61.0))
+    found = run_on(take_snapshot(lab.board, "full", 61.0))
     assert found.finish_s.tolist() == [1049.0, 49.0]  # what it did was not saved
     assert found.figures()["running"] == 1
 
@@ -46,4 +47,4 @@ def test_who_ran_before_has_a_next_start(live: Any) -> None:
 def test_a_snapshot_without_nodes_cannot_run_on(live: Any) -> None:
     lab = live.LiveLab((), parts={"scheduling": "fifo"})
     with pytest.raises(BadInput, match="no nodes"):
-        run_on(lab.board.snapshot("full", 0.0))
+        run_on(take_snapshot(lab.board, "full", 0.0))

@@ -15,6 +15,7 @@ from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.plan import refuse_offences, verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 
 
@@ -44,7 +45,7 @@ def snapshot_under(live: Any, policy: str, *options: str) -> tuple[Any, LiveSnap
     lab.round(1.0)
     for _ in range(3):
         lab.submit(2.0, 1)
-    good = lab.board.snapshot("full", 61.0)
+    good = take_snapshot(lab.board, "full", 61.0)
     return lab, good.under(lab.board.settings.with_policy({"scheduling": policy}, options))
 
 
@@ -65,7 +66,7 @@ def test_a_policy_that_misbehaves_is_named_and_the_next_round_works(
     live: Any, with_worker: Any, policy: str, options: Any, given: Any, text: str
 ) -> None:
     lab, bad = snapshot_under(live, policy, *options)
-    good = lab.board.snapshot("full", 61.0)
+    good = take_snapshot(lab.board, "full", 61.0)
 
     async def rounds(worker: PolicyWorker) -> Any:
         with pytest.raises(PolicyFailed) as failed:
@@ -90,7 +91,7 @@ def test_an_answer_that_was_forged_is_found_by_the_check(live: Any, with_worker:
 
 def test_a_worker_killed_in_the_middle_costs_one_round(live: Any, with_worker: Any) -> None:
     lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
-    good = lab.board.snapshot("full", 61.0)
+    good = take_snapshot(lab.board, "full", 61.0)
 
     async def killed(worker: PolicyWorker) -> None:
         pid = worker.pid
@@ -113,7 +114,7 @@ def test_a_round_that_nobody_waits_for_any_more_leaves_no_answer_behind(
     live: Any, with_worker: Any
 ) -> None:
     lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
-    good = lab.board.snapshot("full", 61.0)
+    good = take_snapshot(lab.board, "full", 61.0)
 
     async def given_up(worker: PolicyWorker) -> None:
         with pytest.raises(TimeoutError):
@@ -141,7 +142,7 @@ def test_parts_that_cannot_be_switched_on_are_refused_in_one_line(
 ) -> None:
     lab, _ = snapshot_under(live, "fifo")
     settings = lab.board.settings.with_policy(parts, options)
-    snapshot = lab.board.snapshot("full", 61.0)
+    snapshot = take_snapshot(lab.board, "full", 61.0)
     with pytest.raises(BadInput) as refused:
         with_worker(lambda worker: worker.try_policy(settings, snapshot))
     assert text in str(refused.value)
@@ -154,9 +155,9 @@ def test_another_policy_takes_over_what_runs(live: Any, with_worker: Any) -> Non
     settings = lab.board.settings.with_policy({"scheduling": "tiresias"}, ("limits=1000,2000",))
 
     async def switched(worker: PolicyWorker) -> Any:
-        await worker.try_policy(settings, lab.board.snapshot("full", 61.0))
+        await worker.try_policy(settings, take_snapshot(lab.board, "full", 61.0))
         lab.board.switch(settings)
-        return await worker.decide(lab.board.snapshot("full", 61.0))
+        return await worker.decide(take_snapshot(lab.board, "full", 61.0))
 
     decided = with_worker(switched)
     assert decided.policy == "tiresias"
@@ -171,7 +172,7 @@ def test_starts_are_foretold_with_what_the_telling_rests_on(live: Any, with_work
     second = lab.submit(1.0, 2, expected_s=30.0)
     third = lab.submit(2.0, 1)
     lab.submit(3.0, 5)  # never fits
-    snapshot = lab.board.snapshot("full", 10.0)
+    snapshot = take_snapshot(lab.board, "full", 10.0)
     foretold = {one.job: one for one in with_worker(lambda worker: worker.forecast(snapshot))}
     assert foretold[second].start_at == 100.0
     assert foretold[third].start_at == 130.0
