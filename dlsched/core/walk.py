@@ -184,16 +184,18 @@ class Walk:
                 raise PolicyFailed(f"it gave unit {row} {gpus} GPUs of a gang of {gang}")
 
     def _check_may_use(self, row: int, placement: Placement) -> None:
-        nodes = self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        nodes = self.ctx.pools.nodes[self.table.pool.item(row)] & self.occupancy.open_nodes
+        gpus = self.occupancy.cluster.gpus
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            exist = (1 << int(self.occupancy.cluster.gpus[node])) - 1
+            exist = (1 << gpus.item(node)) - 1
             if not nodes >> node & 1 or mask & ~exist or not mask:
                 self._may_not_use(row, node)
-        if len(set(placement.nodes)) < len(placement.nodes):
+        if len(placement.nodes) > 1 and len(set(placement.nodes)) < len(placement.nodes):
             raise PolicyFailed(f"it named a node twice in the placement of unit {row}")
-
+        if row not in self.table.shapes and row not in self.table.whole_nodes:
+            return
         ask = Ask(row, placement.gpus, self.table)
-        if ask.is_shaped and not fits_shape(ask, placement, self.occupancy.cluster):
+        if not fits_shape(ask, placement, self.occupancy.cluster):
             raise PolicyFailed(f"it gave unit {row} GPUs that lie otherwise than it asked for")
 
     def _is_open(self, row: int, placement: Placement, nodes: int = ANYWHERE) -> bool:

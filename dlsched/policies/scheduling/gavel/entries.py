@@ -86,6 +86,7 @@ class Entries:
             setattr(entries, name, np.array(state[name], np.int64))
         entries.known = np.array(state["known"], np.bool_)
         for name in ("speed", "x", "got", "deficit"):
-            setattr(entries, name, np.array(state[name], np.float64).reshape(len(state[name]), kinds))
+            column = np.array(state[name], np.float64).reshape(len(state[name]), kinds)
+            setattr(entries, name, column)
         entries._number()
         return entries

@@ -70,11 +70,13 @@ class PublishedRounds:
         self._given: list[float] = []  # seconds given on each type since the last reset
         self._last_reset = 0.0
         self._dirty = False
+        self._present: set[int] = set()  # the jobs in the books
         self._leases: dict[Key, Lease] = {}
         # of the last round: type, and per half the steps done before, and the speed
         self._ran: dict[Key, tuple[int, float, tuple[float, ...], tuple[float, ...]]] = {}
         self._round_start = 0.0
         self._servers: list[list[list[int]]] = []
+        self._room: list[int] = []
         self._placements: dict[tuple[int, ...], Placement] = {}
         self._order: list[int] = []  # types as they were served last
 
@@ -87,9 +89,13 @@ class PublishedRounds:
         elif not self._servers:
             self._find_servers(ctx.occupancy.cluster)
         self._credit(ctx)
-        self._strike_out(ctx)
+        present = set(rows.tolist())
+        if present != self._present:
+            self._strike_out(present)
         self._note_adapted(ctx)
-        self._enter(rows, ctx)
+        if present != self._present:
+            self._enter(rows, ctx)
+            self._present = present
         due = ctx.now - self._last_reset >= self._resolve_s or self._last_reset == 0
         if self._dirty and due:
             self._reset(rows, ctx)
@@ -111,6 +117,7 @@ class PublishedRounds:
             ]
             for name in self._types
         ]
+        self._room = [sum(len(server) for server in servers) for servers in self._servers]
 
     # -- who is there -----------------------------------------------------------------------------
 
@@ -136,14 +143,17 @@ class PublishedRounds:
         self._round_start = -stops[0][0]
         self._ran = {}
 
-    def _strike_out(self, ctx: RoundContext) -> None:
+    def _strike_out(self, present: set[int]) -> None:
         """Whoever has ended leaves the books, and its pairs with it."""
         books = self._books
-        alone = books.one[books.other == ALONE]
-        gone = np.setdiff1d(alone, ctx.active)
+        gone = np.array(sorted(self._present - present), np.int64)
         if gone.size:
             books.keep(~np.isin(books.one, gone) & ~np.isin(books.other, gone))
             self._dirty = True
+
+    def _know_who_is_there(self) -> None:
+        books = self._books
+        self._present = set(books.one[books.other == ALONE].tolist())
 
     def _note_adapted(self, ctx: RoundContext) -> None:
         """Whoever changed its batch size has another speed from now on."""
@@ -156,8 +166,6 @@ class PublishedRounds:
 
     def _enter(self, rows: Rows, ctx: RoundContext) -> None:
         books, table = self._books, ctx.table
-        if np.count_nonzero(books.other == ALONE) == len(rows):
-            return
         present = books.one[books.other == ALONE]
         for row in rows[~np.isin(rows, present)].tolist():
             one = np.array([row])
@@ -216,7 +224,7 @@ class PublishedRounds:
             self._lots.shuffle(kinds)
         books, priority = self._books, self._priorities()
         picked: list[list[int]] = [[] for _ in kinds]
-        free = [sum(len(server) for server in servers) for servers in self._servers]
+        free = list(self._room)
         scale, one, other = books.scale.tolist(), books.one.tolist(), books.other.tolist()
         placed: set[int] = set()
         for queue in self._queues(kinds, priority):
@@ -347,6 +355,7 @@ class PublishedRounds:
             self._dirty = True
         books.keep(np.array(kept, np.bool_))
         books.rename(place)
+        self._know_who_is_there()
         stays = [key for key in self._leases if key[0] in place and key[1] in place]
         self._leases = {_renamed(key, place): self._leases[key] for key in stays}
         ran: dict[Key, tuple[int, float, tuple[float, ...], tuple[float, ...]]] = {}
@@ -379,6 +388,7 @@ class PublishedRounds:
         """Go on from a `state_dict`; servers are found again at the next round."""
         self._types = tuple(state["types"])
         self._books = Entries.of_state(state["books"], len(self._types))
+        self._know_who_is_there()
         self._given = list(state["given"])
         self._last_reset, self._dirty = float(state["last_reset"]), bool(state["dirty"])
         self._leases = {
