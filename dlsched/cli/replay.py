@@ -252,7 +252,8 @@ def replay_command(
     Words with a comma make a study: every policy at every load with every seed on every trace, on
     all processors, in one table.
     """
-    from dlsched.cli.replay_call import ReplayWords, replay_called  # noqa: PLC0415
+    from dlsched.cli.replay_call import ReplayWords  # noqa: PLC0415
+    from dlsched.cli.replay_kinds import replay_called  # noqa: PLC0415
 
     code = replay_called(
         ReplayWords(

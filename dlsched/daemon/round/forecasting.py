@@ -7,7 +7,6 @@ job's start can be told before it happens, together with what the telling rests 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from dlsched.core.performance import PlainDuration
 from dlsched.core.shape import place_shaped
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.standing import Standing, stand
 from simulate.engine import Engine
 from simulate.forecast import forecaster, twin_of
 from simulate.recorder import Recorder
 from simulate.world import Costs, World
-
-if TYPE_CHECKING:
-    from dlsched.daemon.round.decide import Standing
 
 __all__ = ["engine_of", "forecaster_of", "predicted_starts"]
 
@@ -120,8 +117,6 @@ def predicted_starts(
         job, seconds of the policy's clock, and the basis; jobs that would not start by then are
         left out.
     """
-    from dlsched.daemon.round.decide import stand  # noqa: PLC0415 - it imports this module
-
     standing = stand(snapshot)
     if standing is None:
         return []

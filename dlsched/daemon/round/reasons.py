@@ -14,7 +14,7 @@ from dlsched.core.arrays import Ints, Rows
 from dlsched.core.context import RoundContext
 
 if TYPE_CHECKING:
-    from dlsched.daemon.round.decide import Standing
+    from dlsched.daemon.round.standing import Standing
 
 __all__ = ["reasons_of"]
 

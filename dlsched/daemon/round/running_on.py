@@ -14,10 +14,10 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.errors import BadInput
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
-from dlsched.daemon.round.decide import stand
 from dlsched.daemon.round.forecasting import engine_of
 from dlsched.daemon.round.parts import RoundSettings, refuse_unfit
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.standing import stand
 from simulate.forecast import forecaster
 
 __all__ = ["RunOn", "run_on"]
