@@ -30,6 +30,7 @@ from dlsched.core.errors import BadInput
 from simulate.cluster_events import ClusterEvent
 from simulate.cluster_files import open_cluster
 from simulate.event_files import read_events
+from simulate.profiles.leaving_out import without_unprofiled
 from simulate.profiles.open import open_profiles
 from simulate.settings import RunSettings, build_parts, resolve_semantics
 from simulate.sweep import (
@@ -128,8 +129,11 @@ def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
     if words.events is not None:
         cluster, events = read_events(words.events, cluster)
     throughputs, patterns = open_profiles(words.profiles)
+    jobs = _traces(words)
+    if words.skip_bad_rows and throughputs is not None:
+        jobs = tuple(without_unprofiled(trace, cluster, throughputs) for trace in jobs)
     inputs = Inputs(
-        traces=_traces(words),
+        traces=jobs,
         cluster=cluster,
         events=events,
         throughputs=throughputs,
