@@ -11,7 +11,10 @@ from typer.testing import CliRunner
 
 from dlsched.cli.main import app
 
-TABLE = """accelerator,scale_factor,model,batch_size,co_model,co_batch_size,steps_per_s,co_steps_per_s
+HEADER = (
+    "accelerator,scale_factor,model,batch_size,co_model,co_batch_size,steps_per_s,co_steps_per_s"
+)
+TABLE = f"""{HEADER}
 slow,1,A,16,,,1,
 quick,1,A,16,,,4,
 slow,1,B,,,,1,
