@@ -15,10 +15,11 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.units import Status, UnitTable
 from simulate.cautions import cautions
 from simulate.engine import Engine, Stopped
+from simulate.finish_time_fairness import fairness_variants
 from simulate.population import offered_load
 from simulate.results import ClusterShape, JobOutcomes, ReplayResult
 from simulate.settings import RunSettings, effective_options
-from simulate.summary import fairness_figures, finite_or_none, job_figures
+from simulate.summary import finite_or_none, job_figures
 from simulate.traces.trace import Trace
 
 __all__ = ["result_of"]
@@ -41,6 +42,8 @@ def result_of(
     whole = len(engine.tracked) == 0 and settings.warmup_s == 0
     held = float(used.sum()) - world.shared_gpu_seconds
     utilization = held / (cluster.total_gpus * span) if span and whole else math.nan
+    active = world.whole_steps.mean_active(len(jobs)) if semantics.drift else None
+    headline, variants = fairness_variants(jobs, counted, cluster.total_gpus, active)
     summary: dict[str, Any] = {
         "policy": settings.policy,
         "semantics": semantics.name,
@@ -59,7 +62,8 @@ def result_of(
         **({"shared_gpu_seconds": shared} if (shared := world.shared_gpu_seconds) else {}),
         "rounds": _rounds(engine, semantics),
         "decisions": engine.decisions,
-        "finish_time_fairness": fairness_figures(jobs, counted, cluster.total_gpus),
+        "finish_time_fairness": headline,
+        "finish_time_fairness_variants": variants,
         "end_time": engine.now,
         "stopped": stopped.reason,
     }

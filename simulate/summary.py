@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats
+from dlsched.core.arrays import Bools
 from simulate.results import JobOutcomes
 
-__all__ = ["fairness_figures", "finite_or_none", "job_figures"]
+__all__ = ["finite_or_none", "job_figures"]
 
 
 def finite_or_none(value: float) -> float | None:
@@ -49,19 +49,4 @@ def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
         "migrations": int(jobs.migrations.sum()),
         "resizes": int(jobs.resizes.sum()),
         "lost_seconds": float(jobs.lost_seconds.sum()),
-    }
-
-
-def fairness_figures(jobs: JobOutcomes, counted: Bools, gpus: int) -> dict[str, Any]:
-    """Finish-time fairness, variant `shockwave-static`: JCT / (duration × max(1, jobs / GPUs))."""
-    done = counted & (jobs.status == "completed") & (jobs.duration > 0)
-    if not done.any():
-        return {"variant": "shockwave-static", "max": None, "mean": None, "unfair_fraction": None}
-    contention = max(1.0, int(counted.sum()) / gpus)
-    rho: Floats = jobs.jct[done] / (jobs.duration[done] * contention)
-    return {
-        "variant": "shockwave-static",
-        "max": float(rho.max()),
-        "mean": float(rho.mean()),
-        "unfair_fraction": float((rho > 1).mean()),
     }

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlsched.core.units import RUNNING, WAITING
+from dlsched.core.arrays import Floats
+from dlsched.core.units import RUNNING, WAITING, UnitTable
 from simulate.adaptation import Adaptation
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class WholeSteps:
         self.last: dict[int, tuple[float, float]] = {}
         self.adapted: list[int] = []
         self._plans: dict[int, Plan] = {}
+        self._active_in: list[int] = []  # jobs that were there, by round
+        self._first_round: dict[int, int] = {}
+        self._last_round: dict[int, int] = {}
         self._worked: dict[int, float] = {}
         self._fruitless: dict[int, int] = {}  # rounds in a row
         self._round_start = 0.0
@@ -61,6 +65,7 @@ class WholeSteps:
         nobody can do a step it lasts all of it. A unit that is restarting begins when it is ready.
         """
         table, beside = world.table, world.occupancy.beside
+        self._note_active(table)
         rows = np.flatnonzero(table.status == RUNNING)
         if not rows.size:
             return math.inf
@@ -100,11 +105,27 @@ class WholeSteps:
         self._plans = {}
         for stop, row in sorted(done):
             world.complete(row, now, stop)
+            self._last_round[row] = len(self._active_in)
         if self.adaptation is not None:
             here = (table.status == RUNNING) | (table.status == WAITING)
             for row in np.flatnonzero(here).tolist():
                 self.adaptation.look(row, table.executed.item(row))
         return [row for _, row in sorted(done)]
+
+    def _note_active(self, table: UnitTable) -> None:
+        here = np.flatnonzero((table.status == RUNNING) | (table.status == WAITING)).tolist()
+        for row in here:
+            self._first_round.setdefault(row, len(self._active_in))
+        self._active_in.append(len(here))
+
+    def mean_active(self, count: int) -> Floats:
+        """Mean number of jobs in the rounds of each row's life."""
+        area = np.concatenate([[0], np.cumsum(self._active_in)])
+        found = np.full(count, np.nan)
+        for row, first in self._first_round.items():
+            end = max(self._last_round.get(row, len(self._active_in)), first + 1)
+            found[row] = (area[end] - area[first]) / (end - first)
+        return found
 
     def _credit(self, world: World, row: int, plan: Plan, *, late: bool) -> bool:
         """Enter a row's steps and time; says whether it is done."""

@@ -222,6 +222,14 @@ def replay_command(
             help="Keep each finished run there, and take what is there already.",
         ),
     ] = None,
+    compare_isolated: Annotated[
+        bool,
+        typer.Option(
+            "--compare-isolated",
+            help="Run the policy isolated too (everybody an equal split) and take each job's time "
+            "under it as what is fair: ρ of the variant gavel-report.",
+        ),
+    ] = False,
     executor: Annotated[
         str,
         typer.Option(
@@ -287,6 +295,7 @@ def replay_command(
             mttr=mttr,
             skip_bad_rows=skip_bad_rows,
             resume=resume,
+            compare_isolated=compare_isolated,
             executor=executor,
             jobs_out=jobs_out,
             summary_out=summary_out,

@@ -47,3 +47,4 @@ class ReplayWords:
     snapshot: str | None = None
     from_db: str | None = None
     since: str | None = None
+    compare_isolated: bool = False

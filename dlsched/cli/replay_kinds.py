@@ -21,6 +21,8 @@ def replay_called(words: ReplayWords) -> int:
         raise BadInput("give traces, --from-db or --snapshot, and only one of them")
     if words.since is not None and words.from_db is None:
         raise BadInput("--since: only with --from-db")
+    if words.snapshot is not None and words.compare_isolated:
+        raise BadInput("--compare-isolated: not with --snapshot, whose jobs have begun already")
     if words.snapshot is not None:
         from dlsched.cli.replay_snapshot import replay_snapshot  # noqa: PLC0415  # numpy is heavy
 

@@ -46,6 +46,7 @@ from simulate.sweep import (
     share_out,
 )
 from simulate.sweep.checks import check_fits, check_runs
+from simulate.sweep.isolated import compared, isolated_runs
 from simulate.traces.open import open_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.trace import Trace
@@ -59,11 +60,15 @@ SHORTEST_MTBF_S = 1.0  # below, nothing but failures would happen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A call, checked: what to run, on what, and where results go."""
+    """A call, checked: what to run, on what, and where results go.
+
+    `isolated` are runs beside the study's own, which only serve to measure these by.
+    """
 
     dimensions: Dimensions
     inputs: Inputs
     runs: tuple[Run, ...]
+    isolated: tuple[Run, ...]
     outputs: Outputs
     store: Store | None
     executor: str
@@ -86,15 +91,17 @@ def replay_study(words: ReplayWords, *, cluster: Cluster | None = None) -> int:
     for trace in study.inputs.traces:
         for line in headline(trace, study.inputs.cluster, study.dimensions.load):
             _say(line, out)
-    with _stopped_by(signal.SIGTERM), progress_bar(study.inputs, study.runs) as bar:
+    runs = (*study.runs, *study.isolated)
+    with _stopped_by(signal.SIGTERM), progress_bar(study.inputs, runs) as bar:
         outcome = conduct(
             study.inputs,
-            study.runs,
+            runs,
             lambda missing: executor_of(study.executor, runs=missing),
             store=study.store,
             on_progress=bar.progress,
             on_finished=bar.finished,
         )
+    outcome.results = compared(outcome.results, study.runs, study.isolated)
     results = outcome.finished
     if results:
         _tell(study, outcome, out)
@@ -142,12 +149,14 @@ def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
     if not words.skip_bad_rows:
         for trace, path in zip(inputs.traces, words.traces, strict=True):
             check_fits(trace, cluster, Path(path))
-    check_runs(inputs, runs)
+    isolated = isolated_runs(runs, has_quotas=quotas) if words.compare_isolated else ()
+    check_runs(inputs, (*runs, *isolated))
     store = Store(words.resume, inputs) if words.resume is not None else None
     return Study(
         dimensions=dimensions,
         inputs=inputs,
         runs=runs,
+        isolated=isolated,
         outputs=outputs,
         store=store,
         executor=words.executor,

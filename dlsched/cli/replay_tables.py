@@ -9,6 +9,7 @@ import numpy as np
 
 from dlsched.cli.text_table import TextTable
 from dlsched.core.cluster import Cluster
+from simulate.finish_time_fairness import variants_of
 from simulate.population import offered_load
 from simulate.report.compare import column_format
 from simulate.report.findings import findings
@@ -56,6 +57,8 @@ def run_line(results: Sequence[ReplayResult], dimensions: Dimensions) -> str:
     for key in ("launch", "preemption", "metrics"):
         if any(getattr(dimensions, key)):
             told.append(f"{key} {', '.join(getattr(dimensions, key))}")
+    if variants := variants_of(results):
+        told.append(f"ρ {', '.join(variants)}")
     seeds = dict.fromkeys(str(result.seed) for result in results)
     told.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
     return "; ".join(told)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulate.finish_time_fairness import VARIANTS, shockwave_rho
 from simulate.report.cdf import cdf, marker_places
 from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Reference, legend_of
 from simulate.report.intervals import estimate
@@ -27,12 +28,6 @@ __all__ = ["Rho", "fairness_figure", "rho_of", "shockwave_static"]
 
 COLUMNS = ("rho", FTF)
 
-SAYS = {
-    "gavel-report": "JCT over the JCT of the same job under the policy isolated",
-    "shockwave-static": "JCT over exclusive run time × max(1, jobs / GPUs)",
-    "shockwave-themis": "JCT over exclusive run time × max(1, mean active jobs / GPUs)",
-}
-
 
 class Rho(NamedTuple):
     """ρ of every job of every run of every group, NaN where unknown, and the variant's name."""
@@ -44,10 +39,8 @@ class Rho(NamedTuple):
 def shockwave_static(run: ReplayResult) -> Floats:
     """ρ = JCT / (E · max(1, n/G)); NaN for jobs without a finish or a known duration."""
     gpus = float(np.sum(run.cluster.node_gpus))
-    crowd = max(1.0, len(run.counted_jobs) / gpus) if gpus > 0 else math.nan
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rho = run.counted_jobs.jct / (run.counted_jobs.duration * crowd)
-    return np.where(run.counted_jobs.duration > 0, rho, np.nan)
+    crowd = len(run.counted_jobs) / gpus if gpus > 0 else math.nan
+    return shockwave_rho(run.counted_jobs, crowd)
 
 
 def brought(run: ReplayResult) -> Floats | None:
@@ -111,8 +104,8 @@ def fairness_figure(groups: Sequence[Group]) -> Figure:
         )
     pooled = {g.label: np.concatenate(found.values[g.label]) for g in shown}
     caption = f"Variant {found.variant}"
-    if found.variant in SAYS:
-        caption += f": {SAYS[found.variant]}"
+    if found.variant in VARIANTS:
+        caption += f": {VARIANTS[found.variant]}"
     caption += ". Jobs right of the line at 1 were treated worse than their fair share."
     told = {variant_of(run) for g in groups for run in g.runs} - {"", found.variant}
     if told:

@@ -23,7 +23,8 @@ def test_a_single_run_prints_its_trace_its_parts_and_a_row(dlsched, trace):
     assert called.err == ""
     assert called.out.splitlines() == [
         "tiny (dlsched): 5 jobs over 5.00 min, offered load 0.667 on 1x4:v100 (4 GPUs)",
-        "  semantics events; placement min-nodes; admission accept-all; estimate oracle; seed 0",
+        "  semantics events; placement min-nodes; admission accept-all; estimate oracle; "
+        "ρ shockwave-static; seed 0",
         "",
         "policy  Done  Refused  Left  Avg JCT (min)  Median (min)  p95 (min)  p99 (min)  "
         "Avg delay (s)  Makespan (min)  GPU util (%)  Preempt  Restarts  Lost (s)  "

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlsched.core.cluster import Cluster, parse_cluster_spec
@@ -24,6 +25,8 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.throughputs import ThroughputTable
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
+from simulate.engine import Engine
+from simulate.finish_time_fairness import shockwave_rho
 from simulate.outcomes import result_of
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import profiled
@@ -89,19 +92,34 @@ def throughputs_of(log: dict[str, Any]) -> ThroughputTable:
     return table(f"{kind}_throughputs.csv.gz")
 
 
-@cache
-def replayed(path: Path) -> ReplayResult:
-    log = read(path)
-    trace, cluster = open_trace(FOLDER / log["trace"]), single_gpus(log["gpus"])
-    settings = RunSettings(
+def settings_of(log: dict[str, Any]) -> RunSettings:
+    return RunSettings(
         policy="fifo",
         options=("semantics=shockwave",),
         round_s=float(log["round_s"]),
         check=True,
     )
+
+
+@cache
+def replay_of(path: Path) -> Engine:
+    """A replay, prepared; `replayed` runs it."""
+    log = read(path)
+    trace, cluster, settings = (
+        open_trace(FOLDER / log["trace"]),
+        single_gpus(log["gpus"]),
+        settings_of(log),
+    )
     engine = prepare(trace, cluster, settings, throughputs=throughputs_of(log), patterns=patterns())
     engine.parts.scheduling = FromLog(log["per_round_schedule"])
-    return result_of(trace, cluster, settings, engine, engine.run())
+    return engine
+
+
+@cache
+def replayed(path: Path) -> ReplayResult:
+    log, engine = read(path), replay_of(path)
+    trace, cluster = open_trace(FOLDER / log["trace"]), single_gpus(log["gpus"])
+    return result_of(trace, cluster, settings_of(log), engine, engine.run())
 
 
 def name_of(path: Path) -> str:
@@ -134,3 +152,18 @@ def test_profiles_follow_from_the_rules(path: Path) -> None:
         assert course.batch_size.tolist() == sizes
         assert course.seconds == pytest.approx(seconds, abs=1e-9)
         assert course.runtime == pytest.approx(job["exclusive_runtime_s"], abs=1e-6)
+
+
+@pytest.mark.skipif(not LOGS, reason=f"no authors_*.json.gz in {FOLDER}")
+@pytest.mark.parametrize("path", LOGS, ids=name_of)
+def test_both_published_kinds_of_rho_are_those_stored(path: Path) -> None:
+    log, result, gpus = read(path), replayed(path), read(path)["gpus"]
+    static = shockwave_rho(result.jobs, len(result.jobs) / gpus)
+    assert np.round(static, 5).tolist() == log["ftf_static"]
+    around = replay_of(path).world.whole_steps.mean_active(len(result.jobs))
+    themis = shockwave_rho(result.jobs, around / gpus)
+    assert themis == pytest.approx(log["ftf_themis"], abs=1.001e-5)  # five digits, cut or rounded
+    variants = result.summary["finish_time_fairness_variants"]
+    assert variants["shockwave-static"]["max"] == pytest.approx(log["worst_ftf_static"], abs=1e-5)
+    assert variants["shockwave-themis"]["max"] == pytest.approx(log["worst_ftf_themis"], abs=1e-5)
+    assert variants["shockwave-static"]["unfair_fraction"] == log["unfair_fraction_static"]

@@ -1,0 +1,64 @@
+"""Beside every run of a study one in which everybody has an equal split, to measure fairness by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from simulate.finish_time_fairness import ISOLATED, against_isolated
+from simulate.results import ReplayResult
+from simulate.settings import RunSettings, option_names, resolve_semantics, split_options
+from simulate.sweep.run import Run
+
+__all__ = ["compared", "isolated_runs"]
+
+Cell = tuple[int, float | None, int]  # trace, load, seed
+
+
+def isolated_runs(runs: Sequence[Run], *, has_quotas: bool = False) -> tuple[Run, ...]:
+    """One run for each trace, load and seed, with the parts of the first run there.
+
+    Args:
+        runs: the study.
+        has_quotas: the cluster names quotas.
+    """
+    first: dict[Cell, RunSettings] = {}
+    for run in runs:
+        first.setdefault(_cell(run), run.settings)
+    return tuple(
+        Run(number=len(runs) + place, trace=cell[0], settings=_alone(settings, has_quotas))
+        for place, (cell, settings) in enumerate(first.items())
+    )
+
+
+def _cell(run: Run) -> Cell:
+    return run.trace, run.settings.load, run.settings.seed
+
+
+def _alone(settings: RunSettings, has_quotas: bool) -> RunSettings:
+    """The same settings under the policy; the options of the run's own policy are left out."""
+    parts = option_names(settings, resolve_semantics(settings), has_quotas=has_quotas)
+    others = set().union(*(names for stage, names in parts.items() if stage != "scheduling"))
+    kept = [
+        f"{key}={value}"
+        for key, value in split_options(settings.options).items()
+        if key == "semantics"
+        or (key in others and key not in parts["scheduling"])
+        or key.partition(".")[0] in {*parts, "estimate"} - {"scheduling"}
+    ]
+    options = (*kept, f"gavel.objective={ISOLATED}")
+    return replace(settings, policy="gavel", name=ISOLATED, options=options)
+
+
+def compared(
+    results: Mapping[int, ReplayResult], runs: Sequence[Run], isolated: Sequence[Run]
+) -> dict[int, ReplayResult]:
+    """The results of a study by number, each with ρ against its isolated run where that ended."""
+    alone = {_cell(run): results[run.number] for run in isolated if run.number in results}
+    found = {}
+    for run in runs:
+        if run.number in results:
+            result = results[run.number]
+            other = alone.get(_cell(run))
+            found[run.number] = result if other is None else against_isolated(result, other)
+    return found
