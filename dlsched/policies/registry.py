@@ -41,6 +41,8 @@ _OURS: dict[str, dict[str, str]] = {
         "gavel": _SCHEDULING + "gavel.policy:Gavel",
         "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
         "shockwave": _SCHEDULING + "shockwave.policy:Shockwave",
+        "themis": _SCHEDULING + "themis.policy:Themis",
+        "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

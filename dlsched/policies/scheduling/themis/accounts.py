@@ -1,0 +1,101 @@
+"""What an app's ideal finish time is made of, and how many apps it has competed with.
+
+    T_id = T_cluster · N_avg
+    T_cluster = serial work in all / min(GPUs it can use, GPUs there are)
+
+N_avg is the mean number of active apps over the app's life, at least 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Account", "Accounts"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """One app's.
+
+    Attributes:
+        start: seconds of its first submit.
+        serial: seconds of work of all its jobs so far, on one GPU.
+        widest: GPUs that its jobs could use at once.
+        crowd: seconds times active apps, while it was active.
+        alive: seconds for which it was active.
+    """
+
+    start: float
+    serial: float = 0.0
+    widest: int = 0
+    crowd: float = 0.0
+    alive: float = 0.0
+
+    def competed_with(self, now: int) -> float:
+        """N_avg; what is now where nothing was seen yet."""
+        return max(self.crowd / self.alive if self.alive > 0 else float(now), 1.0)
+
+    def ideal(self, gpus: int, apps: int) -> float:
+        """T_id in seconds, for a cluster of so many GPUs."""
+        alone = self.serial / max(min(self.widest, gpus), 1)
+        return max(alone * self.competed_with(apps), 1e-9)
+
+
+class Accounts:
+    """Of all active apps.
+
+    Attributes:
+        of: by app.
+        app: the app of each row that was entered.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[str, Account] = {}
+        self.app: dict[int, str] = {}
+        self._looked_at = 0.0
+        self._numbered = 0
+
+    def pass_time(self, now: float) -> None:
+        """All that were active have competed with each other since the last look."""
+        elapsed, self._looked_at = now - self._looked_at, now
+        for account in self.of.values():
+            account.crowd += elapsed * len(self.of)
+            account.alive += elapsed
+
+    def enter(self, row: int, group: str, start: float, serial: float, gang: int) -> None:
+        """A job has come; without a group it is an app of its own."""
+        if not group:
+            self._numbered += 1
+        name = f"group {group}" if group else f"job {self._numbered}"
+        account = self.of.setdefault(name, Account(start=start))
+        account.start = min(account.start, start)
+        account.serial += serial
+        account.widest += gang
+        self.app[row] = name
+
+    def keep(self, rows: Mapping[int, Any]) -> None:
+        """Jobs that are not among these have ended; an app without jobs is closed."""
+        self.app = {row: name for row, name in self.app.items() if row in rows}
+        open_ones = set(self.app.values())
+        self.of = {name: account for name, account in self.of.items() if name in open_ones}
+
+    def rename(self, place: Mapping[int, int]) -> None:
+        """Rows have other numbers now, by their old ones."""
+        self.app = {place[row]: name for row, name in self.app.items() if row in place}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The accounts as plain values."""
+        return {
+            "of": {name: asdict(account) for name, account in self.of.items()},
+            "app": sorted(self.app.items()),
+            "looked_at": self._looked_at,
+            "numbered": self._numbered,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self.of = {name: Account(**values) for name, values in state["of"].items()}
+        self.app = {int(row): str(name) for row, name in state["app"]}
+        self._looked_at, self._numbered = float(state["looked_at"]), int(state["numbered"])

@@ -1,0 +1,143 @@
+"""What is on offer in an auction, and jobs as they bid for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dlsched.core.context import RoundContext
+from dlsched.core.units import Units
+from dlsched.policies.scheduling.gavel.question import speeds_of
+from dlsched.policies.scheduling.themis.app import Job, Machines, Seat
+from dlsched.policies.scheduling.themis.auction import Bundle
+
+__all__ = ["Offer"]
+
+
+class Offer:
+    """Free GPUs and those whose leases have ended, by machine.
+
+    Attributes:
+        rows: jobs that hold no lease, in order of admission.
+        jobs: what they are, by row.
+        nodes: the machines, ascending.
+        gpus: GPUs on offer, by machine.
+        machines: how they lie.
+    """
+
+    def __init__(
+        self,
+        waiting: list[int],
+        over: list[int],
+        ctx: RoundContext,
+        *,
+        in_rack: float,
+        across: float,
+    ) -> None:
+        """Look up what is offered.
+
+        Args:
+            waiting: rows without GPUs.
+            over: rows whose lease has ended.
+            ctx: the round's snapshot.
+            in_rack: S on several machines.
+            across: S over racks.
+        """
+        occupancy = ctx.occupancy
+        counts: dict[int, int] = {}
+        for node in range(len(occupancy.free)):
+            if occupancy.open_nodes >> node & 1 and occupancy.free[node]:
+                counts[node] = occupancy.free[node].bit_count()
+        for row in over:
+            held = occupancy.held[row]
+            for node, mask in zip(held.nodes, held.masks, strict=True):
+                counts[node] = counts.get(node, 0) + mask.bit_count()
+        self.nodes = sorted(counts)
+        self.gpus: Bundle = tuple(counts[node] for node in self.nodes)
+        self.nothing: Bundle = (0,) * len(self.nodes)
+        switch = occupancy.cluster.switch_of
+        self.machines = Machines(
+            tuple(int(switch[node]) for node in self.nodes), in_rack, max(in_rack, across)
+        )
+        chosen = {*waiting, *over}
+        self.rows = [row for row in ctx.active.tolist() if row in chosen]
+        self._types = occupancy.cluster.gpu_types
+        self._ctx = ctx
+        everybody = np.array(
+            [*self.rows, *(r for r in occupancy.held if r not in chosen)], np.int64
+        )
+        self._relative = self._relative_speeds(everybody)
+        left = Units(ctx.table, everybody, ctx.now).remaining_work
+        gang = ctx.table.gang[everybody]
+        serial = np.nan_to_num(left) * gang
+        self._serial = dict(zip(everybody.tolist(), serial.tolist(), strict=True))
+        self.jobs = {row: self._job(row, row in set(over)) for row in self.rows}
+
+    def _relative_speeds(
+        self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+    ) -> dict[int, list[float]]:
+        speed = speeds_of(rows, self._types, self._ctx)
+        best = speed.max(axis=1, keepdims=True, initial=0.0)
+        relative = np.divide(speed, best, out=np.zeros_like(speed), where=best > 0)
+        return dict(zip(rows.tolist(), relative.tolist(), strict=True))
+
+    def _job(self, row: int, runs: bool) -> Job:
+        ctx = self._ctx
+        pool = ctx.pools.nodes[int(ctx.table.pool[row])]
+        home = ctx.table.homes.get(row)
+        if home is not None:
+            pool &= sum(1 << node for node in home.nodes)
+        kinds, relative = ctx.occupancy.type_of, self._relative[row]
+        gang = int(ctx.table.gang[row])
+        return Job(
+            row=row,
+            remaining=self._serial[row],
+            least=gang,
+            most=gang,
+            speed=tuple(
+                relative[int(kinds[node])] if pool >> node & 1 else 0.0 for node in self.nodes
+            ),
+            now=self._bundle(row) if runs else (),
+        )
+
+    def _bundle(self, row: int) -> Bundle:
+        held = self._ctx.occupancy.held[row]
+        masks = dict(zip(held.nodes, held.masks, strict=True))
+        return tuple(masks.get(node, 0).bit_count() for node in self.nodes)
+
+    def nodes_of(self, bundle: Bundle) -> int:
+        """The machines of a bundle, as bits."""
+        return sum(1 << node for node, count in zip(self.nodes, bundle, strict=True) if count)
+
+    def enough_at(self, gpus: int, until: Mapping[int, float]) -> float:
+        """When so many GPUs will be on offer, if nobody's lease is renewed.
+
+        Args:
+            gpus: how many.
+            until: the end of each lease, by row.
+        """
+        there = sum(self.gpus)
+        held = self._ctx.occupancy.held
+        for end, row in sorted((end, row) for row, end in until.items() if row not in self.jobs):
+            there += held[row].gpus
+            if there >= gpus:
+                return end
+        return math.inf
+
+    def pace(self, row: int) -> tuple[float, float]:
+        """(work left, rate) of a row that keeps its GPUs."""
+        held, kinds = self._ctx.occupancy.held[row], self._ctx.occupancy.type_of
+        slowest = min(self._relative[row][int(kinds[node])] for node in held.nodes)
+        switch = self._ctx.occupancy.cluster.switch_of
+        racks = {int(switch[node]) for node in held.nodes}
+        spread = 1.0
+        if len(held.nodes) > 1:
+            spread = self.machines.in_rack if len(racks) == 1 else self.machines.across
+        return self._serial[row], held.gpus * max(slowest, 1e-9) / spread
+
+    def seats_now(self, rows: list[int]) -> list[Seat]:
+        """Where those of these rows run that still do."""
+        running = [row for row in rows if self.jobs[row].now]
+        return [Seat(self.jobs[row], self.jobs[row].now, self.pace(row)[1]) for row in running]
