@@ -137,7 +137,7 @@ def prepare(
         endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
-        speeds=None if jobs is None else jobs.speed,
+        speeds=parts.estimator.believed(None if jobs is None else jobs.speed),
         best_s=None if jobs is None else jobs.best_s,
         epochs=None if jobs is None else jobs.courses,
         skipping=settings.skipping,

@@ -156,6 +156,9 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
     """
     policy = parts.scheduling
+    if ctx.occupancy.beside:
+        with _blaming(f"estimator {parts.estimator.name}"):
+            parts.estimator.observe(ctx)
     whole = policy.preemptive and ctx.mode == "full"
     units = ctx.units if whole else ctx.waiting
     entitlements = _entitle(parts, ctx)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlsched.core.free import Ask, FreeGpus
     from dlsched.core.metrics import Metric, MetricBoard
     from dlsched.core.occupancy import Placement
+    from dlsched.core.performance import Speeds
     from dlsched.core.units import Units, UnitTable
 
 __all__ = [
@@ -158,6 +159,16 @@ class Estimator(Stage[O], ABC):
             units: the units that arrive now.
             true_work: what a replay knows; only the oracle and its noisy relatives look at it.
             ctx: the snapshot; `ctx.finished` are the rows to learn from.
+        """
+
+    def believed(self, speeds: Speeds | None) -> Speeds | None:
+        """What policies may believe of speeds, from what is true; asked once, before a run."""
+        return speeds
+
+    def observe(self, ctx: RoundContext) -> None:
+        """Look at what runs, before a round in which jobs share GPUs.
+
+        Whoever is now believed to run at another speed is a change of kind `adapt`.
         """
 
 

@@ -253,6 +253,30 @@ class TableSpeed:
         """Steps in one unit of the work that the unit table counts."""
         return self._unit[rows]
 
+    def codes(self, rows: Rows) -> Ints:
+        """The kinds of rows, as numbers of the table."""
+        return self._codes[rows]
+
+    def paired_kinds(self, types: Sequence[str]) -> Ints:
+        """Kinds that run on one GPU of each type, and whose pairs have all been measured there."""
+        table, ones = self._table, self._table._rows(np.array([1]))[0]
+        columns = table._columns(types)
+        alone, pairs = table.alone[0][columns, ones], table.together[0][columns, ones]
+        good = np.flatnonzero((alone > 0).all(axis=0))
+        measured = ~np.isnan(pairs[:, good][:, :, good]).any(axis=0)
+        found: Ints = good[measured.all(axis=1)]
+        return found
+
+    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str]) -> Floats:
+        """Throughput beside another over throughput alone, on one GPU, [kind, type, other]."""
+        first, second = np.repeat(kinds, len(others)), np.tile(others, len(kinds))
+        ones = np.ones(len(first), np.int64)
+        beside = self._table.pair_speeds(first, second, ones, types)[:, :, 0]
+        alone = self._table.speeds(first, ones, types)
+        part = np.divide(beside, alone, out=np.zeros(alone.shape), where=alone > 0)
+        shaped = np.clip(part, 0.0, 1.0).reshape(len(kinds), len(others), len(types))
+        return np.ascontiguousarray(shaped.transpose(0, 2, 1))
+
     def become(self, row: int, kind: JobKind, scale: int) -> bool:
         """A row is of another kind from now on; says no where nobody has measured that."""
         try:

@@ -71,6 +71,7 @@ _OURS: dict[str, dict[str, str]] = {
         "noise": "dlsched.policies.estimators.estimators:Noise",
         "user": "dlsched.policies.estimators.estimators:UserLimit",
         "history": "dlsched.policies.estimators.estimators:History",
+        "co-location": "dlsched.policies.estimators.pairs:PairsByResemblance",
     },
 }
 # adversarial deciders that no cluster should run: found by name, listed apart

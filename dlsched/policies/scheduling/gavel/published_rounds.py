@@ -156,13 +156,18 @@ class PublishedRounds:
         self._present = set(books.one[books.other == ALONE].tolist())
 
     def _note_adapted(self, ctx: RoundContext) -> None:
-        """Whoever changed its batch size has another speed from now on."""
+        """Whoever changed its batch size, or ran in a pair, has other speeds from now on."""
         books = self._books
         for row in [change.subject for change in ctx.changes if change.kind == "adapt"]:
             line = books.line.get((row, ALONE))
             if line is not None:
                 books.speed[line] = self._speeds(np.array([row]), ctx)[0]
                 self._dirty = True
+            if ctx.speeds is not None:
+                mine = (books.one == row) | (books.other == row)
+                pairs = np.flatnonzero(mine & (books.other != ALONE))
+                ends, scales = (books.one[pairs], books.other[pairs]), books.scale[pairs]
+                books.speed[pairs] = ctx.speeds.together(*ends, scales, self._types).min(axis=2)
 
     def _enter(self, rows: Rows, ctx: RoundContext) -> None:
         books, table = self._books, ctx.table

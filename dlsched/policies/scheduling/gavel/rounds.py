@@ -107,7 +107,8 @@ class Rounds:
             self._given += newcomers * head_start
             books.held = Units(ctx.table, rows, ctx.now).held_s
             changed = True
-        self._dirty = self._dirty or changed
+        adapted = any(change.kind == "adapt" for change in ctx.changes)
+        self._dirty = self._dirty or changed or adapted
 
     def _solve(self, ctx: RoundContext, head_start: float) -> None:
         shares = self._source(self._books.rows, self._grounds.types, ctx)

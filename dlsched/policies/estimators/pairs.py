@@ -1,0 +1,177 @@
+"""The estimator `co-location`: pairs of jobs are guessed, and measured once they really ran.
+
+Durations and speeds alone are known, as by `oracle`. How fast two jobs run on the same GPUs is
+known for pairs of reference kinds only; a new job is tried beside some of them and taken for the
+reference that it resembles most (see `co_location`). What a pair did when it ran replaces the
+guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.context import Change, RoundContext
+from dlsched.core.errors import BadInput
+from dlsched.core.options import option
+from dlsched.core.performance import Speeds
+from dlsched.core.stage import Estimator
+from dlsched.core.throughputs import TableSpeed
+from dlsched.core.units import Units
+from dlsched.policies.estimators.co_location import CoLocation
+
+__all__ = ["GuessedPairs", "PairOptions", "PairsByResemblance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """Pairs by resemblance."""
+
+    probability: float = option(
+        0.5, "with which a new job is tried on a type beside a reference", low=0.0, high=1.0
+    )
+    references: int = option(16, "kinds of jobs of which all pairs are known", low=1)
+    seed: int = option(0, "of what is drawn by lot; the run's unless given", low=0)
+
+
+class GuessedPairs:
+    """Speeds as they are believed: alone as they are, together by resemblance or measurement.
+
+    Only jobs of one GPU are paired; the others count as not fitting together.
+    """
+
+    def __init__(self, truth: TableSpeed, options: PairOptions) -> None:
+        self._truth, self._options = truth, options
+        self._types: tuple[str, ...] = ()
+        self._matched: dict[int, int] = {}
+        self._references: Ints = np.zeros(0, np.int64)
+        self._measured: dict[tuple[int, int, int], tuple[float, float]] = {}
+
+    def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """The truth."""
+        return self._truth.alone(rows, scales, types)
+
+    def steps_per_work(self, rows: Rows) -> Floats:
+        """The truth."""
+        return self._truth.steps_per_work(rows)
+
+    def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Guessed steps/s of both halves, [pair, type, half], and measured ones."""
+        self._choose_references(tuple(types))
+        for row in np.unique(np.concatenate([first, second])).tolist():
+            self._match(row)
+        match = np.array([self._matched[row] for row in first.tolist()], np.int64)
+        other = np.array([self._matched[row] for row in second.tolist()], np.int64)
+        found = np.stack(
+            [
+                self._normal[match, :, other] * self.alone(first, scales, types),
+                self._normal[other, :, match] * self.alone(second, scales, types),
+            ],
+            axis=2,
+        ).reshape(len(first), len(types), 2)
+        found[scales != 1] = 0.0
+        place = {
+            pair: number
+            for number, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True))
+        }
+        for (one, two, kind), rates in self._measured.items():
+            if (one, two) in place:
+                found[place[one, two], kind] = rates
+            elif (two, one) in place:
+                found[place[two, one], kind] = rates[::-1]
+        return found
+
+    def ran(self, one: int, other: int, kind: str, ctx: RoundContext) -> bool:
+        """Two jobs ran side by side: from now on it is known how fast; says whether that is new."""
+        if kind not in self._types:
+            return False
+        key = one, other, self._types.index(kind)
+        if key in self._measured:
+            return False
+        rows = np.array([one]), np.array([other])
+        rates = self._truth.together(*rows, ctx.table.gang[[one]], [kind])[0, 0]
+        self._measured[key] = (float(rates[0]), float(rates[1]))
+        return True
+
+    def _choose_references(self, types: tuple[str, ...]) -> None:
+        if types == self._types:
+            return
+        self._types = types
+        known = self._truth.paired_kinds(types)
+        if not known.size:
+            raise BadInput("--estimate co-location: the profile has no pairs on all GPU types")
+        rng = np.random.default_rng((self._options.seed, 4))
+        count = min(self._options.references, len(known))
+        self._references = np.sort(rng.choice(known, size=count, replace=False))
+        self._normal = self._truth.normalised(self._references, self._references, types)
+        self._pairs = CoLocation(self._normal, self._options.probability)
+        self._matched = {}
+
+    def _match(self, row: int) -> None:
+        if row in self._matched:
+            return
+        kind = self._truth.codes(np.array([row]))
+        profile = self._truth.normalised(kind, self._references, self._types)[0]
+        rng = np.random.default_rng((self._options.seed, row))
+        self._matched[row] = self._pairs.arrive(row, profile, rng).reference
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been measured; guesses are drawn again alike."""
+        return {"measured": [[*key, *rates] for key, rates in self._measured.items()]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self._measured = {(int(a), int(b), int(k)): (x, y) for a, b, k, x, y in state["measured"]}
+
+
+class PairsByResemblance(Estimator[PairOptions]):
+    """True durations; pairs as GuessedPairs has them."""
+
+    name = "co-location"
+    summary = "true durations; speeds of pairs on the same GPUs by resemblance, then as measured"
+    Options: ClassVar[type[Any]] = PairOptions
+    knows = True
+
+    def __init__(self, options: PairOptions) -> None:
+        super().__init__(options)
+        self._guessed: GuessedPairs | None = None
+
+    def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+        """The truth."""
+        return true_work
+
+    def believed(self, speeds: Speeds | None) -> Speeds | None:
+        """The truth about jobs alone, guesses about pairs.
+
+        Raises:
+            BadInput: there is no table.
+        """
+        if not isinstance(speeds, TableSpeed):
+            raise BadInput("--estimate co-location needs a table of throughputs: --profiles")
+        self._guessed = GuessedPairs(speeds, self.options)
+        return self._guessed
+
+    def observe(self, ctx: RoundContext) -> None:
+        """Pairs that have run are measured."""
+        occupancy = ctx.occupancy
+        if self._guessed is None:
+            return
+        for row, others in list(occupancy.beside.items()):
+            if row < others[0]:
+                node = occupancy.held[row].nodes[0]
+                kind = occupancy.cluster.gpu_types[int(occupancy.type_of[node])]
+                if self._guessed.ran(row, others[0], kind, ctx):
+                    ctx.changes.append(Change("adapt", ctx.now, row))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been measured."""
+        return {} if self._guessed is None else self._guessed.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        if self._guessed is not None and state:
+            self._guessed.load_state_dict(state)
