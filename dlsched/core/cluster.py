@@ -50,6 +50,7 @@ class VirtualCluster:
         gpus: GPUs it may use at once; -1 for a partition.
         guaranteed: GPUs it gets back from borrowers on demand; equals `gpus` unless given.
         borrow: may it use what other tenants leave idle?
+        parent: the quota that it is a part of; what it uses counts there too.
     """
 
     name: str
@@ -57,6 +58,7 @@ class VirtualCluster:
     gpus: int = -1
     guaranteed: int = -1
     borrow: bool = False
+    parent: str = ""
 
 
 class Cluster:
@@ -116,6 +118,28 @@ class Cluster:
                         f"cluster: node {name} belongs to vc {owner[name]} and {vc.name}"
                     )
                 owner[name] = vc.name
+            if vc.parent:
+                self._check_parent(vc)
+        for vc in self.vcs.values():
+            parts = sum(other.guaranteed for other in self.vcs.values() if other.parent == vc.name)
+            if parts > vc.guaranteed >= 0:
+                raise BadInput(
+                    f"cluster: the parts of vc {vc.name} are guaranteed {parts} GPUs, "
+                    f"it has {vc.guaranteed}"
+                )
+
+    def _check_parent(self, vc: VirtualCluster) -> None:
+        above, seen = self.vcs.get(vc.parent), {vc.name}
+        if above is None:
+            raise BadInput(f"cluster: vc {vc.name} is part of {vc.parent}, which does not exist")
+        if vc.nodes or above.nodes:
+            own = vc.name if vc.nodes else above.name
+            raise BadInput(f"cluster: vc {own} has nodes of its own; only quotas have parts")
+        while above is not None:
+            if above.name in seen:
+                raise BadInput(f"cluster: vc {above.name} is a part of itself")
+            seen.add(above.name)
+            above = self.vcs.get(above.parent)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -223,7 +247,7 @@ _NODE_KEYS = {
     "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
     "rack", "switch", "domain", "nic_gbps",
 }  # fmt: skip
-_VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow"}
+_VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent"}
 
 
 def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
@@ -319,6 +343,9 @@ def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualClus
     borrow = entry.get("borrow", False)
     if not isinstance(borrow, bool):
         raise BadInput(f"{where}: borrow must be true or false, not {borrow!r}")
+    parent = entry.get("parent", "")
+    if not isinstance(parent, str):
+        raise BadInput(f"{where}: parent must be the name of a virtual cluster, not {parent!r}")
     if ("gpus" in entry) == ("nodes" in entry):
         raise BadInput(f"{where}: give either gpus (a quota) or nodes (its own machines)")
     if "nodes" in entry:
@@ -327,9 +354,9 @@ def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualClus
         for host in own:
             if host not in names:
                 raise BadInput(f"{where}: node {host} does not exist")
-        return VirtualCluster(name=name, nodes=tuple(own), borrow=borrow)
+        return VirtualCluster(name=name, nodes=tuple(own), borrow=borrow, parent=parent)
     gpus, guaranteed = entry["gpus"], entry.get("guaranteed", entry["gpus"])
     for key, value in (("gpus", gpus), ("guaranteed", guaranteed)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadInput(f"{where}: {key} must be a whole number of at least 0, not {value!r}")
-    return VirtualCluster(name=name, gpus=gpus, guaranteed=guaranteed, borrow=borrow)
+    return VirtualCluster(name=name, gpus=gpus, guaranteed=guaranteed, borrow=borrow, parent=parent)

@@ -15,9 +15,9 @@ from dlsched.core.allocation import Refused
 from dlsched.core.options import NoOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from dlsched.core.arrays import Bools, Floats, Rows
+    from dlsched.core.arrays import Bools, Floats, Ints, Rows
     from dlsched.core.cluster import Cluster
     from dlsched.core.context import RoundContext
     from dlsched.core.free import Ask, FreeGpus
@@ -121,13 +121,25 @@ class Entitlements:
     Attributes:
         entitlement: GPUs it gets back from borrowers.
         ceiling: GPUs it may hold at most.
+        parent: the account that each is a part of, -1 for none; None where there are no parts. What
+            a part holds counts for its parent too. Parents may have codes above the table's.
+        names: of all accounts; None: those of the table.
     """
 
-    __slots__ = ("ceiling", "entitlement")
+    __slots__ = ("ceiling", "entitlement", "names", "parent")
 
-    def __init__(self, entitlement: Floats, ceiling: Floats) -> None:
+    def __init__(
+        self,
+        entitlement: Floats,
+        ceiling: Floats,
+        *,
+        parent: Ints | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
         self.entitlement = entitlement
         self.ceiling = ceiling
+        self.parent = parent
+        self.names = names
 
 
 class FairnessPolicy(Stage[O], ABC):

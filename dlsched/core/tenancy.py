@@ -1,4 +1,9 @@
-"""What tenants hold in a walk, against what they are entitled to and may hold at most."""
+"""What tenants hold in a walk, against what they are entitled to and may hold at most.
+
+Tenants may be parts of others. What a part holds counts for all above it, so a ceiling bounds all
+that is below. Who wants more than its own entitlement borrows, first from the other parts of its
+parent, then from those of the parent's parent, and so on.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,7 @@ class Tenancy:
         self._entitlements = entitlements
         self._table = table
         self._used: Ints = np.zeros(len(entitlements.ceiling), np.int64)
+        self._paths = _paths(entitlements)
         for row, placement in occupancy.held.items():
             self.count(row, placement.gpus)
 
@@ -27,21 +33,26 @@ class Tenancy:
         """A row's tenant holds so many GPUs more (or less, when negative)."""
         tenant = int(self._table.vc[row])
         if tenant >= 0:
-            self._used[tenant] += gpus
+            for account in self._paths[tenant]:
+                self._used[account] += gpus
 
     def over_ceiling(self, row: int, gang: int) -> Refused | None:
         """Why a row's tenant may not hold so many GPUs more, if so."""
         tenant = int(self._table.vc[row])
         if tenant < 0:
             return None
-        ceiling = self._entitlements.ceiling[tenant]
-        if self._used[tenant] + gang <= ceiling:
-            return None
-        name = self._table.names["vc"][tenant]
-        return Refused("Quota", f"vc {name}: {self._used[tenant]} of {ceiling:g} GPUs used")
+        for account in self._paths[tenant]:
+            ceiling = self._entitlements.ceiling[account]
+            if self._used[account] + gang > ceiling:
+                names = self._entitlements.names or self._table.names["vc"]
+                used = self._used[account]
+                return Refused("Quota", f"vc {names[account]}: {used} of {ceiling:g} GPUs used")
+        return None
 
     def entitled_first(self, rows: Rows, *, reclaims: bool) -> Rows:
         """Rows inside their tenant's entitlement before those that would borrow.
+
+        Of borrowers, those who borrow from near come before those who borrow from far.
 
         Args:
             rows: in order.
@@ -50,13 +61,37 @@ class Tenancy:
         """
         entitlement = self._entitlements.entitlement
         taken = np.zeros(len(entitlement)) if reclaims else self._used.astype(np.float64)
-        borrows = np.zeros(len(rows), np.bool_)
-        for position, row in enumerate(rows.tolist()):
-            tenant, gang = int(self._table.vc[row]), int(self._table.gang[row])
-            if tenant < 0:
-                continue
-            if taken[tenant] + gang <= entitlement[tenant]:
-                taken[tenant] += gang
-            else:
-                borrows[position] = True
-        return rows[np.argsort(borrows, kind="stable")]
+        distance = np.zeros(len(rows), np.int64)
+        borrowers = list(enumerate(rows.tolist()))
+        level = 0
+        while borrowers:
+            still = []
+            for position, row in borrowers:
+                tenant, gang = int(self._table.vc[row]), int(self._table.gang[row])
+                path = self._paths[tenant] if tenant >= 0 else ()
+                if level >= len(path):
+                    distance[position] = level
+                elif taken[path[level]] + gang <= entitlement[path[level]]:
+                    distance[position] = level
+                    for account in path:
+                        taken[account] += gang
+                else:
+                    still.append((position, row))
+            borrowers = still
+            level += 1
+        return rows[np.argsort(distance, kind="stable")]
+
+
+def _paths(entitlements: Entitlements) -> list[tuple[int, ...]]:
+    """Each account with those above it, upwards."""
+    count = len(entitlements.ceiling)
+    if entitlements.parent is None:
+        return [(account,) for account in range(count)]
+    parent = entitlements.parent.tolist()
+    paths = []
+    for account in range(count):
+        path = [account]
+        while parent[path[-1]] >= 0:
+            path.append(parent[path[-1]])
+        paths.append(tuple(path))
+    return paths

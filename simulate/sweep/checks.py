@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster import Cluster, VirtualCluster
 from dlsched.core.errors import BadInput
 from simulate.replay import prepare
 from simulate.settings import RunSettings
@@ -88,7 +88,11 @@ def _room(trace: Trace, cluster: Cluster) -> tuple[Floats, Sequence[str]]:
     common = float(cluster.total_gpus - sum(own.values()))
     rooms: dict[str, float] = {}
     for name, vc in cluster.vcs.items():
-        quota = math.inf if vc.gpus < 0 or vc.borrow else float(vc.gpus)
+        quota = math.inf
+        above: VirtualCluster | None = vc
+        while above is not None:
+            quota = quota if above.gpus < 0 or above.borrow else min(quota, float(above.gpus))
+            above = cluster.vcs.get(above.parent)
         rooms[name] = min(quota, float(own[name]) if vc.nodes else common)
     for row, name in enumerate(trace.vc.tolist()):
         room[row] = rooms.get(name, common)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.errors import BadInput
+from dlsched.core.tenancy import Tenancy
 from dlsched.policies.registry import make
 
 
@@ -89,3 +94,132 @@ def test_quotas_can_be_switched_off(lab: Any) -> None:
     trace = lab.trace([(0, 4, 100), (0, 4, 100)], vc=["red", "red"])
     result = lab.run(trace, cluster=quotas(RED, BLUE), fairness="none")
     assert result.jobs.first_start_time.tolist() == [0, 0]
+
+
+# -- parts of quotas ------------------------------------------------------------------------------
+
+# a lab of 8 GPUs with two teams, and another lab of 4
+NESTED = (
+    VirtualCluster(name="lab", gpus=8, guaranteed=8),
+    VirtualCluster(name="red", gpus=4, guaranteed=4, borrow=True, parent="lab"),
+    VirtualCluster(name="blue", gpus=4, guaranteed=4, borrow=True, parent="lab"),
+    VirtualCluster(name="other", gpus=4, guaranteed=4, borrow=True),
+)
+
+
+def test_what_a_part_uses_counts_for_all_above_it(lab: Any) -> None:
+    trace = lab.trace([(0, 4, 100)] * 3, vc=["red", "red", "red"])
+    result = lab.run(trace, "first-fit", cluster=quotas(*NESTED, nodes=3))
+    # red borrows blue's GPUs; the lab may not borrow, so the third waits though GPUs idle
+    assert result.jobs.first_start_time.tolist() == [0, 0, 100]
+
+
+def test_the_reason_names_the_quota_that_is_used_up(lab: Any) -> None:
+    ctx = lab.context(quotas(*NESTED, nodes=3), [4, 4, 4], holding={0: {0: 15}, 1: {1: 15}})
+    ctx.table.names["vc"] = ("blue", "red")
+    ctx.table.vc[:] = [0, 1, 1]
+    part = make("fairness", "vc-quota")
+    tenancy = Tenancy(part.entitle(ctx.units, ctx), ctx.table, ctx.occupancy)
+    assert str(tenancy.over_ceiling(2, 4)) == "Quota: vc lab: 8 of 8 GPUs used"
+
+
+def test_borrowers_from_near_come_before_borrowers_from_far(lab: Any) -> None:
+    lending = tuple(replace(vc, borrow=True) for vc in NESTED)
+    ctx = lab.context(quotas(*lending, nodes=3), [4] * 6)
+    ctx.table.names["vc"] = ("red", "other")
+    ctx.table.vc[:] = [0, 0, 0, 1, 1, -1]
+    part = make("fairness", "vc-quota")
+    tenancy = Tenancy(part.entitle(ctx.units, ctx), ctx.table, ctx.occupancy)
+    order = tenancy.entitled_first(np.array([2, 1, 0, 4, 3, 5]), reclaims=True)
+    # inside their own: 2, 4 and 5 (of nobody); 1 borrows inside the lab, 3 and 0 from far
+    assert order.tolist() == [2, 4, 5, 1, 3, 0] or order.tolist() == [2, 4, 5, 1, 0, 3]
+
+
+def test_borrowed_gpus_go_back_to_the_part_they_are_guaranteed_to(lab: Any) -> None:
+    trace = lab.trace([(0, 4, 100), (0, 4, 100), (10, 4, 100)], vc=["red", "red", "blue"])
+    result = lab.run(trace, "las", cluster=quotas(*NESTED), clock="events")
+    assert result.jobs.first_start_time[2] == 10
+    assert result.jobs.preemptions.sum() == 1
+
+
+def test_a_job_larger_than_a_quota_above_is_refused(lab: Any) -> None:
+    trace = lab.trace([(0, 12, 100)], vc=["red"])
+    jobs = lab.run(trace, cluster=quotas(*NESTED, nodes=3)).jobs
+    assert jobs.status.tolist() == ["refused"]
+    assert "vc red may use 8" in jobs.reason[0]
+
+
+@pytest.mark.parametrize(
+    ("vcs", "message"),
+    [
+        ([VirtualCluster(name="a", gpus=1, parent="b")], "part of b, which does not exist"),
+        (
+            [
+                VirtualCluster(name="a", gpus=1, guaranteed=1, parent="b"),
+                VirtualCluster(name="b", gpus=1, guaranteed=1, parent="a"),
+            ],
+            "is a part of itself",
+        ),
+        (
+            [
+                VirtualCluster(name="a", gpus=4, guaranteed=4),
+                VirtualCluster(name="b", gpus=5, guaranteed=5, parent="a"),
+            ],
+            "parts of vc a are guaranteed 5 GPUs, it has 4",
+        ),
+        (
+            [
+                VirtualCluster(name="a", nodes=("n0",)),
+                VirtualCluster(name="b", gpus=4, guaranteed=4, parent="a"),
+            ],
+            "vc a has nodes of its own",
+        ),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(vcs: list[VirtualCluster], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        quotas(*vcs)
+
+
+small_trees = st.lists(st.integers(-1, 4), min_size=2, max_size=5)
+
+
+@given(
+    tree=small_trees,
+    jobs=st.lists(
+        st.tuples(st.integers(0, 200), st.integers(1, 4), st.integers(1, 300), st.integers(0, 4)),
+        min_size=1,
+        max_size=12,
+    ),
+    policy=st.sampled_from(["first-fit", "las", "srtf"]),
+)
+def test_no_quota_is_ever_exceeded_at_any_height(
+    lab: Any, tree: list[int], jobs: list[tuple[int, int, int, int]], policy: str
+) -> None:
+    parents = [above if above < place else -1 for place, above in enumerate(tree)]
+    vcs = [
+        VirtualCluster(
+            name=f"v{place}",
+            gpus=8 - place,
+            guaranteed=0 if above >= 0 else 8 - place,
+            borrow=place % 2 == 1,
+            parent=f"v{above}" if above >= 0 else "",
+        )
+        for place, above in enumerate(parents)
+    ]
+    whose = [job[3] % len(vcs) for job in jobs]
+    trace = lab.trace([job[:3] for job in jobs], vc=[f"v{place}" for place in whose])
+    owner = dict(zip(trace.job_id, trace.vc, strict=True))
+    result = lab.run(trace, policy, cluster=quotas(*vcs, nodes=3), clock="rounds")
+    assert result.summary["completed"] == len(jobs)
+    segments, jobs_of = result.segments, result.jobs
+    moments = sorted(set(segments.start.tolist()))
+    for now in moments:
+        used = [0] * len(vcs)
+        running = (segments.start <= now) & (now < segments.end)
+        for job, gpus in zip(segments.job[running], segments.gpus[running], strict=True):
+            place = int(owner[jobs_of.job_id[job]][1:])
+            while place >= 0:
+                used[place] += int(gpus)
+                place = parents[place]
+        assert all(vc.borrow or n <= vc.gpus for vc, n in zip(vcs, used, strict=True))
