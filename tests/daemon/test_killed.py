@@ -21,6 +21,8 @@ from dlsched.rpc.v1 import control_pb2 as c
 from .cluster_of_tests import Caller, eventually, job
 from .scripted_agent import ScriptedAgent
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 [daemon]
 database = "sqlite:///{folder}/d.db"

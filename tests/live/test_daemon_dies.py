@@ -9,6 +9,8 @@ import pytest
 from dlsched.core.errors import DlschedError
 from tests.live.local_cluster import LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -15,6 +15,8 @@ from dlsched.daemon.faultpoints import POINTS
 from tests.live.invariants import Witnessed
 from tests.live.local_cluster import LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"after-commit-before-answer", "between-nudges"}
 WALK = [pytest.param(p, marks=() if p in QUICK else pytest.mark.slow) for p in POINTS]
 

@@ -13,6 +13,8 @@ from tests.live.invariants import Witnessed
 from tests.live.local_cluster import LocalCluster, eventually, free_port
 from tests.postgres import PostgresCluster
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def two(postgres_cluster: PostgresCluster) -> Iterator[LocalCluster]:

@@ -15,6 +15,8 @@ from tests.live.local_cluster import LocalCluster, eventually
 from tests.live.relay import Relay
 from tests.postgres import PostgresCluster
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def link() -> Iterator[Relay]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
 
 
 def test_logs_of_an_ended_job_and_right_after_a_restart(small: LocalCluster) -> None:

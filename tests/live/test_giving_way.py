@@ -8,6 +8,8 @@ import pytest
 
 from tests.live.local_cluster import LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 COUNTS = "k=0; while [ $k -lt {steps} ]; do k=$((k+1)); echo $k; sleep 0.05; done"
 
 

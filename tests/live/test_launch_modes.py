@@ -9,6 +9,8 @@ import pytest
 
 from tests.live.local_cluster import LocalCluster
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 TELL = "echo " + " ".join(f"${name}" for name in (*NAMES, "SLURM_PROCID", "CUDA_VISIBLE_DEVICES"))
 RUN = f"{sys.executable} -m dlsched run"

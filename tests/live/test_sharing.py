@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
 
 SLEEP = "exec sleep 600"
 
