@@ -19,6 +19,7 @@ from dlsched.policies.scheduling.gandiva_fair.seats import CENTRE, Seats
 from dlsched.policies.scheduling.gandiva_fair.stride import Contender, Passes, served
 from dlsched.policies.scheduling.gandiva_fair.trading import Holding, trade
 from dlsched.policies.scheduling.gandiva_fair.turns import Large, take_turns
+from simulate.cluster_events import ClusterEvent
 from simulate.replay import prepare
 
 TOLERANCE = 1e-9
@@ -309,6 +310,20 @@ def test_fast_gpus_go_to_whom_they_are_worth_most(lab: Any) -> None:
     with_trade, without = steps() / 20000, steps("trade=false") / 20000
     assert without.tolist() == pytest.approx([16.8, 20.0, 32.0], rel=0.03)
     assert with_trade.tolist() == pytest.approx([20.0, 20.0, 44.0], rel=0.03)
+
+
+def test_a_gang_that_no_type_can_hold_takes_turns_on_a_mix(lab: Any) -> None:
+    jobs = [(0, 4, 3600)] + [(0, 2, 3600)] * 2
+    had = shares_of(lab, jobs, ["wide", "one", "two"], 3600, cluster="1x2:a+1x2:b")
+    assert had["wide"] == pytest.approx(3600 * 4 / 2, rel=0.2)
+    assert sum(had.values()) == pytest.approx(3600 * 4, rel=0.02)
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_a_node_that_leaves_takes_no_seats_along(lab: Any, events: bool) -> None:
+    script = [ClusterEvent(time=500.0, kind="leave", node=1)] if events else []
+    run = lab.run([(0, 2, 1200)] * 6, "gandiva-fair", cluster="2x4", clock="rounds", events=script)
+    assert run.summary["completed"] == 6
 
 
 def test_tickets_that_cannot_be_are_refused() -> None:

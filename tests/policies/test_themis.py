@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.cluster import Cluster, Node
 from dlsched.core.errors import BadInput
+from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.themis.app import App, Job, Machines
 from dlsched.policies.scheduling.themis.auction import (
@@ -23,6 +24,7 @@ from dlsched.policies.scheduling.themis.auction import (
     minus,
     plus,
 )
+from simulate.replay import prepare
 
 
 def app(
@@ -88,6 +90,14 @@ def test_three_of_three_kinds() -> None:
 
 def inside(one: Bundle, other: Bundle) -> bool:
     return all(n <= m for n, m in zip(one, other, strict=True))
+
+
+def test_of_nothing_nobody_gets_anything() -> None:
+    one = app(14400, 0, 14400, spread=1.0, most=4, machines=0)
+    for offered in ((), (0, 0)):
+        found = auction([one, one], offered)
+        assert found.fair == found.won == (offered, offered)
+        assert found.part == (1.0, 1.0)
 
 
 class Table:
@@ -298,3 +308,29 @@ def test_options_that_cannot_be_are_refused() -> None:
     for name, value in (("knob", "1.5"), ("lease_s", "0"), ("slowdown_rack", "0.5")):
         with pytest.raises(BadInput, match=name):
             make("scheduling", "themis", {name: value})
+
+
+@pytest.mark.parametrize("options", [(), ("semantics=gavel",)])
+def test_speeds_count_whatever_work_is_counted_in(lab: Any, options: tuple[str, ...]) -> None:
+    table = ThroughputTable(
+        [
+            Measurement(kind=JobKind(model), gpu_type=gpu, scale=1, rate=rate, where="here")
+            for model, rates in {"quick": (8.0, 4.0), "tardy": (0.5, 0.5)}.items()
+            for gpu, rate in zip(("fast", "slow"), rates, strict=True)
+        ]
+    )
+    trace = lab.trace(
+        [(0, 1, 1000), (0, 1, 1000)],
+        model=["tardy", "quick"],
+        total_iterations=[500.0, 8000.0],
+        batch_size=[float("nan")] * 2,
+    )
+    settings = lab.settings(
+        "themis", options=options, clock="" if options else "rounds", horizon=500.0
+    )
+    engine = prepare(trace, lab.cluster("1x1:fast+1x1:slow"), settings, throughputs=table)
+    engine.run()
+    accounts = engine.parts.scheduling.state_dict()["accounts"]["of"]
+    assert [account["serial"] for account in accounts.values()] == [1000, 1000]
+    held = engine.world.occupancy.held
+    assert held[1].nodes == (0,)  # the fast one, to whom it makes a difference

@@ -81,7 +81,7 @@ def auction(
         most_bundles: with more bundles it is greedy.
     """
     bundles = math.prod(count + 1 for count in offered)
-    exact = len(bidders) <= most_bidders and bundles <= most_bundles
+    exact = len(bidders) <= most_bidders and 1 < bundles <= most_bundles
     market = _Exact(bidders, offered) if exact else _Greedy(bidders, offered)
     everybody = range(len(bidders))
     fair = market.fair(everybody)

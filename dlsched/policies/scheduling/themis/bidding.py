@@ -7,13 +7,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.gavel.question import speeds_of
 from dlsched.policies.scheduling.themis.app import Job, Machines, Seat
 from dlsched.policies.scheduling.themis.auction import Bundle
 
-__all__ = ["Offer"]
+__all__ = ["Offer", "seconds_at_best"]
+
+
+def seconds_at_best(work: Floats, rows: Rows, ctx: RoundContext) -> Floats:
+    """Work as seconds on each row's gang of its fastest type; 0 where it is not known."""
+    known = np.nan_to_num(work)
+    if ctx.speeds is None or not len(rows):
+        return known
+    best = speeds_of(rows, ctx.occupancy.cluster.gpu_types, ctx).max(axis=1)
+    steps = known * ctx.speeds.steps_per_work(rows)
+    seconds: Floats = np.divide(steps, best, out=np.zeros(len(rows)), where=best > 0)
+    return seconds
 
 
 class Offer:
@@ -70,14 +82,11 @@ class Offer:
         )
         self._relative = self._relative_speeds(everybody)
         left = Units(ctx.table, everybody, ctx.now).remaining_work
-        gang = ctx.table.gang[everybody]
-        serial = np.nan_to_num(left) * gang
+        serial = seconds_at_best(left, everybody, ctx) * ctx.table.gang[everybody]
         self._serial = dict(zip(everybody.tolist(), serial.tolist(), strict=True))
         self.jobs = {row: self._job(row, row in set(over)) for row in self.rows}
 
-    def _relative_speeds(
-        self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
-    ) -> dict[int, list[float]]:
+    def _relative_speeds(self, rows: Rows) -> dict[int, list[float]]:
         speed = speeds_of(rows, self._types, self._ctx)
         best = speed.max(axis=1, keepdims=True, initial=0.0)
         relative = np.divide(speed, best, out=np.zeros_like(speed), where=best > 0)

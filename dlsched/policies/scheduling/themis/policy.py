@@ -23,7 +23,7 @@ from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.themis.accounts import Accounts
 from dlsched.policies.scheduling.themis.app import App
 from dlsched.policies.scheduling.themis.auction import Bundle, auction, leftovers, minus, plus
-from dlsched.policies.scheduling.themis.bidding import Offer
+from dlsched.policies.scheduling.themis.bidding import Offer, seconds_at_best
 from dlsched.policies.scheduling.themis.options import ThemisGreedyOptions, ThemisOptions
 
 __all__ = ["Themis", "ThemisGreedy"]
@@ -73,7 +73,7 @@ class _Leases(SchedulingPolicy[O]):
         held = ctx.occupancy.held
         waiting = [row for row in ctx.active.tolist() if row not in held]
         over = self._over(ctx, walk)
-        if waiting and ctx.mode == "full" and (over or ctx.occupancy.free_total):
+        if waiting and ctx.mode == "full" and (over or ctx.free_gpus):
             self._hand_out(waiting, over, ctx, walk)
         else:
             for row in over:
@@ -130,12 +130,12 @@ class _Leases(SchedulingPolicy[O]):
             new.tolist(),
             table.group[new].tolist(),
             table.submit_time[new].tolist(),
-            table.predicted_work[new].tolist(),
+            seconds_at_best(table.predicted_work[new], new, ctx).tolist(),
             table.gang[new].tolist(),
             strict=True,
         ):
             group = "" if code < 0 else names[code] if code < len(names) else str(code)
-            accounts.enter(row, group, start, (0.0 if math.isnan(work) else work) * gang, gang)
+            accounts.enter(row, group, start, work * gang, gang)
         running = ctx.occupancy.held
         self._until = {row: end for row, end in self._until.items() if row in running}
         for row in running:  # taken over from another policy
