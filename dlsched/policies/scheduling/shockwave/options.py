@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from dlsched.core.options import option
@@ -22,7 +21,7 @@ class ShockwaveOptions:
     gap: float = option(1e-3, "distance from the optimum that will do, relative", low=0.0)
     nodes: int = option(2000, "nodes of a program's search tree, at most", low=1)
     solve_limit_s: float = option(
-        math.inf, "seconds of a program in a live cluster; the best plan found is taken", low=0.0
+        15.0, "seconds of a program in a live cluster; the best plan found is taken", low=0.0
     )
     round_s: float = option(
         120.0, "length of a planned round where every change is a decision", low=1.0

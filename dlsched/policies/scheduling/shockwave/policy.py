@@ -26,6 +26,8 @@ from dlsched.policies.scheduling.shockwave.window import Window
 
 __all__ = ["Shockwave"]
 
+MOST_EPOCHS = 1000
+FEWEST_EPOCHS = 10  # into which a job without a profile is cut: the present one counts as done
 WAITS = Refused("Priority", "the plan gives these rounds to others")
 
 
@@ -121,14 +123,17 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         self._planned_in = number
 
     def _course(self, row: int, ctx: RoundContext) -> tuple[EpochProfile, int]:
-        """A job's epochs and how many are done; without a profile, equal ones of a round each."""
+        """A job's epochs and how many are done; without a profile, equal ones of about a round."""
         executed = Units(ctx.table, np.array([row]), ctx.now).executed.item(0)
         if ctx.epochs is not None:
             profile = ctx.epochs.profile(row)
             return profile, min(ctx.epochs.finished(row, executed), len(profile))
         work = ctx.table.predicted_work.item(row)
         length = ctx.round_length or self.options.round_s
-        profile = EpochProfile.even(work if work > 0 else length, length)
+        work = work if work > 0 else length
+        profile = EpochProfile.even(
+            work, max(min(length, work / FEWEST_EPOCHS), work / MOST_EPOCHS)
+        )
         return profile, min(profile.finished_after(executed), len(profile))
 
     # -- the walk ---------------------------------------------------------------------------------
@@ -168,6 +173,10 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         """Whoever still fits may have what is idle; says why others do not."""
         held = ctx.occupancy.held
         waiting = {row for row in rows.tolist() if row not in held}
+        if not ctx.free_gpus:
+            for row in waiting:
+                walk.refuse(row, WAITS)
+            return
         for row in self._longest_first(waiting, ctx):
             if ctx.table.gang.item(row) > walk.free_gpus(ctx.table.pool.item(row)):
                 walk.refuse(row, WAITS)

@@ -59,7 +59,7 @@ class Window:
             power: what the lateness is raised to.
             limit: lateness that is still fair.
         """
-        late = (self.now_s + self.left_s / self.share) / self.target_s
+        late = (self.now_s + self.left_s / self.share) / np.maximum(self.target_s, 1.0)
         ln = np.log(np.maximum(late, 1e-9))
         urgent = power * ln
         last = np.minimum(NEARLY_DONE * ln, np.log(NEARLY_DONE_CLIP))
