@@ -86,7 +86,7 @@ def test_under_our_clocks_a_job_takes_the_time_of_its_profile(replayed: Any) -> 
 
 def test_in_rounds_of_steps_progress_is_rounded_up_to_whole_epochs(replayed: Any) -> None:
     # 2400 steps a round, 1492 an epoch: after round 1, in epoch 2, epoch 3 is in sight and the job
-    # asks; after round 2 (4800 steps, counted as 4 epochs) it has 80, and 2 epochs of 746 steps left
+    # asks; after round 2 (4800 steps, taken for 4 epochs) it has 80, and 2 epochs of 746 to go
     result = replayed("0,LM,40,1,8952,gns,1,0\n", "semantics=shockwave")
     assert result.jobs.jct.tolist() == pytest.approx([240 + 2 * 746 / 12])
 
