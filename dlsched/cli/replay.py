@@ -60,9 +60,10 @@ def replay_command(
         Text,
         typer.Option(
             "--profiles",
-            metavar="DIR|FILE",
+            metavar="DIR|FILE[,FILE]",
             help="Throughput tables: steps a second by model, batch size, GPU type, number of "
-            "GPUs and partner. Jobs then do total_iterations steps.",
+            "GPUs and partner. Jobs then do total_iterations steps. Beside it, a table of how "
+            "batch sizes grow.",
         ),
     ] = None,
     policy: Annotated[
