@@ -266,6 +266,21 @@ def test_a_user_of_many_jobs_has_no_more_than_a_user_of_one(lab: Any) -> None:
     assert four["one"] == pytest.approx(18000, abs=4 * 60)  # it cannot use more than one GPU
 
 
+@pytest.mark.parametrize("length", [25.0, 60.0, 150.0])
+def test_a_user_of_short_jobs_has_no_more_than_a_user_of_a_long_one(
+    lab: Any, length: float
+) -> None:
+    jobs = [(0, 1, 36000)] + [(k % 7, 1, length) for k in range(1500)]
+    had = shares_of(lab, jobs, ["one"] + ["many"] * 1500, 18000, cluster="1x1")
+    assert had["one"] == pytest.approx(9000, rel=0.05)
+
+
+def test_a_stream_of_short_jobs_has_no_more_either(lab: Any) -> None:
+    jobs = [(0, 1, 36000)] + [(90.0 * k, 1, 60) for k in range(200)]
+    had = shares_of(lab, jobs, ["one"] + ["stream"] * 200, 18000, cluster="1x1")
+    assert had["one"] >= 0.95 * 9000
+
+
 def test_tickets_are_kept_over_servers_and_gangs(lab: Any) -> None:
     jobs = [(0, 2, 90000)] * 6 + [(0, 1, 90000)] * 8 + [(0, 8, 90000)]
     users = ["a"] * 6 + ["b"] * 8 + ["c"]

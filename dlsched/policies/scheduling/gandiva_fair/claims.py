@@ -25,6 +25,7 @@ class Claims:
         held: GPUs of each type that a user's tickets are worth.
         demand: GPUs that a user's jobs on a type need at once.
         wanted: GPUs that the jobs of a server need at once.
+        own: GPUs that a user's jobs need at once where they compete with each other, by seat.
         load: tickets per GPU of a server.
     """
 
@@ -38,11 +39,14 @@ class Claims:
         self._servers, self._seats, self.user_of = servers, seats, user_of
         self.held = held
         self.demand: dict[tuple[str, int], float] = {}
+        self.own: dict[tuple[str, int], int] = {}
         self.wanted = dict.fromkeys(servers.gpus, 0)
         for row in seats.of:
             gang, kind = servers.gang[servers.line[row]], self.kind(row)
             whose = (user_of(row), kind)
             self.demand[whose] = self.demand.get(whose, 0.0) + gang
+            place = (user_of(row), seats.of[row])
+            self.own[place] = self.own.get(place, 0) + gang
             if seats.of[row] != CENTRE:
                 self.wanted[seats.of[row]] += gang
         self.load = dict.fromkeys(servers.gpus, 0.0)
@@ -131,15 +135,27 @@ class Claims:
                 self.load[before] -= self._claim(row) / servers.gpus[before]
                 self.wanted[before] -= gang
             self.demand[user, self.kind(row)] -= gang
+            self.own[user, before] -= gang
             most = gang / self.tickets_at(seat, gang, user)
         else:
             most = 0.0
         self._seats.sit(row, seat, most)
         whose = (user, self.kind(row))
         self.demand[whose] = self.demand.get(whose, 0.0) + gang
+        self.own[user, seat] = self.own.get((user, seat), 0) + gang
         if seat != CENTRE:
             self.wanted[seat] += gang
             self.load[seat] += self._claim(row) / servers.gpus[seat]
+
+    def behind_its_own(self, row: int) -> float:
+        """How far above the lowest pass a new row begins: its user's other jobs go first.
+
+        They take the user's tickets so long that each runs once. Else many jobs that come together
+        would all be due at once.
+        """
+        gang = self._servers.gang[self._servers.line[row]]
+        here = self.own[self.user_of(row), self._seats.of[row]]
+        return (here - gang) / (here * self.tickets(row) / gang)
 
     def tickets_at(self, seat: int, gang: int, user: str) -> float:
         """GPUs that a row's tickets would be worth at another seat, once it sits there."""

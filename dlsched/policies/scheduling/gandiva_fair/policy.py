@@ -66,6 +66,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._until = -float("inf")  # when this turn ends
         self._turns = 0
         self._looked_at = 0.0
+        self._debts: dict[str, float] = {}  # GPU quanta by user, of jobs that have ended
         self._moved: set[int] = set()  # at the last look
         # as of the last look: what it had received and what a quantum's worth costs, by row
         self._received: dict[int, float] = {}
@@ -104,22 +105,59 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
 
     def _charge(self, ctx: RoundContext) -> None:
         """Passes grow by what was received since the last look."""
-        quantum = self._quantum(ctx)
-        units = Units(ctx.table, ctx.active, ctx.now)
+        quantum, seats = self._quantum(ctx), self._seats
+        active = set(ctx.active.tolist())
+        ended = sorted(set(seats.of) - active)
+        everybody = np.array([*ctx.active.tolist(), *ended], np.int64)
+        units = Units(ctx.table, everybody, ctx.now)
         clock = units.attained if self.options.charge == "gpu" else units.held_s
-        received = dict(zip(ctx.active.tolist(), clock.tolist(), strict=True))
-        seats = self._seats
-        for row in [row for row in seats.of if row not in received]:
-            seats.leave(row)
+        received = dict(zip(everybody.tolist(), clock.tolist(), strict=True))
         for row in seats.of:
             took = received[row] - self._received.get(row, 0.0)
             if took > 0:
                 seats.passes(row).charge(row, took / quantum, self._rate[row])
+        for row in ended:
+            self._settle(row, received[row] / quantum, ctx)
+            del received[row]
         elapsed = ctx.now - self._looked_at
         for server, (gpus, tickets) in self._granted.items():
             if gpus and elapsed > 0 and seats.guests(server):
                 seats.central.charge(aggregate(server), gpus * elapsed / quantum, tickets)
+        self._debts = {
+            user: left
+            for user, debt in self._debts.items()
+            if (left := debt - elapsed / quantum) > 0
+        }
         self._received, self._looked_at = received, ctx.now
+
+    def _settle(self, row: int, quanta: float, ctx: RoundContext) -> None:
+        """A job has ended: its user's other jobs, or its next one, settle what is left.
+
+        Those that compete beside it have turns of their own behind its turn. If it did not use up
+        its turn, they come so much earlier. If there are none, the next one owes what it is ahead.
+
+        Args:
+            row: who.
+            quanta: what it received in all.
+            ctx: the round's snapshot.
+        """
+        user, passes = self._user(row, ctx), self._seats.passes(row)
+        owed = self._seats.ahead(row) * self._rate[row]
+        self._seats.leave(row)
+        own = [one for one in passes.of if one >= 0 and self._user(one, ctx) == user]
+        if not own:
+            self._debts[user] = self._debts.get(user, 0.0) + owed
+            return
+        turn = float(ctx.table.gang[row]) if self.options.charge == "gpu" else 1.0
+        early = max(turn - quanta, 0.0) / sum(self._rate.get(one, 0.0) for one in own)
+        lowest = passes.lowest
+        for one in own if early > 0 else ():
+            passes.of[one] = max(passes.of[one] - early, lowest)
+
+    def _user(self, row: int, ctx: RoundContext) -> str:
+        """Whose tickets a row has."""
+        code = int(getattr(ctx.table, self.options.of)[row])
+        return str(ctx.table.names[self.options.of][code]) if code >= 0 else ""
 
     def _claims(self, servers: Servers, ctx: RoundContext, *, looks: bool) -> Claims:
         """Seats for those who have none, and what tickets are worth now."""
@@ -144,6 +182,9 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         for line, row in enumerate(servers.rows.tolist()):
             if row not in self._seats.of:
                 claims.sit(row, self._first_seat(row, line, claims, servers, ctx))
+                debt = self._debts.pop(user_of[row], 0.0) if row not in self._received else 0.0
+                ahead = claims.behind_its_own(row) + debt / claims.tickets(row)
+                self._seats.passes(row).of[row] += ahead
         return claims
 
     def _first_seat(
@@ -281,6 +322,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
             "until": self._until,
             "turns": self._turns,
             "looked_at": self._looked_at,
+            "debts": dict(self._debts),
             "moved": sorted(self._moved),
             "received": sorted(self._received.items()),
             "rate": sorted(self._rate.items()),
@@ -297,6 +339,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._held = {user: [float(n) for n in own] for user, own in state["held"].items()}
         self._until, self._turns = float(state["until"]), int(state["turns"])
         self._looked_at = float(state["looked_at"])
+        self._debts = {user: float(debt) for user, debt in state["debts"].items()}
         self._moved = {int(row) for row in state["moved"]}
         self._received = {int(row): float(value) for row, value in state["received"]}
         self._rate = {int(row): float(value) for row, value in state["rate"]}
