@@ -174,6 +174,8 @@ class Job:
         trace: TracebackType | None,
     ) -> None:
         """Close; leave with 143 after an agreed stop."""
+        if kind is None and not self.stopped and self.runtime.job:
+            self._signal.let_finish()
         self.close()
         if kind is None and self.stopped:
             raise SystemExit(PREEMPTED)

@@ -7,6 +7,7 @@ parent ignores it: it is needed until the parent's last step. One that its paren
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import mmap
 import os
@@ -47,11 +48,27 @@ class StopSignal:
 
     def remove(self) -> None:
         """Give SIGTERM back to whoever handled it before."""
-        ours = self._installed and os.getpid() == self._owner
-        if ours and threading.current_thread() is threading.main_thread():
+        if self._is_ours():
             with contextlib.suppress(TypeError):  # a handler that Python did not install
                 signal.signal(signal.SIGTERM, self._before)
             self._installed = False
+
+    def let_finish(self) -> None:
+        """The training is done: a wish to stop that comes now must not make it start again.
+
+        Programs take a while to leave (seconds, with large libraries), and what they did is only
+        known from their exit code. Who does not leave within the grace is killed all the same.
+        """
+        if self._before is not signal.SIG_DFL or not self._is_ours():
+            self.remove()
+            return
+        signal.signal(signal.SIGTERM, _take_no_notice)  # not SIG_IGN, which programs inherit
+        atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)  # handlers end before
+        self._installed = False
+
+    def _is_ours(self) -> bool:
+        main = threading.current_thread() is threading.main_thread()
+        return self._installed and main and os.getpid() == self._owner
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() == self._owner:
@@ -67,3 +84,7 @@ class StopSignal:
             time.sleep(0.01)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def _take_no_notice(number: int, frame: FrameType | None) -> None:
+    pass

@@ -33,7 +33,12 @@ ROUND_S = 2.0
 LONGEST_FOLDER = 60  # characters: sockets below it have a limit
 STARTING_S = 30.0
 NOTE = "quickstart.json"
-CONFIGURATION = """\
+TIMING = """
+[timing]  # the same for the daemon and its agents
+beat_s = 1.0
+"""
+CONFIGURATION = (
+    """\
 # A cluster for trying things on one machine. Without certificates: for nothing else.
 [cluster]
 name = "quickstart"
@@ -51,10 +56,9 @@ options = ["limits={limit}"]
 [trust]
 mode = "insecure-loopback"
 operators = ["{user}"]
-
-[timing]
-beat_s = 1.0
 """
+    + TIMING
+)
 
 
 class QuickCluster:
@@ -109,12 +113,15 @@ class QuickCluster:
         processes.adopt_orphans()
         self._start("daemon", "dlsched.daemon", "--config", str(configuration))
         self._wait((self.folder / "daemon.sock").exists, "listen")
+        agents = self.folder / "agent.toml"
+        agents.write_text(TIMING.lstrip())
         for number, gpus in enumerate(self.gpus, 1):
             name = f"n{number}"
             base = self.folder / name
             pretend = ("--fake-gpus", f"{gpus}:gpu") if self.pretended else ()
             self._start(
-                *(name, "dlsched.nodeagent", "--name", name, "--daemon", self.address),
+                *(name, "dlsched.nodeagent", "--config", str(agents)),
+                *("--name", name, "--daemon", self.address),
                 *("--listen", "127.0.0.1:0", "--insecure-loopback", "--launcher", "plain"),
                 *("--state-dir", str(base / "state"), "--run-dir", str(base / "run")),
                 *("--minimum-uid", str(min(os.getuid(), 1000)), *pretend),

@@ -48,7 +48,7 @@ def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
             options={"gpus": str(gpus)},
         )
 
-    first = digits("deep", 0.0, half, 6)
+    first = digits("deep", 0.0, half, 10)
     if importlib.util.find_spec("torch") is not None:
         over = min(2, len(gpus_of_nodes))
         ranks = min(2, sum(gpus_of_nodes))
@@ -56,12 +56,12 @@ def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
             name="gang",
             after_s=0.0,
             program="gloo_gang.py",
-            words=("--epochs", "3", "--pause", "0.02"),
+            words=("--epochs", "5", "--pause", "0.02"),
             options={"nodes": str(over), "gpus_per_node": str(ranks // over), "launch": "gpu"},
         )
     return [
         first,
-        digits("wide", 0.0, half, 6),
+        digits("wide", 0.0, half, 10),
         digits("late", 5.0, half, 3),
         digits("small", 5.5, 1, 2),
         digits("tiny", 6.0, 1, 1),

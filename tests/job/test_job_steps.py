@@ -330,3 +330,30 @@ def test_it_needs_the_standard_library_alone() -> None:
     others = {name for name in loaded if not name.startswith("_")} - sys.stdlib_module_names
     assert others == {"dlsched"}
     assert not loaded & {"asyncio", "multiprocessing", "ssl", "http"}
+
+
+LEAVING = """
+import atexit, os, signal, sys
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)  # runs last: late in the program's end
+from dlsched.job import attach
+with attach() as job:
+    job.restore()
+    if "fails" in sys.argv:
+        raise SystemExit(3)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "words", "code"),
+    [("7", (), 0), ("", (), -signal.SIGTERM), ("7", ("fails",), -signal.SIGTERM)],
+    ids=["done", "without a scheduler", "failed"],
+)
+def test_a_training_that_is_done_is_not_stopped_on_its_way_out(
+    tmp_path: Path, job: str, words: tuple[str, ...], code: int
+) -> None:
+    environment = {**os.environ, "DLSCHED_JOB_ID": job}
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING, *words], cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == code
