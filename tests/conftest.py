@@ -36,6 +36,18 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
+SOLVES_PROGRAMS = {"shockwave"}  # integer ones, each round: what runs all policies takes minutes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The matrix of all policies goes over the dear ones by marker."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and call.params.get("policy") in SOLVES_PROGRAMS:
+            item.add_marker(pytest.mark.slow)
+
+
 Job = tuple[float, float, float]  # submit, GPUs, duration
 
 

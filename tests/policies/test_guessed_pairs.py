@@ -58,6 +58,17 @@ def test_what_was_measured_replaces_the_guess_and_survives_its_state(lab: Any) -
     assert pair(other, 0, 1) == pytest.approx([5, 1])
 
 
+def test_what_was_measured_follows_jobs_to_other_rows(lab: Any) -> None:
+    guessed = speeds(lab, "A", "B", probability=0.0, references=1)
+    ctx: RoundContext = lab.context("1x1", [1, 1])
+    pair(guessed, 0, 1)
+    guessed.ran(0, 1, "gpu", ctx)
+    guessed.rename({0: 1, 1: 0})
+    assert guessed.state_dict() == {"measured": [[1, 0, 0, *pair(guessed, 1, 0)]]}
+    guessed.rename({0: 0})
+    assert guessed.state_dict() == {"measured": []}, "one of the two is gone"
+
+
 def test_gangs_are_not_paired(lab: Any) -> None:
     guessed = speeds(lab, "A", "C", probability=1.0, references=3)
     found = guessed.together(np.array([0]), np.array([1]), np.array([2]), ("gpu",))

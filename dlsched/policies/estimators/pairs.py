@@ -119,6 +119,15 @@ class GuessedPairs:
         rng = np.random.default_rng((self._options.seed, row))
         self._matched[row] = self._pairs.arrive(row, profile, rng).reference
 
+    def rename(self, place: Mapping[int, int]) -> None:
+        """Jobs have other row numbers now; of those that are gone, nothing is kept."""
+        self._measured = {
+            (place[one], place[other], kind): rates
+            for (one, other, kind), rates in self._measured.items()
+            if one in place and other in place
+        }
+        self._matched = {place[row]: m for row, m in self._matched.items() if row in place}
+
     def state_dict(self) -> dict[str, Any]:
         """What has been measured; guesses are drawn again alike."""
         return {"measured": [[*key, *rates] for key, rates in self._measured.items()]}
@@ -166,6 +175,13 @@ class PairsByResemblance(Estimator[PairOptions]):
                 kind = occupancy.cluster.gpu_types[int(occupancy.type_of[node])]
                 if self._guessed.ran(row, others[0], kind, ctx):
                     ctx.changes.append(Change("adapt", ctx.now, row))
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Jobs have other row numbers now."""
+        if self._guessed is not None:
+            self._guessed.rename(
+                {before: row for row, before in enumerate(old.tolist()) if before >= 0}
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """What has been measured."""
