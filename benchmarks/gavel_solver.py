@@ -60,7 +60,14 @@ BUDGET = {
     ("max-min-packed", 512): 3000.0,
     ("allox", 2048): 1000.0,
 }
-UNPACKED = ("isolated", "fifo", "max-min", "max-min-agnostic", "water-filling", "hierarchical")
+UNPACKED: tuple[str, ...] = (
+    "isolated",
+    "fifo",
+    "max-min",
+    "max-min-agnostic",
+    "water-filling",
+    "hierarchical",
+)
 UNPACKED += ("ftf", "makespan", "max-throughput", "cost", "allox")
 PACKED = ("max-min-packed", "ftf-packed", "hierarchical-packed")
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dlsched.daemon.round.offline import decide_snapshot
 from dlsched.rpc.v1 import control_pb2 as c
 
@@ -81,6 +83,7 @@ def test_the_present_state_runs_on_under_other_policies(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+@pytest.mark.slow
 def test_the_stored_history_is_a_trace_on_the_nodes_that_it_ran_on(tmp_path: Path) -> None:
     told = tmp_path / "told.json"
 

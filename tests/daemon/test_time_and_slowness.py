@@ -16,6 +16,8 @@ from dlsched.rpc.v1 import control_pb2 as c
 from .cluster_of_tests import Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(

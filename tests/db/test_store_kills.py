@@ -11,6 +11,8 @@ import pytest
 from dlsched.db.store import Store
 from dlsched.protocol.messages import JobId
 
+pytestmark = pytest.mark.slow
+
 CHILD = """
 import sys
 from dlsched.db.store import Store

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
 
 
 def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_node_of_a_gang_knows_its_rank(small: LocalCluster) -> None:

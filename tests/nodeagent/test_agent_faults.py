@@ -15,6 +15,8 @@ from scripted_leader import SHORT_LEASE, Work, alive, eventually, marked
 from dlsched.protocol.ledger import JobStatus, NodeStatus
 from dlsched.protocol.messages import ExitReason, Fence, LaunchMode, NodeName, Phase, StopReason
 
+pytestmark = pytest.mark.slow
+
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts, namespaces")
 FREEZER = Path("/sys/fs/cgroup/freezer")
 PYTHON = {"PATH": os.environ["PATH"]}

@@ -270,8 +270,9 @@ def test_a_user_of_many_jobs_has_no_more_than_a_user_of_one(lab: Any) -> None:
 def test_a_user_of_short_jobs_has_no_more_than_a_user_of_a_long_one(
     lab: Any, length: float
 ) -> None:
-    jobs = [(0, 1, 36000)] + [(k % 7, 1, length) for k in range(1500)]
-    had = shares_of(lab, jobs, ["one"] + ["many"] * 1500, 18000, cluster="1x1")
+    count = int(1.5 * 9000 / length)  # more than their share takes
+    jobs = [(0, 1, 36000)] + [(k % 7, 1, length) for k in range(count)]
+    had = shares_of(lab, jobs, ["one"] + ["many"] * count, 18000, cluster="1x1")
     assert had["one"] == pytest.approx(9000, rel=0.05)
 
 

@@ -28,6 +28,7 @@ def test_with_every_rule_in_force_a_situation_ends_well(name: str) -> None:
     assert all(job.status.is_terminal for job in world.database.ledger.jobs.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", sabotage.ALL, ids=lambda broken: broken.name)
 def test_the_checker_notices_a_broken_rule(
     broken: sabotage.Sabotage, monkeypatch: pytest.MonkeyPatch

@@ -67,7 +67,7 @@ def test_the_example_of_the_guide_is_read(write):
     (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text(), re.DOTALL)
     cluster = open_cluster(str(write(example)))
     assert cluster.total_gpus == 80
-    assert set(cluster.vcs) == {"vision", "speech"}
+    assert set(cluster.vcs) == {"vision", "speech", "speech-interns"}
 
 
 def test_a_spec_may_be_longer_than_a_file_name():

@@ -27,6 +27,7 @@ class TestWithMatplotlib:
     def _matplotlib(self) -> None:
         pytest.importorskip("matplotlib", reason="the extra `plots` is not installed")
 
+    @pytest.mark.slow
     def test_each_picture_is_an_svg_and_a_pdf(self, make, tmp_path: Path) -> None:
         files = write_plots([make(n=40), make("srtf", n=40, shortest_first=True)], tmp_path)
         names = {f.name for f in files}
@@ -40,6 +41,7 @@ class TestWithMatplotlib:
                 assert file.read_bytes().startswith(b"%PDF")
         assert "matplotlib.pyplot" not in sys.modules
 
+    @pytest.mark.slow
     def test_files_are_repeatable_and_apart_whatever_the_labels(self, make, tmp_path: Path) -> None:
         runs = [make("../a/$x_b$", n=9), make("..-a-$x b$", n=9)]
         first = write_plots(runs, tmp_path / "a")
