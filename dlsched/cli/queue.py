@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -176,27 +179,45 @@ def watch(lines: Any, every_s: float, out: Terminal) -> None:
         return
     import shutil  # noqa: PLC0415
 
-    sys.stdout.write("\x1b[?1049h\x1b[?25l")
-    try:
-        while True:
-            height = shutil.get_terminal_size().lines
-            kept = [*lines(), f"every {every_s:g} s; Ctrl-C ends"][: max(1, height)]
-            sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in kept[:-1]))
-            sys.stdout.write(kept[-1] + "\x1b[K\x1b[J")
+    with _ended_by_ctrl_c():
+        sys.stdout.write("\x1b[?1049h\x1b[?25l")
+        try:
+            while True:
+                height = shutil.get_terminal_size().lines
+                kept = [*lines(), f"every {every_s:g} s; Ctrl-C ends"][: max(1, height)]
+                sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in kept[:-1]))
+                sys.stdout.write(kept[-1] + "\x1b[K\x1b[J")
+                sys.stdout.flush()
+                time.sleep(every_s)
+        finally:
+            sys.stdout.write("\x1b[?25h\x1b[?1049l")
             sys.stdout.flush()
-            time.sleep(every_s)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-    finally:
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()
 
 
 def _watch_pipe(lines: Any, every_s: float) -> None:
-    try:
+    with _ended_by_ctrl_c():
         while True:
             sys.stdout.write("".join(f"{line}\n" for line in lines()) + "\n")
             sys.stdout.flush()
             time.sleep(every_s)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Ctrl-C is how this is meant to end, whatever it interrupts and becomes there."""
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        if interrupted:
+            raise typer.Exit(0) from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -12,10 +12,10 @@ import pytest
 
 
 def words(trace, folder):
-    # four runs of half a second, two at a time
+    # eight runs of half a second, two at a time
     return [
         sys.executable, "-m", "dlsched", "replay", str(trace), "--cluster", "1x4",
-        "--clock", "events", "--policy", "testing-slow", "-o", "cpu_s=0.05", "--load", "1,2,3,4",
+        "--clock", "events", "--policy", "testing-slow", "-o", "cpu_s=0.05", "--load", "1,2,3,4,5,6,7,8",
         "--executor", "processes:2", "--resume", str(folder), "--jobs-out", "jobs.csv",
     ]  # fmt: skip
 
@@ -41,10 +41,10 @@ def test_finished_runs_are_kept_reported_and_not_done_again(trace, tmp_path, num
         started.send_signal(number)
     out, err = started.communicate(timeout=20)
     kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
-    assert 2 <= len(kept) < 4, "the sweep was too fast for the test"
+    assert 2 <= len(kept) < 8, "the sweep was too fast for the test"
     assert started.returncode == 1
     assert err == (
-        f"dlsched: interrupted: {len(kept)} of 4 runs finished; go on with --resume {folder}\n"
+        f"dlsched: interrupted: {len(kept)} of 8 runs finished; go on with --resume {folder}\n"
     )
     assert len(out.splitlines()[4:]) >= len(kept)
     assert (tmp_path / "jobs.csv").read_text().startswith("policy,load,seed,job_id")
@@ -56,7 +56,7 @@ def test_finished_runs_are_kept_reported_and_not_done_again(trace, tmp_path, num
         words(trace, folder), cwd=tmp_path, text=True, capture_output=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert f"note: {len(kept)} of 4 runs were done before" in again.stdout
+    assert f"note: {len(kept)} of 8 runs were done before" in again.stdout
     now = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
-    assert len(now) == 4
+    assert len(now) == 8
     assert kept.items() <= now.items()
