@@ -15,7 +15,8 @@ def words(trace, folder):
     # eight runs of half a second, two at a time
     return [
         sys.executable, "-m", "dlsched", "replay", str(trace), "--cluster", "1x4",
-        "--clock", "events", "--policy", "testing-slow", "-o", "cpu_s=0.05", "--load", "1,2,3,4,5,6,7,8",
+        "--clock", "events", "--policy", "testing-slow", "-o", "cpu_s=0.05",
+        "--load", "1,2,3,4,5,6,7,8",
         "--executor", "processes:2", "--resume", str(folder), "--jobs-out", "jobs.csv",
     ]  # fmt: skip
 
