@@ -134,7 +134,8 @@ def test_a_non_preemptive_policy_starts_every_job_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("policy", POLICIES)
+# an integer program a decision: its 25 traces above take long enough
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "shockwave"])
 @settings(max_examples=150)
 @given(
     situation=situations,
