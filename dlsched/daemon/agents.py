@@ -17,6 +17,7 @@ from dlsched.daemon.clock import boottime
 from dlsched.daemon.faultpoints import faultpoint
 from dlsched.protocol.messages import NodeName, Nudge
 from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.hanging_up import HungUp, answer
 from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
 
 __all__ = ["Agents", "Described"]
@@ -115,10 +116,10 @@ class Agents:
                 if stub is None:
                     return
                 try:
-                    await stub.Nudge(to_wire(nudge), timeout=NUDGE_S)
-                except grpc.aio.AioRpcError as error:
+                    await answer(stub.Nudge(to_wire(nudge), timeout=NUDGE_S))
+                except (grpc.aio.AioRpcError, HungUp) as error:
                     self.lost_nudges += 1
-                    log.debug("event=nudge-lost node=%s why=%s", node, error.code())
+                    log.debug("event=nudge-lost node=%s why=%s", node, error)
         finally:
             self._nudging.pop(node, None)
 

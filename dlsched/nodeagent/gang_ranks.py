@@ -19,6 +19,7 @@ from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.local_ranks import WINDOW
 from dlsched.protocol.messages import NodeName, RunId
 from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.hanging_up import answer
 from dlsched.rpc.v1 import node_pb2
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class GangRanks:
             number=int(asked["number"]),
         )
         with contextlib.suppress(aio.AioRpcError, DlschedError):
-            await self._shell.peers.stub(NodeName(node)).SignalRanks(request, timeout=5)
+            await answer(self._shell.peers.stub(NodeName(node)).SignalRanks(request, timeout=5))
 
     # -- from other nodes: the caller is elsewhere -------------------------------------------------
 

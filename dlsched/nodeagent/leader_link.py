@@ -20,6 +20,7 @@ from dlsched.protocol.messages import Epoch, NodeName, Reply, RunKey, Sync
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.conversion import from_wire, to_wire
+from dlsched.rpc.hanging_up import HungUp, answer
 from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2_grpc
 
@@ -101,8 +102,8 @@ class LeaderLink:
         try:
             channel = self._dialled()
             stub = _leader(channel)
-            answer = await stub.Sync(to_wire(sync), timeout=self._timing.reply_age_s)
-            reply = from_wire(Reply, answer)
+            said = await answer(stub.Sync(to_wire(sync), timeout=self._timing.reply_age_s))
+            reply = from_wire(Reply, said)
         except aio.AioRpcError as error:
             if before == self._answered:
                 self._why = self._told(error)
@@ -161,7 +162,7 @@ class LeaderLink:
         while True:
             try:
                 stub = _runs(self._dialled())
-                return await stub.Launch(request, timeout=self._timing.reply_age_s)
+                return await answer(stub.Launch(request, timeout=self._timing.reply_age_s))
             except aio.AioRpcError as error:
                 if error.code() not in _LATER:
                     raise NotLaunched(error.details() or error.code().name.lower()) from None
@@ -186,10 +187,12 @@ class LeaderLink:
             await self.connected.wait()
             stub = _runs(self._dialled())
             try:
-                return await stub.CommitCheckpoint(commit, timeout=self._timing.reply_age_s)
+                return await answer(stub.CommitCheckpoint(commit, timeout=self._timing.reply_age_s))
             except aio.AioRpcError as error:
                 if error.code() not in _LATER:
                     return control_pb2.CheckpointReply(accepted=False, why=error.details())
+            except HungUp:
+                pass
             await asyncio.sleep(random.uniform(0.2, 0.6))
 
     async def _once(self, kind: Any, method: str, message: Any) -> Any:
@@ -197,7 +200,7 @@ class LeaderLink:
             return None
         try:
             stub = kind(self._dialled())
-            return await getattr(stub, method)(message, timeout=self._timing.reply_age_s)
+            return await answer(getattr(stub, method)(message, timeout=self._timing.reply_age_s))
         except (aio.AioRpcError, DlschedError) as error:
             if isinstance(error, aio.AioRpcError) and error.code() not in _LATER:
                 log.warning("%s-refused why=%s", method.lower(), error.details())

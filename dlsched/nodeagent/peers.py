@@ -12,6 +12,7 @@ from dlsched.nodeagent.settings import Settings
 from dlsched.nodeagent.trust import certificate_stamp, to_peer
 from dlsched.protocol.messages import NodeName, WitnessAnswer, WitnessQuery
 from dlsched.rpc.conversion import from_wire, to_wire
+from dlsched.rpc.hanging_up import answer
 from dlsched.rpc.v1 import node_pb2_grpc
 
 _ANSWER_S = 3.0
@@ -53,8 +54,8 @@ class Peers:
     async def ask(self, query: WitnessQuery) -> WitnessAnswer | None:
         """Ask a witness; None when it does not answer."""
         try:
-            answer = await self.stub(query.witness).Witness(to_wire(query), timeout=_ANSWER_S)
-            return from_wire(WitnessAnswer, answer)
+            call = self.stub(query.witness).Witness(to_wire(query), timeout=_ANSWER_S)
+            return from_wire(WitnessAnswer, await answer(call))
         except (aio.AioRpcError, DlschedError):
             return None
 

@@ -19,6 +19,7 @@ from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId, RunKey
 from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.hanging_up import answer
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2, node_pb2
 
@@ -216,6 +217,6 @@ async def _signal(cluster: Cluster, number: int, row: Job) -> None:
         if stub is None:
             raise Refused(f"node {node} has not said where its agent listens")
         message = node_pb2.SignalRequest(key=to_wire(key), number=number)
-        await stub.SendSignal(message, timeout=SIGNAL_S)
+        await answer(stub.SendSignal(message, timeout=SIGNAL_S))
 
     await asyncio.gather(*(send(node, run.key) for node in run.members))
