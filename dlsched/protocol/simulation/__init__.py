@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dlsched.protocol.simulation.faults import Fault, Faults, Network
 from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.world import Behaviour, Fault, Faults, Network, World
+from dlsched.protocol.simulation.processes import Behaviour
+from dlsched.protocol.simulation.world import World
 
 __all__ = ["Behaviour", "Checker", "Fault", "Faults", "Network", "World"]

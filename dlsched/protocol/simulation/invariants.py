@@ -16,9 +16,10 @@ parties believe, so it cannot share their mistakes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dlsched.core.errors import InvariantBroken
+from dlsched.protocol.agent import AgentRecord
 from dlsched.protocol.ledger import JobStatus, Ledger, Request
 from dlsched.protocol.messages import (
     ExitReason,
@@ -29,17 +30,27 @@ from dlsched.protocol.messages import (
     RunId,
     StopReason,
 )
+from dlsched.protocol.simulation.database import Database
+from dlsched.protocol.simulation.processes import Process
 
-if TYPE_CHECKING:
-    from dlsched.protocol.agent import AgentRecord
-    from dlsched.protocol.simulation.node import Process
-    from dlsched.protocol.simulation.world import World
+
+class Truth(Protocol):
+    """What the checker sees of a world."""
+
+    seed: int
+    database: Database
+    processes: list[Process]
+    ever_reserved: dict[NodeName, set[RunId]]
+
+    def story(self, *subjects: object) -> str:
+        """The last lines about some jobs and nodes."""
+        ...
 
 
 class Checker:
     """Watches one world; raises with the story of what it names."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Truth) -> None:
         self.world = world
         self.answered: dict[JobId, tuple[Request, int]] = {}
         self.recorded: dict[tuple[NodeName, RunId], ExitRecord] = {}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Literal, Protocol
 
 from dlsched.protocol import agent, keeper
 from dlsched.protocol.agent import AgentRecord, RunRecord
@@ -22,30 +23,16 @@ from dlsched.protocol.messages import (
     LaunchMode,
     NodeName,
     RunId,
+    Sync,
 )
+from dlsched.protocol.simulation.invariants import Checker
+from dlsched.protocol.simulation.processes import Behaviour, Process
+from dlsched.protocol.timing import Timing
 
-if TYPE_CHECKING:
-    from dlsched.protocol.simulation.world import Behaviour, World
-
+CrashWhen = Literal["before", "after"]
 FSYNC_S = 0.01
 LOCAL_S = 0.002
 TERM_S = 1.0  # from TERM to leaving, for a job that obeys
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Process:
-    """The truth about a run's processes on one node; it exists while they do."""
-
-    desired: DesiredRun
-    node: NodeName
-    behaviour: Behaviour
-    left_s: float  # work left, once the gang is complete
-    counting_from: float | None = None
-    frozen: bool = False
-    frozen_by_fence: bool = False
-    let_go: bool = False  # frozen, and off its GPUs
-    again: bool = False
-    ending: int = 0  # invalidates planned ends
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,10 +53,57 @@ class Disk:
     runs: dict[RunId, RunRecord] = field(default_factory=dict)
 
 
+class Surroundings(Protocol):
+    """What a node needs of the world around it."""
+
+    now: float
+    rng: Random
+    timing: Timing
+    checker: Checker
+    processes: list[Process]
+    executions: list[tuple[NodeName, RunId]]
+    ever_reserved: dict[NodeName, set[RunId]]
+
+    def after(self, wait: float, what: Callable[[], None]) -> None:
+        """Do something after a true duration."""
+
+    def after_local(self, machine: str, wait: float, what: Callable[[], None]) -> None:
+        """Do something after a duration on one machine's clock."""
+
+    def clock(self, machine: str) -> float:
+        """A machine's own clock."""
+        ...
+
+    def when_awake(self, party: str, what: Callable[[], None]) -> None:
+        """Do something now, or when the party's process is continued."""
+
+    def tell(self, who: str, text: str, job: JobId | None = None) -> None:
+        """One line of the story."""
+
+    def send(self, source: str, target: str, message: object) -> None:
+        """Send a message between machines."""
+
+    def send_to_leaders(self, source: str, sync: Sync) -> None:
+        """Ask all daemons."""
+
+    def persist_point(self, label: str) -> CrashWhen | None:
+        """Whether a party is to crash before or after what it makes durable now."""
+        ...
+
+    def behaviour(self, job: JobId) -> Behaviour:
+        """What a job really does."""
+        ...
+
+    def rendezvous(self, run_id: RunId) -> None:
+        """Let ranks work when all of them are there."""
+
+
 class SimNode:
     """A node of the world."""
 
-    def __init__(self, world: World, name: NodeName, gpus: int, *, can_freeze: bool = True) -> None:
+    def __init__(
+        self, world: Surroundings, name: NodeName, gpus: int, *, can_freeze: bool = True
+    ) -> None:
         self.world, self.name = world, name
         self.inventory = Inventory(
             gpus=tuple(GpuId(f"{name}-g{k}") for k in range(gpus)), can_freeze=can_freeze
@@ -465,8 +499,3 @@ class SimNode:
         self.boots += 1
         self.world.tell(self.name, "boots")
         self.start_agent()
-
-
-def job_of(process: Process) -> JobId:
-    """The job of a process."""
-    return process.desired.key.job

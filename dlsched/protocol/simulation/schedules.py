@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import Fence, LaunchMode, Limits, RequestId
-from dlsched.protocol.simulation.world import Behaviour, Fault, Faults, Network, World
+from dlsched.protocol.simulation.faults import Fault, Faults, Network
+from dlsched.protocol.simulation.processes import Behaviour
+from dlsched.protocol.simulation.world import World
 
 CALM_AT = 150.0
 LIMIT = 1500.0

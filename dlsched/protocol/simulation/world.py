@@ -6,12 +6,9 @@ naive (first fit, a few random preemptions): the protocol has to be safe under a
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 from dlsched.protocol import agent, leader
 from dlsched.protocol.ledger import JobStatus, NodeStatus, Request
@@ -28,57 +25,19 @@ from dlsched.protocol.messages import (
     WitnessAnswer,
     WitnessQuery,
 )
+from dlsched.protocol.simulation.agenda import Agenda
 from dlsched.protocol.simulation.database import Database
+from dlsched.protocol.simulation.faults import Fault, Faults
 from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.node import Process, SimNode, job_of
+from dlsched.protocol.simulation.node import CrashWhen, SimNode
+from dlsched.protocol.simulation.processes import Behaviour, Process
 from dlsched.protocol.timing import Timing
+
+__all__ = ["World"]
 
 CLIENT, DATABASE = "client", "database"
 STORY_LINES, STORY_MOVES = 60, 12
 MAX_STEPS = 100_000
-CrashWhen = Literal["before", "after"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
-    """What a job really does."""
-
-    work_s: float = 20.0
-    code: int = 0
-    on_term: Literal["leave", "die", "ignore"] = "leave"
-    stuck_s: float = 0.0  # how long KILL takes
-    lets_go: bool = True  # suspended, it leaves its GPUs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """What the network does to messages between machines."""
-
-    delay_s: float = 0.02
-    slow: float = 0.0  # share of messages that take up to `slow_s`
-    slow_s: float = 8.0
-    lost: float = 0.0
-    doubled: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One thing that goes wrong (or is asked for) at a time, for a while."""
-
-    at: float
-    kind: str
-    target: str = ""
-    other: str = ""
-    for_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
-    """A schedule."""
-
-    faults: tuple[Fault, ...] = ()
-    network: Network = Network()
-    clock_rates: dict[str, float] = field(default_factory=dict)
 
 
 class LeaderBox:
@@ -95,7 +54,7 @@ class LeaderBox:
         return f"{self.name}#{self.generation}"
 
 
-class World:
+class World(Agenda):
     """Daemons, a database, nodes and clients under faults."""
 
     def __init__(
@@ -116,15 +75,12 @@ class World:
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.timing = timing or Timing()
-        self.now = 0.0
-        self.agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self.entries = 0
+        self.faults = faults or Faults()
+        super().__init__(self.faults.clock_rates)
         self.steps = 0
         self.lines: list[tuple[float, str, str]] = []
-        self.faults = faults or Faults()
         self.network = self.faults.network
         self.cuts: dict[tuple[str, str], float] = {}
-        self.asleep: dict[str, float] = {}
         self.processes: list[Process] = []
         self.executions: list[tuple[NodeName, RunId]] = []
         self.ever_reserved: dict[NodeName, set[RunId]] = {}
@@ -160,39 +116,9 @@ class World:
 
     # -- time -------------------------------------------------------------------------------------
 
-    def at(self, time: float, what: Callable[[], None]) -> None:
-        """Do something at a true time."""
-        self.entries += 1
-        heapq.heappush(self.agenda, (time, self.entries, what))
-
-    def after(self, wait: float, what: Callable[[], None]) -> None:
-        """Do something after a true duration."""
-        self.at(self.now + wait, what)
-
-    def after_local(self, machine: str, wait: float, what: Callable[[], None]) -> None:
-        """Do something after a duration on one machine's clock."""
-        self.after(wait / self.rate(machine), what)
-
-    def rate(self, machine: str) -> float:
-        """How fast a machine's clock runs."""
-        return self.faults.clock_rates.get(machine, 1.0)
-
-    def clock(self, machine: str) -> float:
-        """A machine's monotonic clock; two machines' clocks have nothing in common."""
-        return 1000.0 * (1 + sum(map(ord, machine)) % 7) + self.now * self.rate(machine)
-
-    def when_awake(self, party: str, what: Callable[[], None]) -> None:
-        """Do something now, or when the party's process is continued."""
-        until = self.asleep.get(party, 0.0)
-        if until > self.now:
-            self.at(until, lambda: self.when_awake(party, what))
-        else:
-            what()
-
     def run(self, until: float) -> World:
         """Advance to a true time."""
-        while self.agenda and self.agenda[0][0] <= until:
-            self.now, _, what = heapq.heappop(self.agenda)
+        while (what := self.next_until(until)) is not None:
             self.steps += 1
             if self.steps > MAX_STEPS:
                 self.checker.fail("liveness", "the world does not come to rest")
@@ -632,6 +558,3 @@ class World:
                         return leader.SuspendAsked(now, job, suspended, gives_way)
 
             self.to_leader(name, event)
-
-
-__all__ = ["Behaviour", "Fault", "Faults", "Network", "World", "job_of"]
