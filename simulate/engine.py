@@ -24,6 +24,7 @@ from dlsched.core.metrics import MetricBoard
 from dlsched.core.performance import Speeds
 from dlsched.core.pools import Pools
 from dlsched.core.round import Parts, admit, choose, decide, predict
+from dlsched.core.scaling import Scaling
 from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Phase
 from dlsched.core.units import COMPLETED, FUTURE, HELD_BACK, Status, Units
@@ -63,6 +64,7 @@ class Engine:
         speeds: what policies may believe of how fast units run where; None: nothing.
         best_s: seconds that each row takes on its fastest type; None: its work, which is seconds.
         epochs: what policies may know of the courses of trainings; None: nothing.
+        scaling: what policies may believe of speeds by number of GPUs; None: nothing.
         skipping: may rounds be skipped in which nothing can change?
         horizon: stop at this time.
         observers: called after every decision, with what it was.
@@ -83,6 +85,7 @@ class Engine:
     speeds: Speeds | None = None
     best_s: Floats | None = None
     epochs: Epochs | None = None
+    scaling: Scaling | None = None
     skipping: bool = True
     horizon: float = math.inf
     observers: list[Observer] = field(default_factory=list)
@@ -553,6 +556,7 @@ class Engine:
             seed=self.seed,
             speeds=self.speeds,
             epochs=self.epochs,
+            scaling=self.scaling,
             last_round=self.world.whole_steps.last,
             may_share=True,
         )

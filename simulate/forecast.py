@@ -163,6 +163,7 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
         seed=present.seed,
         speeds=present.speeds,
         epochs=present.epochs,
+        scaling=present.scaling,
         horizon=present.now + horizon,
     )
     fork.take_over(present)

@@ -15,6 +15,7 @@ from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from dlsched.core.occupancy import Occupancy
 from dlsched.core.performance import PerformanceModel, PlainDuration
+from dlsched.core.scaling import TableScaling
 from dlsched.core.throughputs import ThroughputTable
 from dlsched.core.units import Status
 from simulate.adaptation import Adaptation
@@ -140,6 +141,7 @@ def prepare(
         speeds=parts.estimator.believed(None if jobs is None else jobs.speed),
         best_s=None if jobs is None else jobs.best_s,
         epochs=None if jobs is None else jobs.courses,
+        scaling=None if jobs is None else TableScaling(jobs.speed, cluster.gpu_types[0]),
         skipping=settings.skipping,
         horizon=settings.horizon,
     )

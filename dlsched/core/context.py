@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlsched.core.forecast import Forecaster
     from dlsched.core.occupancy import Occupancy
     from dlsched.core.performance import Speeds
+    from dlsched.core.scaling import Scaling
 
 __all__ = ["Change", "Mode", "RoundContext"]
 
@@ -59,6 +60,7 @@ class RoundContext:
         seed: the run's seed.
         speeds: what is believed of how fast units run where; None: nothing is known.
         epochs: what is known of the courses of trainings; None: nothing.
+        scaling: what is believed of speeds by number of GPUs, and of steps left; None: nothing.
         last_round: in rounds of whole steps, when each row of the last one stopped and the seconds
             it was credited with.
         may_share: may several rows hold the same GPUs in this world?
@@ -83,6 +85,7 @@ class RoundContext:
     seed: int = 0
     speeds: Speeds | None = None
     epochs: Epochs | None = None
+    scaling: Scaling | None = None
     last_round: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     may_share: bool = False
     cpu_clock: Callable[[], float] | None = None

@@ -185,6 +185,22 @@ class ThroughputTable:
         speed: Floats = np.nan_to_num(np.stack([half.T for half in halves], axis=2), nan=0.0)
         return speed
 
+    def curve(self, kind: int, gpu_type: str, *, spread: bool = False) -> Floats:
+        """Steps/s of a kind on 1 GPU up to the most measured, linear between what was measured.
+
+        On no GPU it does no step, so below the least measured the line goes through 0. NaN where
+        the kind was measured nowhere on this type.
+        """
+        place = int(spread), int(self._columns([gpu_type])[0]), slice(None), kind
+        measured, scales = self.alone[place], np.array(self.scales, np.float64)
+        runs = measured > 0
+        if not runs.any():
+            return np.where(np.isnan(measured).all(), np.nan, np.zeros(self.scales[-1]))
+        every = np.arange(1.0, self.scales[-1] + 1)
+        curve: Floats = np.interp(every, [0.0, *scales[runs]], [0.0, *measured[runs]], right=0.0)
+        curve[scales[measured == 0].astype(np.int64) - 1] = 0.0
+        return curve
+
     def _columns(self, types: Sequence[str]) -> Ints:
         for name in types:
             if name not in self._type:
@@ -236,6 +252,7 @@ class TableSpeed:
         self._by_placement = by_placement
         self._unit = np.ones(len(self._codes)) if unit is None else unit
         self._known: dict[tuple[int, tuple[int, ...], int, bool, tuple[int, ...]], float] = {}
+        self._curves: dict[tuple[int, str, bool], Floats] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
         """Steps/s of rows that have their GPUs for themselves, [row, type].
@@ -252,6 +269,24 @@ class TableSpeed:
     def steps_per_work(self, rows: Rows) -> Floats:
         """Steps in one unit of the work that the unit table counts."""
         return self._unit[rows]
+
+    def by_scale(self, rows: Rows, gpu_type: str, most: int) -> Floats:
+        """Steps/s of rows on 1 to `most` GPUs of a type, in the fewest nodes, [row, GPUs - 1].
+
+        0 beyond the most GPUs measured, NaN where a row's kind was measured nowhere.
+        """
+        found = np.zeros((len(rows), most))
+        for place, row in enumerate(rows.tolist()):
+            curve = self._curve(self._codes.item(row), gpu_type)[:most]
+            found[place, : len(curve)] = curve
+        return found
+
+    def _curve(self, kind: int, gpu_type: str, *, spread: bool = False) -> Floats:
+        known = self._curves.get((kind, gpu_type, spread))
+        if known is None:
+            known = self._table.curve(kind, gpu_type, spread=spread)
+            self._curves[kind, gpu_type, spread] = known
+        return known
 
     def codes(self, rows: Rows) -> Ints:
         """The kinds of rows, as numbers of the table."""
@@ -323,7 +358,10 @@ class TableSpeed:
     ) -> float:
         scales, kind = np.array([gpus]), self._codes[[row]]
         if not partners:
-            steps = self._table.speeds(kind, scales, types, spread=spread)
+            curves = [self._curve(kind.item(0), name, spread=spread) for name in types]
+            steps = np.array([curve[gpus - 1] if gpus <= len(curve) else 0.0 for curve in curves])
+            if np.isnan(steps).any():
+                steps = self._table.speeds(kind, scales, types, spread=spread)  # says what is not
         elif len(partners) == 1:
             other = self._codes[[partners[0]]]
             pair = self._table.pair_speeds(kind, other, scales, types, spread=spread)
