@@ -34,6 +34,8 @@ from dlsched.db.records import (
     TenantSet,
 )
 from dlsched.db.rows import of_row
+from dlsched.db.speed_rows import forget_speeds, set_speeds
+from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.statements import add, put
 from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
 from dlsched.protocol.messages import Epoch, NodeName
@@ -184,5 +186,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     Drained: _drained,
     TenantSet: lambda place, rows: set_tenants(place.connection, rows),
     TenantRemoved: lambda place, rows: remove_tenants(place.connection, rows),
+    SpeedsSet: lambda place, rows: set_speeds(place.connection, rows),
+    SpeedsForgotten: lambda place, rows: forget_speeds(place.connection, rows),
     TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
 }

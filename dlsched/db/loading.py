@@ -26,6 +26,8 @@ from dlsched.db.records import (
     TenantSet,
 )
 from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, run_of
+from dlsched.db.speed_rows import read_speeds
+from dlsched.db.speeds import SpeedRow
 from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
 from dlsched.db.told import lost_seconds
@@ -73,6 +75,7 @@ class Loaded:
     heard_at: Mapping[NodeName, float] = field(default_factory=dict)
     round_number: int = 0
     tenants: tuple[TenantSet, ...] = ()
+    speeds: tuple[SpeedRow, ...] = ()
 
 
 # -- pieces that other reads use too ---------------------------------------------------------------
@@ -346,4 +349,5 @@ def _cluster(connection: Connection) -> dict[str, Any]:
         },
         "round_number": number or 0,
         "tenants": read_tenants(connection),
+        "speeds": read_speeds(connection),
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.tenants import OPERATOR, Tenant
 from dlsched.protocol.messages import JobId, NodeName, RunId
 
@@ -296,4 +297,6 @@ Record = (
     | TenantSet
     | TenantRemoved
     | TenantsConfigured
+    | SpeedsSet
+    | SpeedsForgotten
 )

@@ -29,7 +29,7 @@ from sqlalchemy.types import TypeDecorator
 
 __all__ = ["METADATA", "VERSION"]
 
-VERSION = "0001"  # of the tables below: the newest migration
+VERSION = "0002"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -377,6 +377,21 @@ policy = _table(
     Column("state", LargeBinary),
 )
 
+speeds = _table(  # measured ones, of kinds of trainings
+    "speeds",
+    Column("model", Words, primary_key=True),
+    Column("batch_size", Number, primary_key=True, autoincrement=False),  # 0: not said
+    Column("gpu_type", Words, primary_key=True),
+    Column("gpus", Integer, primary_key=True, autoincrement=False),
+    Column("partner", Words, primary_key=True),  # on the same GPUs; empty: none
+    Column("partner_batch_size", Number, primary_key=True, autoincrement=False),
+    Column("steps_per_s", Double, nullable=False),
+    Column("measurements", Number, nullable=False),
+    _words("source"),
+    _seconds("at", nullable=False),
+    _seconds("changed_at", nullable=False),
+)
+
 # -- people ----------------------------------------------------------------------------------------
 
 users = _table(
@@ -414,6 +429,7 @@ vcs = _table(
     Column("guaranteed", Integer),
     _flag("borrow"),
     *_set(),
+    Column("parent", Words, nullable=False, server_default=""),  # the one that it is a part of
 )
 
 partitions = _table(

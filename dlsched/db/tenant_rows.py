@@ -99,6 +99,7 @@ def _values(tenant: Tenant) -> dict[str, Any]:
                 "nodes": tenant.nodes,
                 "guaranteed": tenant.guaranteed,
                 "borrow": tenant.borrow,
+                "parent": tenant.parent,
             }
         case Partition():
             return {
@@ -208,6 +209,7 @@ def _tenant(
             nodes=row["nodes"],
             guaranteed=row["guaranteed"],
             borrow=bool(row["borrow"]),
+            parent=row["parent"],
         )
     if kind == "partition":
         return Partition(

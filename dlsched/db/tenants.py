@@ -61,6 +61,7 @@ class Vc:
     nodes: str = ""  # a host list
     guaranteed: int | None = None  # as many as `gpus` when not said
     borrow: bool = False
+    parent: str = ""  # the one that it is a part of; empty: of the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
