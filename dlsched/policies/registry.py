@@ -84,6 +84,7 @@ _FOR_TESTS: dict[str, dict[str, str]] = {
         "testing-raising": _TESTING + ":Raising",
         "testing-slow": _TESTING + ":Slow",
         "testing-random": _TESTING + ":Random",
+        "testing-resize": "dlsched.policies.testing.resizing:Resize",
     },
 }
 _OURS |= {
