@@ -18,7 +18,16 @@ from typing import Any
 from dlsched.job.agreement import Agreement, Exchange, Wish
 from dlsched.job.checkpoints import Checkpoints
 from dlsched.job.keeper_link import KeeperLink
-from dlsched.job.messages import CheckpointAnswer, Limit, Restored, StepDone, Stop, StopAt
+from dlsched.job.messages import (
+    CheckpointAnswer,
+    Limit,
+    Restored,
+    StepDone,
+    Stop,
+    StopAt,
+    Trained,
+    UseBatch,
+)
 from dlsched.job.runtime import Runtime
 from dlsched.job.sampler import ElasticSampler
 from dlsched.job.star import Star
@@ -56,6 +65,7 @@ class Job:
         checkpoint: what is saved, when and where.
         lease: the right to go on, as this rank knows; a look costs nothing.
         limit: what share of its GPUs the job may use, as far as somebody has set one.
+        batch: the batch size that the scheduler thinks best here; None while it has no idea.
         steps: training steps done, those before a restart included.
         stopped: all ranks have agreed to stop after the present step.
     """
@@ -69,9 +79,14 @@ class Job:
         self.stopped = False
         self.lease = Lease()
         self.limit = Limit()
+        self.batch = (
+            UseBatch(local=runtime.local_batch, accumulation=runtime.accumulation)
+            if runtime.local_batch
+            else None
+        )
         self._gang = gang
         self._first = 0  # the step that this run began from
-        self._link = KeeperLink(runtime.control_socket, runtime.rank)
+        self._link = KeeperLink(runtime.control_socket, runtime.rank, runtime.run_id)
         self.checkpoint = Checkpoints(runtime, runtime.checkpoint_folder or folder, self._link)
         self._signal = StopSignal()
         self._signal.install()
@@ -149,6 +164,10 @@ class Job:
         newest = self.checkpoint.newest()
         return newest.path if newest is not None else None
 
+    def tell(self, trained: Trained, *, must_arrive: bool = False) -> None:
+        """Report how an elastic training goes."""
+        self._link.send(trained, must_arrive=must_arrive)
+
     @property
     def is_scheduled(self) -> bool:
         """Whether a scheduler runs this."""
@@ -225,6 +244,8 @@ class Job:
                     )
                 case Limit():
                     self.limit = message
+                case UseBatch():
+                    self.batch = message
                 case CheckpointAnswer():
                     self.checkpoint.answered(message)
         if self._signal.asked and self.lease:

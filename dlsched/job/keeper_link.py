@@ -23,25 +23,25 @@ from dlsched.job.messages import (
 
 __all__ = ["CAPABILITIES", "KeeperLink"]
 
-CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics")
+CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics", "use_batch")
 MOST_WAITING = 64  # messages that must arrive and could not be sent yet
 
 
 class KeeperLink:
     """A connection that says hello, sends what it can and tells what has come."""
 
-    def __init__(self, path: str, rank: int) -> None:
+    def __init__(self, path: str, rank: int, run_id: str = "") -> None:
         self._owner = os.getpid()
         self._unsent: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._socket: socket.socket | None = None
         if path:
-            self._open(path, rank)
+            self._open(path, rank, run_id)
 
-    def _open(self, path: str, rank: int) -> None:
+    def _open(self, path: str, rank: int, run_id: str) -> None:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             link.connect(path)
-            hello = Hello(rank=rank, capabilities=CAPABILITIES, pid=os.getpid())
+            hello = Hello(rank=rank, capabilities=CAPABILITIES, pid=os.getpid(), run_id=run_id)
             link.send(encode(hello))
         except OSError as error:
             link.close()

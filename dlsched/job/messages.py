@@ -19,6 +19,10 @@ What the library (a *rank*: a process that said `hello`) expects of the keeper:
 - `DLSCHED_CKPT_DIR` is the job's folder, one for all its runs; `DLSCHED_RESUME_FROM` the `path`
   that was committed last, or empty.
 - `step` comes at most once a second and rank; `restored` once, at the first step after the start.
+- `trained` is said by rank 0 of an elastic training, about every 30 s and when it leaves: measured
+  times, gradient noise, batch limits. The daemon fits a model to it, and `use_batch` comes back
+  when another batch size would do better; the ranks take it up when they next can.
+- A rank that says the `run_id` of another run is not heard.
 
 What `dlsched run` (a *caller*: a process that says `run` instead of `hello`) expects:
 
@@ -64,6 +68,8 @@ __all__ = [
     "StepDone",
     "Stop",
     "StopAt",
+    "Trained",
+    "UseBatch",
     "decode_from_job",
     "decode_from_keeper",
     "encode",
@@ -97,6 +103,7 @@ class Hello(Message):
     version: int = VERSION
     capabilities: tuple[str, ...] = ()
     pid: int = 0
+    run_id: str = ""  # of its run, as its environment says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +137,34 @@ class Restored(Message):
     type: ClassVar[str] = "restored"
     step: int  # that the run began from
     restart_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained(Message):
+    """How fast and how well an elastic training learns; columns have an entry a batch size.
+
+    Times are means over all that this run has measured, in seconds: of a pass forward and backward
+    without synchronising, and of the pass that ends with the optimiser's step.
+    """
+
+    type: ClassVar[str] = "trained"
+    nodes: int
+    replicas: int
+    local: tuple[int, ...] = ()  # samples a replica and pass
+    steps: tuple[int, ...] = ()  # that were measured
+    accumulation_s: tuple[float, ...] = ()
+    optimiser_s: tuple[float, ...] = ()
+    gradient_sqr: float | None = None  # at the initial batch size
+    gradient_var: float | None = None
+    initial: int = 1  # samples a step, all replicas together
+    maximum: int = 1
+    local_min: int = 1
+    local_max: int = 1
+    may_accumulate: bool = False
+    fixed: bool = False  # the batch size is not to change
+    local_now: int = 1
+    accumulation_now: int = 0  # passes before the one that synchronises
+    progress: float = 0.0  # in steps at the initial batch size
 
 
 # -- a caller of `dlsched run` to the keeper -------------------------------------------------------
@@ -197,6 +232,15 @@ class CheckpointAnswer(Message):
     path: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseBatch(Message):
+    """A batch size that is thought to train faster on the GPUs of this run."""
+
+    type: ClassVar[str] = "use_batch"
+    local: int
+    accumulation: int = 0
+
+
 # -- the keeper to a caller of `dlsched run` -------------------------------------------------------
 
 
@@ -244,8 +288,10 @@ class Refused(Message):
     why: str
 
 
-FromJob = Hello | StepDone | CheckpointMade | Restored | RunRanks | SignalRanks
-FromKeeper = Stop | StopAt | Limit | CheckpointAnswer | Started | Output | Exited | Done | Refused
+FromJob = Hello | StepDone | CheckpointMade | Restored | Trained | RunRanks | SignalRanks
+FromKeeper = (
+    Stop | StopAt | Limit | CheckpointAnswer | UseBatch | Started | Output | Exited | Done | Refused
+)
 
 
 # -- to bytes and back -----------------------------------------------------------------------------
@@ -329,8 +375,11 @@ def _real(name: str, value: Any) -> float:
     return found
 
 
-def _texts(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(_text(name, item) for item in _reader(list, "a list")(name, value))
+def _several(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        return tuple(of(name, item) for item in _reader(list, "a list")(name, value))
+
+    return read
 
 
 def _mapping(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -356,14 +405,19 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a fie
     "bool": _reader(bool, "true or false"),
     "str": _text,
     "bytes": _bytes,
-    "tuple[str, ...]": _texts,
+    "tuple[str, ...]": _several(_text),
+    "tuple[int, ...]": _several(_reader(int, "a whole number")),
+    "tuple[float, ...]": _several(_real),
     "Mapping[str, float]": _mapping(_real),
     "Mapping[str, str]": _mapping(_text),
 }
 _FROM_JOB: dict[str, Any] = {
-    kind.type: kind for kind in (Hello, StepDone, CheckpointMade, Restored, RunRanks, SignalRanks)
+    kind.type: kind
+    for kind in (Hello, StepDone, CheckpointMade, Restored, Trained, RunRanks, SignalRanks)
 }
 _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind
-    for kind in (Stop, StopAt, Limit, CheckpointAnswer, Started, Output, Exited, Done, Refused)
+    for kind in (
+        Stop, StopAt, Limit, CheckpointAnswer, UseBatch, Started, Output, Exited, Done, Refused,
+    )  # fmt: skip
 }

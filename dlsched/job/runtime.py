@@ -21,6 +21,7 @@ class Runtime:
 
     job: str = ""  # empty: not under a scheduler
     name: str = ""
+    run_id: str = ""
     run: int = 0  # 1, 2, ... each start of the job; 0: not under a scheduler
     rank: int = 0
     world_size: int = 1
@@ -28,11 +29,15 @@ class Runtime:
     local_world_size: int = 1
     node_rank: int = 0
     nodes: str = ""  # host list
+    node_count: int = 1
     master_addr: str = "127.0.0.1"
     master_port: int = 0  # 0: none given
     control_socket: str = ""  # of the keeper
     checkpoint_folder: Path | None = None
     resume_from: Path | None = None  # the checkpoint that the daemon has recorded
+    fixed_batch: bool = False  # the user wants the batch size to stay
+    local_batch: int = 0  # samples a rank and pass that the daemon thinks best; 0: it has no idea
+    accumulation: int = 0  # passes before the one that synchronises
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Runtime:
@@ -54,19 +59,25 @@ class Runtime:
         world_size = number("WORLD_SIZE", 1, least=1)
         if rank >= world_size:
             raise JobError(f"RANK={rank} is not below WORLD_SIZE={world_size}")
+        here = number("LOCAL_WORLD_SIZE", 1)
         return cls(
             job=environment.get("DLSCHED_JOB_ID", ""),
             name=environment.get("DLSCHED_JOB_NAME", ""),
+            run_id=environment.get("DLSCHED_RUN_ID", ""),
             run=number("DLSCHED_RUN", 0),
             rank=rank,
             world_size=world_size,
             local_rank=number("LOCAL_RANK", 0),
-            local_world_size=number("LOCAL_WORLD_SIZE", 1),
+            local_world_size=here,
             node_rank=number("NODE_RANK", number("GROUP_RANK", 0)),
             nodes=environment.get("DLSCHED_NODELIST", ""),
+            node_count=min(number("DLSCHED_NNODES", -(-world_size // max(here, 1)), 1), world_size),
             master_addr=environment.get("MASTER_ADDR", "") or "127.0.0.1",
             master_port=number("MASTER_PORT", 0),
             control_socket=environment.get("DLSCHED_CTL_SOCK", ""),
             checkpoint_folder=path("DLSCHED_CKPT_DIR"),
             resume_from=path("DLSCHED_RESUME_FROM"),
+            fixed_batch=environment.get("DLSCHED_FIXED_BATCH", "") == "1",
+            local_batch=number("DLSCHED_LOCAL_BATCH", 0),
+            accumulation=number("DLSCHED_ACCUMULATION", 0),
         )
