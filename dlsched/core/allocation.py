@@ -62,6 +62,8 @@ class Grant:
     Attributes:
         batch_size: examples a step over all replicas (Pollux, Sia).
         accumulation: gradient accumulation steps.
+        tunes_batch: the job chooses its batch size itself, by what it has learnt of its speed and
+            of its gradients (Pollux, Sia).
         share_group: rows of one number share the same GPUs (Lucid, AntMan, Salus, Muri).
         share: the part of each GPU it may use, in (0, 1].
         cpus: CPU cores for the gang (Synergy).
@@ -73,6 +75,7 @@ class Grant:
 
     batch_size: int = 0
     accumulation: int = 0
+    tunes_batch: bool = False
     share_group: int = -1
     share: float = 1.0
     cpus: float | None = None

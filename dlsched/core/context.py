@@ -21,6 +21,7 @@ from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
 if TYPE_CHECKING:
     from dlsched.core.epochs import Epochs
     from dlsched.core.forecast import Forecaster
+    from dlsched.core.goodput.belief import GoodputBelief
     from dlsched.core.occupancy import Occupancy
     from dlsched.core.performance import Speeds
     from dlsched.core.scaling import Scaling
@@ -61,6 +62,7 @@ class RoundContext:
         speeds: what is believed of how fast units run where; None: nothing is known.
         epochs: what is known of the courses of trainings; None: nothing.
         scaling: what is believed of speeds by number of GPUs, and of steps left; None: nothing.
+        goodput: what is believed of speeds and batch sizes of trainings; None: nothing.
         last_round: in rounds of whole steps, when each row of the last one stopped and the seconds
             it was credited with.
         may_share: may several rows hold the same GPUs in this world?
@@ -86,6 +88,7 @@ class RoundContext:
     speeds: Speeds | None = None
     epochs: Epochs | None = None
     scaling: Scaling | None = None
+    goodput: GoodputBelief | None = None
     last_round: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     may_share: bool = False
     cpu_clock: Callable[[], float] | None = None
