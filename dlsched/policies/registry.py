@@ -43,6 +43,7 @@ _OURS: dict[str, dict[str, str]] = {
         "shockwave": _SCHEDULING + "shockwave.policy:Shockwave",
         "themis": _SCHEDULING + "themis.policy:Themis",
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
+        "afs": _SCHEDULING + "afs:Afs",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {
@@ -50,6 +51,7 @@ _OURS: dict[str, dict[str, str]] = {
         "first-free": _PLACEMENT + "spanning:FirstFree",
         "best-fit": _PLACEMENT + "spanning:BestFit",
         "worst-fit": _PLACEMENT + "spanning:WorstFit",
+        "roomiest": _PLACEMENT + "spanning:Roomiest",
         "random": _PLACEMENT + "spanning:RandomNodes",
         "count": _PLACEMENT + "spanning:Count",
         "consolidated": _PLACEMENT + "consolidated:Consolidated",

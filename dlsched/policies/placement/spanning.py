@@ -18,7 +18,15 @@ from dlsched.core.occupancy import Placement, lowest_node
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import PlacementPolicy
 
-__all__ = ["BestFit", "Count", "FirstFree", "MinNodes", "RandomNodes", "WorstFit"]
+__all__ = [
+    "BestFit",
+    "Count",
+    "FirstFree",
+    "MinNodes",
+    "RandomNodes",
+    "Roomiest",
+    "WorstFit",
+]
 
 
 def too_few(ask: Ask, free: FreeGpus) -> Refused:
@@ -194,26 +202,42 @@ def roomiest_node(free: FreeGpus) -> int:
     return -1
 
 
-class WorstFit(PlacementPolicy[NoOptions]):
-    """Spread: always the node with the most free GPUs."""
+class Roomiest(PlacementPolicy[NoOptions]):
+    """Always the node with the most free GPUs; ranks go to nodes in the order of taking them."""
 
-    name = "worst-fit"
-    summary = "the node with most free GPUs first (spread); may span"
+    name = "roomiest"
+    summary = "the node with most free GPUs first, ranks in that order; may span"
     spans = True
 
     def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
         """Take from the emptiest node, then the next emptiest."""
+        parts = self._parts(ask, free)
+        return too_few(ask, free) if parts is None else free.across(parts)
+
+    def _parts(self, ask: Ask, free: FreeGpus) -> list[tuple[int, int]] | None:
         parts: list[tuple[int, int]] = []
         need, taken = ask.gang, 0
         while need:
             node = roomiest_node(FreeGpusWithout(free, taken))
             if node < 0:
-                return too_few(ask, free)
+                return None
             got = min(need, free.usable_on(node))
             parts.append((node, got))
             taken |= 1 << node
             need -= got
-        return free.across(sorted(parts))
+        return parts
+
+
+class WorstFit(Roomiest):
+    """Spread: always the node with the most free GPUs, nodes ascending."""
+
+    name = "worst-fit"
+    summary = "the node with most free GPUs first (spread); may span"
+
+    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+        """Take from the emptiest node, then the next emptiest."""
+        parts = self._parts(ask, free)
+        return too_few(ask, free) if parts is None else free.across(sorted(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
