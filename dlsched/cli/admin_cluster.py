@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "node_down_command",
     "reload_command",
+    "save",
     "set_policy_command",
     "snapshot_command",
     "status_command",
@@ -127,7 +128,7 @@ def snapshot_command(
             for chunk in chunks:
                 sys.stdout.buffer.write(chunk)
             return
-        size = _save(chunks, output)
+        size = save(chunks, output)
     typer.echo(f"{output}: {size} bytes")
 
 
@@ -154,7 +155,7 @@ def node_down_command(
         report(cluster.set_nodes("down", names, reason=reason), "declared down", kind="node")
 
 
-def _save(chunks: Iterator[bytes], output: str) -> int:
+def save(chunks: Iterator[bytes], output: str) -> int:
     """Write a file that appears whole or not at all; its size."""
     folder, name = os.path.split(output)
     part = os.path.join(folder, f".{name}.part")

@@ -61,5 +61,8 @@ ADMIN_VERBS: dict[str, LazyVerb] = {
     "calibration": LazyVerb(
         "dlsched.cli.admin_calibration:calibration_command", "How well starts were foretold."
     ),
+    "profile": LazyVerb(
+        "dlsched.cli.admin_profile:profile_app", "How fast kinds of trainings run, by GPU type."
+    ),
     "node-down": LazyVerb(_CLUSTER + "node_down_command", "Vouch that nothing runs on a node."),
 }

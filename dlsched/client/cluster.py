@@ -273,6 +273,25 @@ class Client:
         request = control_pb2.CalibrationRequest(since=since)
         return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
 
+    def speeds(
+        self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
+    ) -> list[control_pb2.SpeedView]:
+        """How fast kinds of trainings run; what is not said means all."""
+        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        return list(self._connection.ask("Speeds", request, repeatable=True).speeds)
+
+    def set_speeds(self, speeds: Iterable[control_pb2.SpeedView]) -> int:
+        """Take over speeds that were measured elsewhere; how many."""
+        request = control_pb2.SetSpeedsRequest(speeds=speeds)
+        return int(self._connection.ask("SetSpeeds", request, repeatable=True).count)
+
+    def forget_speeds(
+        self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
+    ) -> int:
+        """Forget speeds; how many."""
+        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        return int(self._connection.ask("ForgetSpeeds", request, repeatable=True).count)
+
     def tenants(self, kind: str = "") -> list[control_pb2.Tenant]:
         """Users, accounts, virtual clusters, partitions and quotas, all or of a kind."""
         request = control_pb2.TenantsRequest(kind=kind)

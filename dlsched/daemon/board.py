@@ -31,6 +31,7 @@ from dlsched.daemon.round.parts import PreemptMode, RoundSettings
 from dlsched.daemon.round.policy_state import claims_of
 from dlsched.daemon.round.tenant_limits import Ward
 from dlsched.daemon.round.waiting import Fate
+from dlsched.daemon.speeds import SpeedBook
 from dlsched.db.loading import JobFacts, Loaded
 from dlsched.db.records import (
     CheckpointCommitted,
@@ -95,6 +96,7 @@ class Board:
         round_number: of the last accepted decision.
         finished: jobs that have completed and are still in the columns, in order.
         eligibility: who may be seen, and why not.
+        speeds: what is known of how fast kinds of trainings run.
         changed: has anything happened since the last accepted decision that a fill could use?
     """
 
@@ -106,6 +108,7 @@ class Board:
         origin: float = 0.0,
         fate_of: Callable[[JobId], Fate | None] | None = None,
         learn_from: int = LEARN_FROM,
+        speeds: SpeedBook | None = None,
     ) -> None:
         """An empty board.
 
@@ -115,7 +118,9 @@ class Board:
             origin: see above.
             fate_of: what the database knows of a job that is live no more, for dependencies.
             learn_from: how many ended jobs stay for policies to learn from.
+            speeds: see above.
         """
+        self.speeds = speeds or SpeedBook()
         self.settings = settings or RoundSettings()
         self.rules = rules or ClusterRules()
         self.origin = origin
@@ -153,6 +158,7 @@ class Board:
             origin=self.origin,
             fate_of=self._fate_of,
             learn_from=self._learn_from,
+            speeds=self.speeds,
         )
         self._now = now
         for name in sorted(ledger.nodes, key=natural):

@@ -25,12 +25,14 @@ from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.waiting import Fate
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
+from dlsched.daemon.speeds import SpeedBook
 from dlsched.daemon.tenants import Tenants, configured, virtual_cluster
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.records import Drained, TenantsConfigured
+from dlsched.db.speeds import SpeedKey
 from dlsched.db.tenants import Vc
 from dlsched.protocol import messages as m
-from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Write
+from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Run, Write
 from dlsched.rpc.v1.node_pb2 import NodeFacts
 
 __all__ = ["Cluster", "round_settings", "rules_of"]
@@ -79,7 +81,10 @@ class Cluster:
         self.settings = settings
         self.agents = agents
         self.file = file
-        self.board = Board(round_settings(settings), rules_of(settings), fate_of=self.fate)
+        self.speeds = SpeedBook()
+        self.board = Board(
+            round_settings(settings), rules_of(settings), fate_of=self.fate, speeds=self.speeds
+        )
         self.drained: dict[m.NodeName, Drained] = {}
         self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
@@ -104,6 +109,7 @@ class Cluster:
     # -- following the ledger ----------------------------------------------------------------------
 
     def _began(self, loaded: Any) -> None:
+        self.speeds.load(loaded.speeds)
         self.board.load(loaded, self.now)
         if self.tenants.load(loaded.tenants, self.settings):
             self.shell.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
@@ -126,6 +132,8 @@ class Cluster:
 
     def _committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
         for write in writes:
+            if isinstance(write, Attach) and self.speeds.take(write.row):
+                continue
             if isinstance(write, Attach) and self.tenants.take(write.row):
                 self.govern()
             elif isinstance(write, Attach) and isinstance(write.row, Drained):
@@ -181,6 +189,26 @@ class Cluster:
             succeeded=stored.job.status is JobStatus.COMPLETED,
             elements=elements,
         )
+
+    def measure(self, job: m.JobId, run: Run, step: int, executed_s: float) -> None:
+        """A run tells how far it is: its kind's speed on GPUs like its own."""
+        key = self._place_of(job, run)
+        if run.stop is not None or run.suspended:
+            key = None
+        least_s = self.settings.round.measure_s
+        rate = self.speeds.told(run.key.run_id, key, step, executed_s, least_s)
+        if rate is not None and key is not None:
+            self.shell.note(*self.speeds.measured(key, rate, wall()))
+
+    def _place_of(self, job: m.JobId, run: Run) -> SpeedKey | None:
+        """What a run is and where; None where its GPUs are of several types, or of none named."""
+        kind = self.board.asks.kinds.get(job)
+        machines = [self.board.machines.get(name) for name in run.members]
+        types = {"" if machine is None else machine.gpu_type for machine in machines}
+        gpus = sum(len(member.gpus) for member in run.members.values())
+        if kind is None or not kind[0] or len(types) != 1 or types & {"", ANY_TYPE} or not gpus:
+            return None
+        return SpeedKey(*kind, types.pop(), gpus)
 
     # -- nodes -------------------------------------------------------------------------------------
 

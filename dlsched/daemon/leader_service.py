@@ -106,6 +106,8 @@ class RunsService(control_pb2_grpc.RunsServicer):
         if request.HasField("step"):
             facts.step = request.step
             facts.version += 1
+            if request.rank == 0:
+                self._cluster.measure(job.job, run, request.step, facts.run_now(now))
         due = now - self._written.get(run.key.run_id, float("-inf")) >= PROGRESS_EVERY_S
         if due or request.HasField("restart_s"):
             self._written[run.key.run_id] = now

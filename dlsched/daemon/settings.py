@@ -74,6 +74,7 @@ class RoundSection(_Section):
     seed: int = 0
     restart_overhead_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     min_run_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    measure_s: Seconds = 30.0  # of a run, that one measured speed rests on
     preempt_mode: Literal["requeue", "suspend"] = "requeue"
 
 

@@ -15,6 +15,7 @@ from dlsched.daemon.control import (
     listing,
     logs,
     machines,
+    measuring,
     showing,
     tenancy,
     updating,
@@ -128,6 +129,19 @@ class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     @answered
     async def RemoveTenant(self, request: Any, context: Any) -> Any:
         return await tenancy.remove_tenant(self._cluster, request, identity_of(context))
+
+    @answered
+    async def Speeds(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await measuring.speeds(self._cluster, request)
+
+    @answered
+    async def SetSpeeds(self, request: Any, context: Any) -> Any:
+        return await measuring.set_speeds(self._cluster, request, identity_of(context))
+
+    @answered
+    async def ForgetSpeeds(self, request: Any, context: Any) -> Any:
+        return await measuring.forget_speeds(self._cluster, request, identity_of(context))
 
     @answered
     async def SetPolicy(self, request: Any, context: Any) -> Any:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dlsched.daemon.round.columns import JobColumns
 from dlsched.daemon.round.machines import ClusterRules, Machines
+from dlsched.daemon.speeds import Kind, kind_of
 from dlsched.db.records import JobBody
 
 __all__ = ["Asks"]
@@ -30,12 +31,14 @@ class Asks:
         rules: partitions and virtual clusters.
         shapes: GPUs a node, by job, where it says.
         whole_nodes: jobs that share their nodes with nobody.
+        kinds: what live jobs are trainings of.
     """
 
     def __init__(self, rules: ClusterRules) -> None:
         self.rules = rules
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
+        self.kinds: dict[int, Kind] = {}
         self._pools: dict[PoolKey, int] = {}
         self._extra: dict[str, dict[int, Any]] = {}
         self._made: tuple[tuple[int, int], tuple[tuple[str, bytes], ...]] | None = None
@@ -51,6 +54,7 @@ class Asks:
             self.shapes[job] = tuple(max(int(gpus), 1) for gpus in body.gang)
         if body.exclusive:
             self.whole_nodes.add(job)
+        self.kinds[job] = kind_of(body)
         told = {"model": body.model or None, "batch_size": body.batch_size}
         told |= {"total_iterations": body.total_iterations}
         for name, value in {**told, **body.extra}.items():
@@ -69,6 +73,7 @@ class Asks:
         """A job has ended."""
         self.shapes.pop(job, None)
         self.whole_nodes.discard(job)
+        self.kinds.pop(job, None)
         for values in self._extra.values():
             values.pop(job, None)
 

@@ -18,6 +18,7 @@ from dlsched.core.round import decide as decide_round
 from dlsched.core.scheduling import Chooser
 from dlsched.core.units import FUTURE, WAITING, Status, Units, UnitTable
 from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.measured import latest_change
 from dlsched.daemon.round.policy_state import PolicyState, named
 from dlsched.daemon.round.reasons import reasons_of
 from dlsched.daemon.round.restore import (
@@ -171,6 +172,7 @@ def _state(standing: Standing, allocation: Allocation) -> PolicyState:
         reserved=[
             [int(jobs[row]), named(where, names)] for row, where in ctx.occupancy.reserved.items()
         ],
+        speeds_at=max(standing.state.speeds_at, latest_change(snapshot.speeds)),
     )
 
 

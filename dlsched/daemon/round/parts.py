@@ -22,7 +22,7 @@ _STAGES = {
     "scheduling": "policy", "placement": "placement", "admission": "admission",
     "fairness": "fairness", "estimator": "estimate",
 }  # fmt: skip
-_NEED_THE_TRUTH = ("oracle", "noise", "co-location")
+_NEED_THE_TRUTH = ("oracle", "noise")
 # further columns that a live job may carry, beside those that every unit has
 LIVE_COLUMNS = ("model", "batch_size", "total_iterations")
 

@@ -8,6 +8,7 @@ them otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ class PolicyState:
         calendar: the free GPUs as steps, with their number.
         claims: jobs that were given GPUs: [job, run, placement].
         reserved: GPUs that the policy holds in reserve: [job, placement].
+        speeds_at: when the latest speed was measured that it knows of.
     """
 
     jobs: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -65,6 +67,7 @@ class PolicyState:
     calendar: list[Any] = field(default_factory=list)
     claims: list[list[Any]] = field(default_factory=list)
     reserved: list[list[Any]] = field(default_factory=list)
+    speeds_at: float = -math.inf
 
     def to_bytes(self) -> bytes:
         """As bytes; equal states give equal bytes."""

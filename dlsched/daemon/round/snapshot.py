@@ -65,6 +65,8 @@ class LiveSnapshot:
         closed: GPUs that nobody gets, as (node, place).
         pools: per pool its key and its nodes as a bit array.
         quotas: virtual clusters with quotas.
+        speeds: what was measured of kinds of trainings, as columns (see `SpeedBook.columns`); empty
+            when nothing was.
         state: what the last decision left behind; empty before the first.
     """
 
@@ -84,6 +86,7 @@ class LiveSnapshot:
     closed: Ints
     pools: tuple[tuple[str, bytes], ...]
     quotas: tuple[Quota, ...] = ()
+    speeds: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
 
     def __len__(self) -> int:

@@ -10,8 +10,10 @@ from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, RoundContext
+from dlsched.core.performance import Speeds
 from dlsched.core.round import Parts, predict
 from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units
+from dlsched.daemon.round.measured import changed_since, measured_speeds
 from dlsched.daemon.round.parts import live_semantics
 from dlsched.daemon.round.policy_state import PolicyState
 from dlsched.daemon.round.restore import (
@@ -88,6 +90,7 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
         restart_overhead=snapshot.settings.restart_overhead_s,
         min_run=snapshot.settings.min_run_s,
         seed=snapshot.settings.seed,
+        speeds=believed_speeds(snapshot, parts, table.gang),
     )
     standing = Standing(
         snapshot=snapshot,
@@ -102,6 +105,12 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
     )
     _carry_over(standing, row_of)
     return standing
+
+
+def believed_speeds(snapshot: LiveSnapshot, parts: Parts, gangs: Ints) -> Speeds | None:
+    """What policies may believe of speeds; None while nothing was measured of any live job."""
+    known = measured_speeds(snapshot.speeds, gangs)
+    return None if known is None else parts.estimator.believed(known)
 
 
 def _carry_over(standing: Standing, row_of: dict[int, int]) -> None:
@@ -134,6 +143,8 @@ def _carry_over(standing: Standing, row_of: dict[int, int]) -> None:
     for row in ctx.finished:
         if int(standing.snapshot.columns["job"][row]) not in gone:
             ctx.changes.append(Change("finish", float(table.finish[row]), row))
+    for row in changed_since(standing.snapshot.speeds, state.speeds_at, ctx.active).tolist():
+        ctx.changes.append(Change("adapt", ctx.now, row))
     _predict(standing, present)
     standing.queue = queue
     status[queue] = HELD_BACK

@@ -55,6 +55,7 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
             for vc in board.rules.vcs
             if vc.gpus >= 0
         ),
+        speeds=board.speeds.columns(board.asks.kinds, jobs.row_of),
         state=board.policy_state,
     )
 

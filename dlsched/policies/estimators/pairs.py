@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from dlsched.core.errors import BadInput
 from dlsched.core.options import option
 from dlsched.core.performance import Speeds
 from dlsched.core.stage import Estimator
-from dlsched.core.throughputs import TableSpeed
 from dlsched.core.units import Units
 from dlsched.policies.estimators.co_location import CoLocation
 
@@ -38,13 +37,30 @@ class PairOptions:
     seed: int = option(0, "of what is drawn by lot; the run's unless given", low=0)
 
 
+@runtime_checkable
+class MeasuredPairs(Speeds, Protocol):
+    """Speeds that also know kinds of jobs, and of some kinds how all their pairs run."""
+
+    def codes(self, rows: Rows) -> Ints:
+        """The kinds of rows; −1 where nothing is known."""
+        ...
+
+    def paired_kinds(self, types: Sequence[str]) -> Ints:
+        """Kinds that run on one GPU of each type, and whose pairs have all been measured there."""
+        ...
+
+    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str]) -> Floats:
+        """Throughput beside another over throughput alone, on one GPU, [kind, type, other]."""
+        ...
+
+
 class GuessedPairs:
     """Speeds as they are believed: alone as they are, together by resemblance or measurement.
 
     Only jobs of one GPU are paired; the others count as not fitting together.
     """
 
-    def __init__(self, truth: TableSpeed, options: PairOptions) -> None:
+    def __init__(self, truth: MeasuredPairs, options: PairOptions) -> None:
         self._truth, self._options = truth, options
         self._types: tuple[str, ...] = ()
         self._matched: dict[int, int] = {}
@@ -148,6 +164,7 @@ class PairsByResemblance(Estimator[PairOptions]):
     def __init__(self, options: PairOptions) -> None:
         super().__init__(options)
         self._guessed: GuessedPairs | None = None
+        self._state: Mapping[str, Any] = {}  # until there is somebody to have it
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """The truth."""
@@ -159,9 +176,11 @@ class PairsByResemblance(Estimator[PairOptions]):
         Raises:
             BadInput: there is no table.
         """
-        if not isinstance(speeds, TableSpeed):
+        if not isinstance(speeds, MeasuredPairs):
             raise BadInput("--estimate co-location needs a table of throughputs: --profiles")
         self._guessed = GuessedPairs(speeds, self.options)
+        if self._state:
+            self._guessed.load_state_dict(self._state)
         return self._guessed
 
     def observe(self, ctx: RoundContext) -> None:
@@ -185,9 +204,10 @@ class PairsByResemblance(Estimator[PairOptions]):
 
     def state_dict(self) -> dict[str, Any]:
         """What has been measured."""
-        return {} if self._guessed is None else self._guessed.state_dict()
+        return dict(self._state) if self._guessed is None else self._guessed.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
+        self._state = state
         if self._guessed is not None and state:
             self._guessed.load_state_dict(state)

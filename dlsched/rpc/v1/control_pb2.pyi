@@ -847,6 +847,58 @@ class CalibrationReply(_message.Message):
     by_basis: _containers.RepeatedCompositeFieldContainer[CalibrationView]
     def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
 
+class SpeedView(_message.Message):
+    __slots__ = ("model", "batch_size", "gpu_type", "gpus", "partner", "partner_batch_size", "steps_per_s", "measurements", "source", "at")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    PARTNER_FIELD_NUMBER: _ClassVar[int]
+    PARTNER_BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    MEASUREMENTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    batch_size: int
+    gpu_type: str
+    gpus: int
+    partner: str
+    partner_batch_size: int
+    steps_per_s: float
+    measurements: int
+    source: str
+    at: float
+    def __init__(self, model: _Optional[str] = ..., batch_size: _Optional[int] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., partner: _Optional[str] = ..., partner_batch_size: _Optional[int] = ..., steps_per_s: _Optional[float] = ..., measurements: _Optional[int] = ..., source: _Optional[str] = ..., at: _Optional[float] = ...) -> None: ...
+
+class SpeedsRequest(_message.Message):
+    __slots__ = ("model", "batch_size", "gpu_type")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    batch_size: int
+    gpu_type: str
+    def __init__(self, model: _Optional[str] = ..., batch_size: _Optional[int] = ..., gpu_type: _Optional[str] = ...) -> None: ...
+
+class SpeedsReply(_message.Message):
+    __slots__ = ("speeds",)
+    SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    speeds: _containers.RepeatedCompositeFieldContainer[SpeedView]
+    def __init__(self, speeds: _Optional[_Iterable[_Union[SpeedView, _Mapping]]] = ...) -> None: ...
+
+class SetSpeedsRequest(_message.Message):
+    __slots__ = ("speeds",)
+    SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    speeds: _containers.RepeatedCompositeFieldContainer[SpeedView]
+    def __init__(self, speeds: _Optional[_Iterable[_Union[SpeedView, _Mapping]]] = ...) -> None: ...
+
+class SpeedsChanged(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...
+
 class TenantUser(_message.Message):
     __slots__ = ("name", "account", "vc", "accounts")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -874,18 +926,20 @@ class TenantAccount(_message.Message):
     def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., weight: _Optional[float] = ..., vc: _Optional[str] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TenantVc(_message.Message):
-    __slots__ = ("name", "gpus", "nodes", "guaranteed", "borrow")
+    __slots__ = ("name", "gpus", "nodes", "guaranteed", "borrow", "parent")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     BORROW_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     gpus: int
     nodes: str
     guaranteed: int
     borrow: bool
-    def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., nodes: _Optional[str] = ..., guaranteed: _Optional[int] = ..., borrow: _Optional[bool] = ...) -> None: ...
+    parent: str
+    def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., nodes: _Optional[str] = ..., guaranteed: _Optional[int] = ..., borrow: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class TenantPartition(_message.Message):
     __slots__ = ("name", "nodes", "max_time_s", "is_default")

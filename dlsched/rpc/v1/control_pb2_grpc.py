@@ -129,6 +129,21 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
                 _registered_method=True)
+        self.Speeds = channel.unary_unary(
+                '/dlsched.v1.Control/Speeds',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsReply.FromString,
+                _registered_method=True)
+        self.SetSpeeds = channel.unary_unary(
+                '/dlsched.v1.Control/SetSpeeds',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetSpeedsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.FromString,
+                _registered_method=True)
+        self.ForgetSpeeds = channel.unary_unary(
+                '/dlsched.v1.Control/ForgetSpeeds',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.FromString,
+                _registered_method=True)
         self.CreateToken = channel.unary_unary(
                 '/dlsched.v1.Control/CreateToken',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CreateTokenRequest.SerializeToString,
@@ -271,6 +286,26 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Speeds(self, request, context):
+        """How fast kinds of trainings run, as measured or imported.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetSpeeds(self, request, context):
+        """Operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetSpeeds(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateToken(self, request, context):
         """Tokens for use from a distance: one's own, an operator anybody's; made on the local socket or
         with a certificate, never with a token.
@@ -388,6 +423,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.RemoveTenant,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.SerializeToString,
+            ),
+            'Speeds': grpc.unary_unary_rpc_method_handler(
+                    servicer.Speeds,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsReply.SerializeToString,
+            ),
+            'SetSpeeds': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSpeeds,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetSpeedsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.SerializeToString,
+            ),
+            'ForgetSpeeds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetSpeeds,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.SerializeToString,
             ),
             'CreateToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateToken,
@@ -918,6 +968,87 @@ class Control:
             '/dlsched.v1.Control/RemoveTenant',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.RemoveTenantRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Speeds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Speeds',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSpeeds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/SetSpeeds',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SetSpeedsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetSpeeds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/ForgetSpeeds',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SpeedsChanged.FromString,
             options,
             channel_credentials,
             insecure,
