@@ -58,8 +58,12 @@ class GoodputBelief(Protocol):
         """The latest `GradParams`, [row, 2]; `UNKNOWN_NOISE` where none are known."""
         ...
 
-    def limits(self, rows: Rows) -> BatchLimits:
-        """Batch limits, a column each."""
+    def limits(self, rows: Rows, gpu_type: str = "") -> BatchLimits:
+        """Batch limits, a column each; what a replica can hold at once may differ by type."""
+        ...
+
+    def replica_gpus(self, rows: Rows, gpu_type: str = "") -> Ints:
+        """GPUs of one replica there: 1 but for models in several parts; 0: cannot run there."""
         ...
 
     def profiled(self, rows: Rows, gpu_type: str = "") -> Ints:

@@ -7,7 +7,7 @@ there is always a way to place what fits by count, and no two jobs that span nod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,6 +77,24 @@ class Configurations:
             kind=table[:, 0],
             nodes=table[:, 1],
             gpus=table[:, 2],
+        )
+
+    def with_gangs(self, gangs: Sequence[int]) -> Configurations:
+        """These, and after them further numbers of GPUs, which jobs that cannot change need."""
+        table = [
+            (kind, -(-gpus // size), gpus)
+            for kind, (size, room) in enumerate(
+                zip(self.node_gpus.tolist(), self.capacity.tolist(), strict=True)
+            )
+            for gpus in sorted(set(gangs))
+            if self.index(kind, gpus) == NONE and 0 < gpus <= room and size > 0
+        ]
+        more = np.array(table, np.int64).reshape(-1, 3)
+        return replace(
+            self,
+            kind=np.concatenate([self.kind, more[:, 0]]),
+            nodes=np.concatenate([self.nodes, more[:, 1]]),
+            gpus=np.concatenate([self.gpus, more[:, 2]]),
         )
 
     def index(self, kind: int, gpus: int) -> int:

@@ -117,6 +117,7 @@ class _Solver:
         gains[:, self.gpus > self.room[self.kind]] = -np.inf
         for kind in range(len(self.room)):
             at = np.flatnonzero(self.kind == kind)
+            at = at[np.argsort(self.gpus[at], kind="stable")]
             if len(at) > 1:
                 best = np.maximum.accumulate(gains[:, at], axis=1)
                 gains[:, at[1:]] = np.where(

@@ -1,0 +1,155 @@
+"""The policy `sia`: every round chooses a configuration for every job, and nodes for each.
+
+Jobs that are still restarting keep what they have. Jobs on nodes that drain, and jobs that have not
+run their minimum time, are left where they are and out of the program.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.allocation import Grant, Refused
+from dlsched.core.arrays import Bools, Ints, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.core.node_counts import counts_of, lay_out
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
+from dlsched.policies.scheduling.sia.ground import Ground
+from dlsched.policies.scheduling.sia.options import SiaOptions
+from dlsched.policies.scheduling.sia.placing import Ask, fast_plan, keeping_plan
+from dlsched.policies.scheduling.sia.program import Program
+from dlsched.policies.scheduling.sia.restarts import charge_moves
+from dlsched.policies.scheduling.sia.solving import Limits, solve
+from dlsched.policies.scheduling.sia.worths import elastic_rows, worth_of
+
+__all__ = ["Sia"]
+
+WAITS = Refused("Priority", "its GPUs are worth more to others this round")
+TOO_LARGE = Refused("Resources", "no GPU type has room for it")
+SPLIT = Refused("Fragmented", "the free GPUs of the chosen type lie on too many nodes")
+
+
+class Sia(SchedulingPolicy[SiaOptions]):
+    """Configurations by an integer program."""
+
+    name = "sia"
+    summary = "GPU type, number of GPUs and batch size of every job, by goodput and an ILP a round"
+    Options: ClassVar[type[Any]] = SiaOptions
+    preemptive = True
+    rests = False
+
+    def __init__(self, options: SiaOptions) -> None:
+        """Refuse a power of nothing.
+
+        Raises:
+            BadInput: p is 0.
+        """
+        super().__init__(options)
+        if options.power == 0:
+            raise BadInput("sia: power must not be 0; below 0 is fair, 1 is the most goodput")
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """One round, or a fill of idle GPUs between two."""
+        held = ctx.occupancy.held
+        rows = np.sort(ctx.active)
+        movable = self._movable(rows, ctx, walk)
+        ground = Ground.of(ctx, movable)
+        rows = rows[[row in movable or row not in held for row in rows.tolist()]]
+        if not len(rows):
+            return
+        chosen = Units(ctx.table, rows, ctx.now)
+        room = self._room(chosen, ground, ctx)
+        choice, grants = self._choose(chosen, room, ground, ctx)
+        asks = {
+            row: Ask(int(room.kind[at]), int(room.gpus[at]))
+            for row, at in zip(rows.tolist(), choice.tolist(), strict=True)
+            if at != NONE
+        }
+        if self.options.placing == "fast":
+            plan = fast_plan(asks, ground)
+        else:
+            plan = keeping_plan(asks, {row: counts_of(held[row]) for row in movable}, ground)
+        for row in rows.tolist():
+            if row not in plan:
+                walk.refuse(row, self._why(row, asks, room, ctx))
+        fixed = {row: counts_of(held[row]) for row in held if row not in movable}
+        lay_out(walk, {**fixed, **plan}, grants)
+
+    # -- who and what -----------------------------------------------------------------------------
+
+    def _movable(self, rows: Rows, ctx: RoundContext, walk: Walk) -> set[int]:
+        """Rows whose GPUs may be given to others."""
+        held, draining = ctx.occupancy.held, ctx.occupancy.draining
+        if ctx.mode == "fill" or not walk.may_preempt:
+            return set()
+        running = np.array([row for row in rows.tolist() if row in held], np.int64)
+        protected = walk.is_protected(running).tolist()
+        return {
+            row
+            for row, keeps in zip(running.tolist(), protected, strict=True)
+            if not keeps and not any(draining >> node & 1 for node in held[row].nodes)
+        }
+
+    def _room(self, units: Units, ground: Ground, ctx: RoundContext) -> Configurations:
+        options = self.options
+        room = ground.configurations(most_nodes=options.most_nodes, most_gpus=options.most_gpus)
+        rigid = units.rows[~elastic_rows(units, ctx, options)]
+        return room.with_gangs(ctx.table.gang[rigid].tolist())
+
+    def _choose(
+        self, units: Units, room: Configurations, ground: Ground, ctx: RoundContext
+    ) -> tuple[Ints, dict[int, Grant]]:
+        """A configuration for each unit, and what it gets besides."""
+        options = self.options
+        jobs = worth_of(units, ctx, room, options)
+        now = self._now(units.rows, room, ground, ctx)
+        worth = charge_moves(jobs.worth, now, jobs.factor, single=options.rounding == "artifact")
+        problem = Program.of(
+            room,
+            worth,
+            power=options.power,
+            penalty=options.penalty,
+            rounding=options.rounding,
+            now=now,
+            pinned=self._restarting(units, ctx),
+            weight=_weights(units),
+        )
+        seconds = options.solve_limit_s if ctx.cpu_clock is not None else np.inf
+        limits = Limits(gap=options.gap, nodes=options.nodes, seconds=seconds)
+        found = solve(problem, limits)
+        if (problem.uses(found.choice) > room.capacity).any():
+            raise PolicyFailed("it gives more GPUs than there are")
+        tuning = units.rows[jobs.adapts].tolist()
+        return found.choice, dict.fromkeys(tuning, Grant(tunes_batch=True))
+
+    def _now(self, rows: Rows, room: Configurations, ground: Ground, ctx: RoundContext) -> Ints:
+        """The configuration that each row has."""
+        now = np.full(len(rows), NONE, np.int64)
+        for place, row in enumerate(rows.tolist()):
+            held = ctx.occupancy.held.get(row)
+            if held is not None and (kind := ground.kind(held.nodes)) != NONE:
+                now[place] = room.index(kind, held.gpus)
+        return now
+
+    def _restarting(self, units: Units, ctx: RoundContext) -> Bools:
+        return units.running & (ctx.table.progress_from[units.rows] > ctx.now)
+
+    def _why(
+        self, row: int, asks: dict[int, Ask], room: Configurations, ctx: RoundContext
+    ) -> Refused:
+        if row in asks:
+            return SPLIT
+        least = ctx.table.min_gpus.item(row)
+        need = least if least > 0 else int(ctx.table.gang[row])
+        return TOO_LARGE if need > room.capacity.max(initial=0) else WAITS
+
+
+def _weights(units: Units) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    """Given weights; None where all are alike."""
+    weight = units.weight
+    return None if np.isnan(weight).all() else np.where(np.isnan(weight), 1.0, weight)
