@@ -418,6 +418,15 @@ _FROM_JOB: dict[str, Any] = {
 _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind
     for kind in (
-        Stop, StopAt, Limit, CheckpointAnswer, UseBatch, Started, Output, Exited, Done, Refused,
-    )  # fmt: skip
+        Stop,
+        StopAt,
+        Limit,
+        CheckpointAnswer,
+        UseBatch,
+        Started,
+        Output,
+        Exited,
+        Done,
+        Refused,
+    )
 }

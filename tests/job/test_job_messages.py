@@ -6,18 +6,26 @@ import pytest
 
 from dlsched.job import messages as words
 
+# fmt: off
 FROM_JOB = [
     words.Hello(rank=3, capabilities=("stop", "checkpoint"), pid=7),
     words.StepDone(step=5, batch_s=0.25, loss=1.5, gpu_memory=10, metrics={"accuracy": 0.5}),
     words.CheckpointMade(path="/c/0001-000000005", step=5, bytes=9, sha256="ab", save_s=0.5),
     words.Restored(step=5, restart_s=1.0),
+    words.Trained(
+        nodes=2, replicas=4, local=(8, 16), steps=(3, 1), accumulation_s=(0.5, 0.75),
+        optimiser_s=(0.625, 1.0), gradient_sqr=0.5, gradient_var=4.0, initial=32, maximum=64,
+        local_max=16, may_accumulate=True, local_now=8, progress=12.5,
+    ),
     words.RunRanks(argv=("a", "b c"), ntasks=4, environment={"A": "ü"}, label=True),
     words.SignalRanks(number=15),
 ]
+# fmt: on
 FROM_KEEPER = [
     words.Stop(reason="migrate", deadline_s=30.0),
     words.StopAt(step=12),
     words.Limit(share=0.5, memory_bytes=1),
+    words.UseBatch(local=16, accumulation=2),
     words.CheckpointAnswer(accepted=False, why="run 2 is over", path="/c/x"),
     words.Started(ranks=4),
     words.Output(rank=1, data=b"\x00\xff\n", stream=2),

@@ -1,0 +1,128 @@
+"""How noisy gradients are, and so what a step with a larger batch is worth.
+
+`sqr` is the squared norm of the true gradient, `var` the summed variance of the gradient of a batch
+of the initial size. Both are estimated from several gradients of the same step: of the replicas, of
+the passes that are accumulated, or, with one of each, of two steps in a row (which is biased).
+
+Sources: Johnson et al., "AdaScale SGD", ICML 2020; McCandlish et al., "An Empirical Model of
+Large-Batch Training", 2018; Qiao et al., "Pollux", OSDI 2021.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import BinaryIO, Literal
+
+from dlsched.job.errors import JobError
+
+__all__ = ["GradientNoise", "Scaling", "rate_factor"]
+
+MEMORY = 0.999  # of the mean over steps, for a step at the initial batch size
+LEAST_VAR = 1e-6
+Scaling = Literal["adascale", "adam", "linear", "sqrt", "none"]
+
+
+class GradientNoise:
+    """A mean over the steps of a training that forgets slowly.
+
+    Attributes:
+        skipped: measurements that were not finite, as mixed precision has them.
+    """
+
+    def __init__(self) -> None:
+        self._sqr = self._var = self._weight = 0.0
+        self._biased = True
+        self.skipped = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Has anything been measured?"""
+        return self._weight > 0
+
+    @property
+    def sqr(self) -> float:
+        """Squared norm of the true gradient."""
+        return max(self._sqr / self._weight, 0.0) if self._weight else 0.0
+
+    @property
+    def var(self) -> float:
+        """Variance of the gradient of a batch of the initial size, summed over parameters."""
+        return max(self._var / self._weight, LEAST_VAR) if self._weight else 1.0
+
+    def measured(
+        self, local: float, mean: float, *, count: int, scale: float, steps: int = 1
+    ) -> None:
+        """Take in the gradients of a step.
+
+        Args:
+            local: mean of the squared norms of the single gradients.
+            mean: squared norm of their mean.
+            count: how many there are; 2 at least.
+            scale: samples of all of them together, in initial batches.
+            steps: for how many steps this measurement stands.
+        """
+        sqr = (count * mean - local) / (count - 1)
+        var = (local - mean) * scale / (count - 1)
+        self._take(sqr, var, MEMORY ** (scale * steps), biased=False)
+
+    def measured_in_a_row(self, local: float, mean: float, *, scale: float, steps: int = 1) -> None:
+        """The same for the gradients of this step and the last one, `scale` being of one of them.
+
+        What is measured so no longer counts once there is better.
+        """
+        if self._biased or not self.is_known:
+            sqr, var = 2 * mean - local, (local - mean) * 2 * scale
+            self._take(sqr, var, MEMORY ** (scale * steps), biased=True)
+
+    def _take(self, sqr: float, var: float, keep: float, *, biased: bool) -> None:
+        if not (math.isfinite(sqr) and math.isfinite(var)):
+            self.skipped += 1
+            return
+        if self._biased and not biased:
+            self._sqr = self._var = self._weight = 0.0
+        self._biased = biased
+        self._sqr = keep * self._sqr + (1 - keep) * sqr
+        self._var = keep * self._var + (1 - keep) * var
+        self._weight = keep * self._weight + (1 - keep)
+
+    def gain(self, scale: float) -> float:
+        """How many steps at the initial batch size one at `scale` times it is worth."""
+        if not self.is_known:
+            return 1.0
+        needed = self.var / scale + self.sqr
+        return (self.var + self.sqr) / needed if needed > 0 else 1.0
+
+    # -- as a state of the checkpoint --------------------------------------------------------------
+
+    def save(self, file: BinaryIO) -> None:
+        """Write what is known."""
+        known = [self._sqr, self._var, self._weight, self._biased]
+        file.write(json.dumps(known).encode())
+
+    def load(self, file: BinaryIO) -> None:
+        """Go on with what was known."""
+        self._sqr, self._var, self._weight, self._biased = json.loads(file.read())
+
+
+def rate_factor(rule: Scaling, scale: float, gain: float) -> float:
+    """What the learning rate is multiplied by, at `scale` times the initial batch size.
+
+    Args:
+        rule: adascale (for SGD) or adam (its square root, for the family of Adam) go by what the
+            step is worth; linear and sqrt by the batch size alone; none leaves it.
+        scale: batch size by the initial one.
+        gain: what the step is worth, in steps at the initial batch size.
+    """
+    match rule:
+        case "adascale":
+            return gain
+        case "adam":
+            return math.sqrt(gain)
+        case "linear":
+            return scale
+        case "sqrt":
+            return math.sqrt(scale)
+        case "none":
+            return 1.0
+    raise JobError(f"scaling={rule}: one of adascale, adam, linear, sqrt, none")

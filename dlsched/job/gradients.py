@@ -1,0 +1,166 @@
+"""Measuring gradients on the way: norms for the noise estimate, and how long ranks synchronise.
+
+With several ranks each one's gradient is there for a moment only, before it is averaged: a hook of
+the data-parallel wrapper looks at it bucket by bucket, which is one pass over memory and no further
+kernel a parameter. With one rank the passes of a step are compared, or two steps in a row. All of
+it only on the steps that are measured.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from dlsched.job.gradient_noise import GradientNoise
+
+__all__ = ["Gradients"]
+
+
+class Gradients:
+    """Watches the gradients of a model.
+
+    Attributes:
+        device: where they are.
+        sync_s: seconds that the last step waited for other ranks.
+    """
+
+    def __init__(self, model: torch.nn.Module, replicas: int, *, every: int) -> None:
+        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self.device = self._parameters[0].device
+        self.sync_s = 0.0
+        self._wrapper = model if isinstance(model, DistributedDataParallel) else None
+        self._replicas = replicas
+        self._every = every
+        self._step = 0
+        self._passes = 1
+        self._norms: list[torch.Tensor] = []  # squared, of single gradients of this step
+        self._sums: list[torch.Tensor] = []  # of the passes of this step before the present one
+        self._last: list[torch.Tensor] = []  # gradients of the step before
+        self._ready: Any = None
+        self._done: Any = None
+        if self._wrapper is not None:
+            # which looks at the hook's annotations, and knows none that are texts
+            self._wrapper.register_comm_hook(None, lambda state, bucket: self._hook(bucket))
+
+    @property
+    def _sampled(self) -> bool:
+        return self._every > 0 and self._step % self._every == 0
+
+    @property
+    def _compares_passes(self) -> bool:
+        return self._replicas == 1 and self._passes > 1
+
+    def before(self, *, last: bool) -> None:
+        """A pass begins; only the last one of a step synchronises."""
+        if self._wrapper is not None:
+            self._wrapper.require_backward_grad_sync = last
+
+    def passed(self, *, last: bool, passes: int) -> None:
+        """A backward pass is done."""
+        self._passes = passes
+        if last and self._wrapper is not None:
+            self._synchronised()
+        if self._sampled and self._compares_passes:
+            self._note_pass(last=last)
+
+    def measure(self, noise: GradientNoise, scale: float, factor: float) -> None:
+        """After the last pass of a step, before the optimiser's step.
+
+        Args:
+            noise: to tell.
+            scale: samples of the step by the initial batch size.
+            factor: by which gradients are larger than they should be (mixed precision).
+        """
+        if self._sampled:
+            if self._replicas > 1 or self._passes > 1:
+                local, mean = self._norms_of_step()
+                if self._replicas > 1:
+                    both = torch.stack([local, mean]) / self._replicas
+                    dist.all_reduce(both)  # the very same numbers on all ranks
+                    local, mean = both[0], both[1]
+                count = self._replicas if self._replicas > 1 else self._passes
+                noise.measured(
+                    float(local) / factor**2, float(mean) / factor**2,
+                    count=count, scale=scale, steps=self._every,
+                )  # fmt: skip
+            elif self._last:
+                local, mean = self._norms_in_a_row()
+                noise.measured_in_a_row(
+                    float(local) / factor**2,
+                    float(mean) / factor**2,
+                    scale=scale,
+                    steps=self._every,
+                )
+        self._norms, self._last = [], []
+        self._step += 1
+        if self._sampled and self._replicas == 1 and self._passes == 1:  # the next one is
+            self._last = self._copies()
+
+    # -- several ranks -----------------------------------------------------------------------------
+
+    def _hook(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        if self._sampled:
+            flat = bucket.buffer()
+            self._norms.append(torch.dot(flat.flatten(), flat.flatten()).float())
+        if bucket.is_last():
+            self._ready = self._moment()
+        world: Any = dist.group.WORLD
+        return allreduce_hook(world, bucket)
+
+    def _synchronised(self) -> None:
+        done = self._moment()
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return
+        if isinstance(ready, float):
+            self.sync_s = done - ready
+            return
+        earlier, self._done = self._done, (ready, done)
+        if earlier is not None:  # by now it has surely happened, so nobody waits for the GPU
+            self.sync_s = earlier[0].elapsed_time(earlier[1]) / 1000
+
+    def _moment(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    # -- one rank ----------------------------------------------------------------------------------
+
+    def _note_pass(self, *, last: bool) -> None:
+        """The gradient of one pass is what has come to the sum."""
+        now = self._grads()
+        if self._sums:
+            now = [a - b for a, b in zip(now, self._sums, strict=True)]
+        self._norms.append(_sqr(now) * self._passes**2)
+        self._sums = [] if last else self._copies()
+
+    def _norms_of_step(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean of the squared norms of the single gradients, and that of their mean."""
+        norms = torch.stack(self._norms)
+        local = norms.sum() if self._replicas > 1 else norms.mean()  # buckets, or passes
+        return local, _sqr(self._grads())
+
+    def _norms_in_a_row(self) -> tuple[torch.Tensor, torch.Tensor]:
+        now, before = self._grads(), self._last
+        local = (_sqr(now) + _sqr(before)) / 2
+        return local, _sqr([(a + b) / 2 for a, b in zip(now, before, strict=True)])
+
+    def _grads(self) -> list[torch.Tensor]:
+        return [
+            torch.zeros_like(each) if each.grad is None else each.grad for each in self._parameters
+        ]
+
+    def _copies(self) -> list[torch.Tensor]:
+        return [each.detach().clone() for each in self._grads()]
+
+
+def _sqr(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The squared norm of all together."""
+    return torch.stack([torch.linalg.vector_norm(each).float() for each in tensors]).square().sum()
