@@ -41,6 +41,7 @@ _OURS: dict[str, dict[str, str]] = {
         "gavel": _SCHEDULING + "gavel.policy:Gavel",
         "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
         "shockwave": _SCHEDULING + "shockwave.policy:Shockwave",
+        "sia": _SCHEDULING + "sia.policy:Sia",
         "themis": _SCHEDULING + "themis.policy:Themis",
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
         "afs": _SCHEDULING + "afs:Afs",
