@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dlsched.protocol import agent, keeper, leader, ledger, rules
+from dlsched.protocol.leader import hearing, one_step, placeable, silence
 from dlsched.protocol.ledger import Request
-from dlsched.protocol.messages import Fence, NodeName, RequestId, RunId, StopReason, Term
+from dlsched.protocol.messages import Fence, NodeName, RequestId, RunId, StopReason, Sync, Term
 from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
 from dlsched.protocol.simulation.database import Database
 
@@ -68,11 +69,11 @@ def one_node_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def client_is_answered_before_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leader._Turn, "answer_after_commit", lambda self, answer: self.say(answer))
+    patch.setattr(one_step._Turn, "answer_after_commit", lambda self, answer: self.say(answer))
 
 
 def end_is_acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leader, "_is_committed", lambda ledger, node, key: True)
+    patch.setattr(hearing, "is_committed", lambda ledger, node, key: True)
 
 
 def database_forgets_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -89,18 +90,18 @@ def database_forgets_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def absence_is_believed_at_once(patch: pytest.MonkeyPatch) -> None:
     """A run that a sync does not mention is over, however old the sync's view is."""
-    original = leader._Turn.take_held
+    original = one_step._Turn.take_held
 
-    def take_held(self: leader._Turn, sync: leader.Sync, held: tuple) -> None:
+    def take_held(self: one_step._Turn, sync: Sync, held: tuple) -> None:
         original(self, replace(sync, applied=Term(10**9, 0)), held)
 
-    patch.setattr(leader._Turn, "take_held", take_held)
+    patch.setattr(one_step._Turn, "take_held", take_held)
 
 
 def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
-    original = leader._Turn.reply
+    original = one_step._Turn.reply
 
-    def reply(self: leader._Turn, now: float, sync: leader.Sync, held: tuple) -> None:
+    def reply(self: one_step._Turn, now: float, sync: Sync, held: tuple) -> None:
         original(self, now, sync, held)
         known = self.state.committed.runs
         strange = tuple(h.key.run_id for h in held if h.key.run_id not in known)
@@ -109,7 +110,7 @@ def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
                 changed = replace(command.reply, over=(*command.reply.over, *strange))
                 self.commands[k] = leader.SendReply(changed)
 
-    patch.setattr(leader._Turn, "reply", reply)
+    patch.setattr(one_step._Turn, "reply", reply)
 
 
 def silence_ends_held_runs(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def silence_ends_held_runs(patch: pytest.MonkeyPatch) -> None:
     class Mistaken:
         LEASE = Fence.HOLD
 
-    patch.setattr(leader, "Fence", Mistaken)
+    patch.setattr(silence, "Fence", Mistaken)
 
 
 def losing_the_leader_stops_jobs(patch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
 def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out while a run is being stopped, and the node does not look."""
     patch.setattr(agent._Turn, "veto", lambda self, want: "")
-    patch.setattr(leader.Ledger, "busy", lambda self, node, without=None: set())
+    patch.setattr(ledger.Ledger, "busy", lambda self, node, without=None: set())
 
 
 def nobody_waits_for_a_suspension(patch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,7 @@ def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leader, "_stuck_on", lambda ledger, run: "")
+    patch.setattr(placeable, "stuck_on", lambda ledger, run: "")
 
 
 def lost_leader_goes_on_renewing(patch: pytest.MonkeyPatch) -> None:

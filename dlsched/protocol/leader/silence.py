@@ -1,0 +1,82 @@
+"""Who is silent: gangs that do not gather, nodes that are not heard."""
+
+from __future__ import annotations
+
+from dlsched.protocol import rules
+from dlsched.protocol.leader.turn import Turn
+from dlsched.protocol.ledger import (
+    MemberOver,
+    NodeStatus,
+    OrphanOver,
+    RunStatus,
+    SetNode,
+    StopRun,
+)
+from dlsched.protocol.messages import (
+    Fence,
+    NodeName,
+    StopReason,
+)
+
+__all__ = ["SilenceTurn"]
+
+
+class SilenceTurn(Turn):
+    """What silence comes to."""
+
+    def abort_slow_gangs(self, now: float) -> None:
+        """Stop gangs whose members have not all prepared in time."""
+        waiting = {
+            run_id: since
+            for run_id, since in self.state.preparing_from.items()
+            if self.state.reserved.runs[run_id].status is RunStatus.PREPARING
+        }
+        self.change(preparing_from=waiting)
+        for run_id, since in waiting.items():
+            run = self.state.reserved.runs[run_id]
+            if run.stop is None and now - since > self.state.timing.prepare_s:
+                self.write(StopRun(run.key.run_id, StopReason.ABORT))
+
+    def judge_silence(self, now: float) -> None:
+        """Say which nodes are late; lose one only with witnesses and only its fenced runs."""
+        state = self.state
+        for name, node in state.reserved.nodes.items():
+            hearing = state.hearings.get(name)
+            heard = hearing.at if hearing is not None else float("-inf")
+            since = max(state.window_from, heard, state.renewed.get(name, float("-inf")))
+            if node.status is not NodeStatus.UP or not rules.window_passed(
+                since, now, state.timing
+            ):
+                continue
+            fenced = [
+                run
+                for run in self.state.reserved.runs_on(name)
+                if self.state.reserved.jobs[run.key.job].request.fence is Fence.LEASE
+            ]
+            self.alarm(f"{name} is late: its runs stay as they are")
+            if not fenced:
+                continue
+            chains = [
+                other.chain
+                for witness in state.witnesses
+                if witness != name
+                and (other := state.hearings.get(witness)) is not None
+                and other.chain is not None
+            ]
+            if rules.is_witnessed(chains, len(state.witnesses), now, state.timing):
+                self.write(SetNode(name, NodeStatus.LOST, "silent, fenced"))
+                for run in fenced:
+                    self.write(MemberOver(run.key.run_id, name, presumed="fenced"))
+            else:
+                self.alarm(f"quorum lost: {name} is silent and too few witnesses are renewed")
+
+    def node_down(self, name: NodeName) -> None:
+        """An operator says that nothing runs on a node."""
+        if name not in self.state.reserved.nodes:
+            return
+        self.write(SetNode(name, NodeStatus.DOWN, "confirmed by an operator"))
+        for run in self.state.reserved.runs_on(name):
+            self.write(MemberOver(run.key.run_id, name, presumed="confirmed down"))
+        for place, run_id in list(self.state.reserved.orphans):
+            if place == name:
+                self.write(OrphanOver(name, run_id, None))
