@@ -1,0 +1,243 @@
+"""What live rounds believe of speeds: nothing at first, then what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlsched.daemon.round.decide import decide
+from dlsched.daemon.round.measured import MeasuredSpeeds, changed_since, measured_speeds
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.speeds import SpeedBook, kind_of
+from dlsched.db.records import JobBody
+from dlsched.db.speeds import MEASURED, SpeedKey, SpeedRow, SpeedsForgotten, SpeedsSet
+from dlsched.protocol.messages import JobId, RunId
+
+RUN = RunId("r1")
+V1 = SpeedKey("cnn", 64, "v100", 1)
+ONE = np.ones(1, np.int64)
+
+
+def book_of(*rows: tuple[str, str, int, float] | SpeedRow, at: float = 5.0) -> SpeedBook:
+    book = SpeedBook()
+    book.load(
+        row
+        if isinstance(row, SpeedRow)
+        else SpeedRow(
+            key=SpeedKey(row[0], 0, row[1], row[2]), steps_per_s=row[3], at=at, changed_at=at
+        )
+        for row in rows
+    )
+    return book
+
+
+def speeds_of(book: SpeedBook, kinds: Iterable[tuple[str, int]], gangs: Any) -> MeasuredSpeeds:
+    known = dict(enumerate(kinds))
+    found = measured_speeds(book.columns(known, {job: job for job in known}), np.array(gangs))
+    assert found is not None
+    return found
+
+
+def alone(speeds: MeasuredSpeeds, rows: list[int], scales: list[int], types: Any) -> Any:
+    return speeds.alone(np.array(rows), np.array(scales), types).tolist()
+
+
+# -- what a job is a training of -------------------------------------------------------------------
+
+
+def test_a_job_is_known_by_its_model_or_by_its_script() -> None:
+    named = JobBody(name="a", model="cnn", batch_size=64.0, argv=("python", "x.py"))
+    assert kind_of(named) == ("cnn", 64)
+
+    def command(*argv: str, where: str = "/home/ann") -> str:
+        return kind_of(JobBody(name="a", argv=argv, working_directory=where))[0]
+
+    one = command("python", "train.py", "--lr", "0.1")
+    assert one.startswith("train.py#")
+    assert one == command("python", "train.py", "--lr", "0.2")
+    assert one != command("python", "other.py", "--lr", "0.1")
+    assert one != command("python", "train.py", where="/home/bob")
+    assert command("python", "/x/t.py") == command("python", "/x/t.py", where="/elsewhere")
+    assert command("/bin/tool", "1") != command("/bin/tool", "2")
+    script = JobBody(name="run-1", script=b"#!/bin/sh\npython train.py\n")
+    again = JobBody(name="run-2", script=script.script, argv=("7",))
+    assert kind_of(script) == kind_of(again) != kind_of(JobBody(name="x", script=b"other"))
+    assert kind_of(JobBody(name="nothing")) == ("", 0)
+    assert command("python", "wild\udcff.py")
+
+
+# -- measuring -------------------------------------------------------------------------------------
+
+
+def test_a_run_is_measured_once_it_is_warm() -> None:
+    book = SpeedBook()
+    assert book.told(RUN, V1, 1, 0.0, 10.0) is None
+    assert book.told(RUN, V1, 50, 9.0, 10.0) is None  # not long enough yet
+    assert book.told(RUN, V1, 60, 12.0, 10.0) is None  # it was warming up
+    assert book.told(RUN, V1, 60, 30.0, 10.0) is None  # stands still: how long, nobody knows
+    assert book.told(RUN, V1, 260, 52.0, 10.0) == 5.0
+    assert book.told(RUN, None, 300, 70.0, 10.0) is None
+    assert book.told(RUN, V1, 200, 80.0, 10.0) is None  # fewer steps than before: from a restart
+    assert book.told(RUN, V1, 300, 90.0, 10.0) is None
+
+
+def test_half_of_what_is_believed_is_what_was_just_measured() -> None:
+    book = SpeedBook()
+    [first] = book.measured(V1, 10.0, at=1.0)
+    assert book.take(first)
+    assert book.rows[V1] == SpeedRow(
+        key=V1, steps_per_s=10.0, measurements=1, source=MEASURED, at=1.0, changed_at=1.0
+    )
+    [second] = book.measured(V1, 11.0, at=2.0)
+    book.take(second)
+    known = book.rows[V1]
+    assert (known.steps_per_s, known.measurements, known.changed_at) == (10.5, 2, 1.0)
+    assert book.measured(V1, 10.6, at=3.0) == ()  # as it was: nothing to store
+    [third] = book.measured(V1, 21.0, at=4.0)
+    book.take(third)
+    assert (book.rows[V1].steps_per_s, book.rows[V1].changed_at) == (15.75, 4.0)
+    assert book.take(SpeedsForgotten(keys=(V1,)))
+    assert not book.rows
+    assert not book.take("something else")
+
+
+def test_of_too_many_the_oldest_measured_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlsched.daemon.speeds.MOST", 3)
+    imported = SpeedRow(key=SpeedKey("a", 0, "v100", 1), steps_per_s=1.0, source="root", at=0.0)
+    old = SpeedRow(key=SpeedKey("b", 0, "v100", 1), steps_per_s=1.0, at=1.0)
+    new = SpeedRow(key=SpeedKey("c", 0, "v100", 1), steps_per_s=1.0, at=2.0)
+    book = book_of(imported, old, new)
+    forgotten, fresh = book.measured(V1, 3.0, at=3.0)
+    assert forgotten == SpeedsForgotten(keys=(old.key,))
+    assert isinstance(fresh, SpeedsSet)
+
+
+# -- believing -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_believed_of_jobs_that_nobody_has_measured() -> None:
+    book = book_of(("cnn", "v100", 1, 10.0))
+    assert measured_speeds({}, ONE) is None
+    columns = book.columns({0: ("other", 0)}, {0: 0})
+    assert measured_speeds(columns, ONE) is None
+    speeds = speeds_of(book, [("cnn", 0), ("other", 0)], [1, 1])
+    assert alone(speeds, [1], [1], ("k80", "v100")) == [[1.0, 1.0]]
+    assert speeds.steps_per_work(np.array([0, 1])).tolist() == [10.0, 1.0]
+
+
+def test_a_type_on_which_a_kind_was_not_measured_is_as_others_have_found_it() -> None:
+    book = book_of(("cnn", "v100", 1, 10.0))
+    speeds = speeds_of(book, [("cnn", 0)], [1])
+    assert alone(speeds, [0], [1], ("k80", "v100")) == [[10.0, 10.0]]
+    more = book_of(
+        ("cnn", "v100", 1, 10.0),
+        *(row for name, k80 in (("a", 2.0), ("b", 4.0), ("c", 5.0)) for row in (
+            (name, "v100", 1, 10.0), (name, "k80", 1, k80))),
+    )  # fmt: skip
+    speeds = speeds_of(more, [("cnn", 0)], [1])
+    assert alone(speeds, [0], [1], ("k80", "v100")) == [[4.0, 10.0]]
+
+
+def test_a_number_of_gpus_that_was_not_measured_is_as_the_nearest() -> None:
+    book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "v100", 8, 50.0), ("cnn", "k80", 8, 5.0))
+    speeds = speeds_of(book, [("cnn", 0)], [4])
+    assert alone(speeds, [0], [8], ("k80", "v100")) == [[5.0, 50.0]]
+    assert alone(speeds, [0], [4], ("k80", "v100")) == [[5.0, 50.0]]
+    assert alone(speeds, [0], [2], ("k80", "v100")) == [[1.0, 10.0]]
+
+
+def test_where_a_kind_does_not_run_it_does_not_run() -> None:
+    book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "k80", 1, 0.0), ("rnn", "k80", 1, 0.0))
+    speeds = speeds_of(book, [("cnn", 0), ("rnn", 0)], [1, 1])
+    assert alone(speeds, [0, 1], [1, 1], ("k80", "v100")) == [[0.0, 10.0], [0.0, 1.0]]
+
+
+def test_types_of_the_profile_and_of_the_cluster_need_not_be_the_same() -> None:
+    book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "gone", 1, 99.0))
+    speeds = speeds_of(book, [("cnn", 0)], [1])
+    assert alone(speeds, [0], [1], ("v100",)) == [[10.0]]
+    assert alone(speeds, [0], [1], ("new", "v100")) == [[99.0, 10.0]]
+
+
+def test_pairs_are_known_when_both_halves_are() -> None:
+    def pair(one: str, other: str, rate: float) -> SpeedRow:
+        return SpeedRow(key=SpeedKey(one, 0, "v100", 1, other, 0), steps_per_s=rate)
+
+    book = book_of(
+        ("a", "v100", 1, 10.0), ("b", "v100", 1, 4.0), ("c", "v100", 1, 1.0),
+        pair("a", "b", 6.0), pair("b", "a", 3.0), pair("a", "a", 5.0), pair("b", "b", 2.0),
+        pair("a", "c", 5.0),
+    )  # fmt: skip
+    speeds = speeds_of(book, [("a", 0), ("b", 0), ("c", 0)], [1, 1, 1])
+    both = speeds.together(np.array([0, 1, 0]), np.array([1, 0, 2]), np.ones(3, np.int64), ("v100",))
+    assert both.tolist() == [[[6.0, 3.0]], [[3.0, 6.0]], [[0.0, 0.0]]]
+    paired = speeds.paired_kinds(("v100",))
+    assert paired.tolist() == speeds.codes(np.array([0, 1])).tolist()
+    assert speeds.normalised(paired, paired, ("v100",)).tolist() == [[[0.5, 0.6]], [[0.75, 0.5]]]
+    assert not speeds.paired_kinds(("k80", "v100")).size
+
+
+# -- deciding --------------------------------------------------------------------------------------
+
+GAVEL = {"scheduling": "gavel"}
+
+
+def two_types(live: Any, **parts: str) -> Any:
+    lab = live.LiveLab((), parts=GAVEL | parts, round_s=60.0)
+    lab.add_node("n1", 2, "k80")
+    lab.add_node("n2", 2, "v100")
+    return lab
+
+
+def types_of(lab: Any, jobs: list[JobId]) -> list[str]:
+    kinds = {"n1": "k80", "n2": "v100"}
+    return [kinds[next(iter(lab.ledger.live_run(job).members))] for job in jobs]
+
+
+def learn(lab: Any, rows: dict[str, tuple[float, float]], at: float) -> None:
+    lab.board.speeds.take(
+        SpeedsSet(
+            rows=tuple(
+                SpeedRow(key=SpeedKey(name, 0, kind, 1), steps_per_s=rate, at=at, changed_at=at)
+                for name, pair in rows.items()
+                for kind, rate in zip(("k80", "v100"), pair, strict=True)
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("estimator", ["user", "co-location"])
+def test_gavel_moves_jobs_to_where_they_were_found_to_be_faster(live: Any, estimator: str) -> None:
+    lab = two_types(live, estimator=estimator)
+    jobs = [lab.submit(float(k), model=name) for k, name in enumerate(["cnn", "rnn"] * 2)]
+    lab.round(10.0)
+    before = types_of(lab, jobs)
+    lab.round(70.0)
+    assert types_of(lab, jobs) == before  # nothing is known: nobody moves
+    learn(lab, {"cnn": (1.0, 10.0), "rnn": (10.0, 9.0)}, at=100.0)
+    lab.round(130.0)
+    assert types_of(lab, jobs) == ["v100", "k80"] * 2
+    learn(lab, {"cnn": (10.0, 1.0), "rnn": (9.0, 10.0)}, at=150.0)
+    lab.round(190.0)
+    assert types_of(lab, jobs) == ["k80", "v100"] * 2
+
+
+def test_a_snapshot_carries_what_was_measured(live: Any) -> None:
+    lab = two_types(live)
+    for name in ("cnn", "rnn"):
+        lab.submit(1.0, model=name)
+    bare = take_snapshot(lab.board, "full", 5.0)
+    assert bare.speeds == {}
+    learn(lab, {"cnn": (1.0, 10.0)}, at=3.0)
+    snapshot = take_snapshot(lab.board, "full", 5.0)
+    data = snapshot.to_bytes()
+    again = LiveSnapshot.from_bytes(data)
+    assert again.to_bytes() == data
+    assert decide(again).to_bytes() == decide(snapshot).to_bytes()
+    rows = np.arange(2)
+    assert changed_since(snapshot.speeds, 2.0, rows).tolist() == [0]
+    assert changed_since(snapshot.speeds, 3.0, rows).tolist() == []
