@@ -42,9 +42,11 @@ _OURS: dict[str, dict[str, str]] = {
         "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
         "shockwave": _SCHEDULING + "shockwave.policy:Shockwave",
         "sia": _SCHEDULING + "sia.policy:Sia",
+        "pollux": _SCHEDULING + "pollux.policy:Pollux",
         "themis": _SCHEDULING + "themis.policy:Themis",
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
         "afs": _SCHEDULING + "afs:Afs",
+        "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

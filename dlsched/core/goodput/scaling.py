@@ -1,0 +1,146 @@
+"""Speeds by number of GPUs of trainings that keep the batch size they asked for.
+
+`TrainingScaling` knows the truth of a replay, `FittedScaling` what was fitted to each job. Both
+speak of gangs that fill whole nodes and put the rest on one more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.goodput.belief import GoodputBelief, TrainingOracle
+from dlsched.core.goodput.params import PerfParams
+from dlsched.core.goodput.throughput import iteration_time
+from dlsched.core.units import Units, UnitTable
+
+__all__ = ["FittedScaling", "TrainingScaling", "split"]
+
+EPS = 1e-8  # a part that is whole but for rounding is whole
+
+
+def split(batch: float, gpus: int, local_max: int, maximum: int) -> tuple[int, int]:
+    """A batch over GPUs and passes: samples a replica and pass, and passes before the last.
+
+    Nothing is left out, so that the whole may be a little more than the batch, but not more than
+    the maximum. One GPU takes at least two passes, without which gradients show no noise.
+    """
+    part = math.ceil(batch / gpus - EPS)
+    passes = math.ceil(part / local_max - EPS) - 1
+    if gpus == 1:
+        passes = max(passes, 1)
+    local = math.ceil(part / (passes + 1) - EPS)
+    return min(local, int(maximum / (gpus * (passes + 1)))), passes
+
+
+class TrainingScaling:
+    """Step times as they were measured; those of equal trainings are looked up once."""
+
+    def __init__(
+        self, oracle: TrainingOracle, belief: GoodputBelief, table: UnitTable, node_gpus: int
+    ) -> None:
+        """Look at the trainings of a table.
+
+        Args:
+            oracle: the truth.
+            belief: for the limits of batch sizes.
+            table: its columns `model` and `batch_size` say what a row trains.
+            node_gpus: GPUs of a node.
+        """
+        self._oracle = oracle
+        self._node_gpus = node_gpus
+        rows = np.arange(len(table))
+        self._batch: Floats = np.asarray(table.extra["batch_size"], np.float64)
+        limits = [np.broadcast_to(column, rows.shape) for column in belief.limits(rows)]
+        _, self._maximum, local_min, self._local_max, _, fixed = limits
+        most = np.where(fixed.astype(np.bool_), table.max_gpus, self._batch // local_min)
+        self._most: Ints = np.minimum(np.maximum(most, 1), table.max_gpus).astype(np.int64)
+        models = table.extra["model"].tolist()
+        self._kind = [
+            (str(model), batch) for model, batch in zip(models, self._batch.tolist(), strict=True)
+        ]
+        self._steps: dict[tuple[str, float], list[float]] = {}
+
+    def most(self, row: int) -> int:
+        """GPUs that a row can use: each has a part of its batch that is worth computing."""
+        return self._most.item(row)
+
+    def step(self, row: int, gpus: int) -> float:
+        """Seconds of a step of one row."""
+        if gpus > self._most[row]:
+            return math.inf
+        known = self._steps.setdefault(self._kind[row], [])
+        while len(known) < gpus:
+            known.append(self._measure(row, len(known) + 1))
+        return known[gpus - 1]
+
+    def _measure(self, row: int, gpus: int) -> float:
+        local, passes = split(
+            self._batch.item(row), gpus, int(self._local_max[row]), int(self._maximum[row])
+        )
+        whole, rest = divmod(gpus, self._node_gpus)
+        shape = (self._node_gpus,) * whole + ((rest,) if rest else ())
+        step_s, sync_s = self._oracle.measured(row, shape, local)
+        return step_s + passes * (step_s - sync_s)
+
+    def step_s(self, rows: Rows, most: int) -> Floats:
+        """Seconds a step takes on 1 to `most` GPUs, [row, GPUs - 1]."""
+        found = np.full((len(rows), most), np.inf)
+        for place, row in enumerate(rows.tolist()):
+            can = min(most, self._most.item(row))
+            self.step(row, can)
+            found[place, :can] = self._steps[self._kind[row]][:can]
+        return found
+
+    def rates(self, rows: Rows, most: int) -> Floats:
+        """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]."""
+        rates: Floats = 1.0 / self.step_s(rows, most)
+        return rates
+
+    def steps_left(self, units: Units) -> Floats:
+        """Steps from the start of the present epoch to the end."""
+        return self._oracle.remaining_steps(units.rows)
+
+
+class FittedScaling:
+    """Step times of the model that was fitted to a job; NaN while there is none."""
+
+    def __init__(self, belief: GoodputBelief, node_gpus: int) -> None:
+        """Look at fitted models.
+
+        Args:
+            belief: what is believed.
+            node_gpus: GPUs of a node.
+        """
+        self._belief = belief
+        self._node_gpus = node_gpus
+
+    def step_s(self, rows: Rows, most: int) -> Floats:
+        """Seconds a step takes on 1 to `most` GPUs at the initial batch, [row, GPUs - 1]."""
+        replicas = np.arange(1.0, most + 1)[None, :]
+        nodes = np.ceil(replicas / self._node_gpus)
+        perf = PerfParams(*(column[:, None] for column in self._belief.perf(rows).T))
+        limits = self._belief.limits(rows)
+        initial, most_local, least_local = (
+            np.asarray(column, np.float64).reshape(-1, 1)
+            for column in (limits.initial, limits.local_max, limits.local_min)
+        )
+        part = initial / replicas
+        passes = np.ceil(part / most_local - EPS)
+        local = np.maximum(part / passes, least_local)
+        seconds = iteration_time(perf, nodes, replicas, local, passes - 1)
+        return np.where((part < least_local) & (replicas > 1), np.inf, seconds)
+
+    def rates(self, rows: Rows, most: int) -> Floats:
+        """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]."""
+        rates: Floats = 1.0 / self.step_s(rows, most)
+        return rates
+
+    def steps_left(self, units: Units) -> Floats:
+        """Predicted seconds left, which are meant on the gang that was asked for, in steps."""
+        rates = self.rates(units.rows, int(units.gang.max(initial=1)))
+        own = rates[np.arange(len(units)), units.gang - 1]
+        left: Floats = units.remaining_work * own
+        return left

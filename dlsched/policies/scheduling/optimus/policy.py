@@ -1,0 +1,142 @@
+"""The policy `optimus`: marginal gain in every round, for trainings with all-reduce.
+
+Each round every job gets its fewest GPUs in order of submission; then one GPU after another goes
+to the job that it saves most seconds, (t(K) - t(K+1)) x what is left. With `oracle=true` t and
+what is left are the world's word (Optimus+Oracle, as Pollux evaluates it). Else t is fitted to what
+the job has been seen to do, as `a/K + b + d·K`, and what is left is predicted (`--estimate`,
+`loss-curve` being Optimus' own). A job of which little is known grows to twice as many GPUs a round
+as it was ever seen on, so that there is something to fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import BadInput
+from dlsched.core.options import option
+from dlsched.core.scaling import Scaling
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.optimus.marginal import divide_gpus
+from dlsched.policies.scheduling.optimus.samples import SpeedSamples
+from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool, shown
+
+__all__ = ["Optimus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimusOptions:
+    """Marginal gain."""
+
+    oracle: bool = option(
+        False, "take the world's word for speeds and steps left instead of fitting speeds"
+    )
+    samples: int = option(
+        4, "numbers of GPUs on which a job is tried before its speed is fitted", low=2
+    )
+
+
+class Optimus(SchedulingPolicy[OptimusOptions]):
+    """Who gains most from one more GPU gets it."""
+
+    name = "optimus"
+    summary = "elastic jobs: marginal gain by fitted speed (oracle=true: Optimus+Oracle)"
+    Options: ClassVar[type[Any]] = OptimusOptions
+    needs = frozenset({"predicted_work"})
+    preemptive = True
+    rests = False
+
+    def __init__(self, options: OptimusOptions) -> None:
+        super().__init__(options)
+        self._samples = SpeedSamples(options.samples)
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Divide the GPUs of each pool, and resize whoever has another number now."""
+        if not self.options.oracle:
+            self._samples.look(ctx.running, ctx.now)
+        protected = ctx.protected(units)
+        units = units[~protected] if protected.any() else units
+        for pool, places in share_by_pool(units):
+            some = units[places]
+            if len(some):
+                resize(walk, some, self._divide(some, capacity(some, walk, pool), ctx), ctx)
+
+    def _divide(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
+        if self.options.oracle:
+            if ctx.scaling is None:
+                raise BadInput(
+                    "oracle=true needs to know how fast jobs run on how many GPUs: --profiles"
+                )
+            return _by_oracle(units, gpus, ctx.scaling)
+        return self._by_samples(units, gpus)
+
+    def _by_samples(self, units: Units, gpus: int) -> Ints:
+        """By what was seen: who has not been tried enough grows first, in order of submission."""
+        least, most = bounds_of(units, np.ones(len(units), np.bool_))
+        left = units.remaining_work
+        if np.isnan(left).any():
+            raise BadInput(
+                f"the work that is left is not known of {int(np.isnan(left).sum())} of "
+                f"{len(units)} jobs: estimate it (--estimate)"
+            )
+        rows = units.rows.tolist()
+        models = [self._samples.model(row) for row in rows]
+        wanted = least.copy()
+        room = gpus - int(least.sum())
+        for place, row in enumerate(rows):
+            if models[place] is None and room > 0:
+                tries = min(self._samples.next_size(row), most.item(place))
+                wanted[place] += min(max(tries - least.item(place), 0), room)
+                room -= wanted.item(place) - least.item(place)
+                most[place] = wanted[place]
+
+        def step(job: int, size: int) -> float:
+            model = models[job]
+            return 0.0 if model is None else float(model[0] / size + model[1] + model[2] * size)
+
+        sizes = divide_gpus(wanted.tolist(), most.tolist(), left.tolist(), gpus, step)
+        return np.array(sizes, np.int64)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What jobs were seen to do."""
+        return self._samples.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on seeing."""
+        self._samples.load_state_dict(state)
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Samples follow their rows."""
+        self._samples.renumber(old)
+
+
+def _by_oracle(units: Units, gpus: int, scaling: Scaling) -> Ints:
+    """By the world's word."""
+    rows = units.rows
+    width = int(np.minimum(np.maximum(units.table.max_gpus[rows], units.gang), gpus).max(initial=1))
+    width = max(width, int(units.gang.max(initial=1)))
+    seconds = scaling.step_s(rows, width)
+    known = shown(seconds)
+    least, most = bounds_of(units, known)
+    most = np.where(known, _usable(seconds, least, np.minimum(most, width)), most)
+    left: Floats = scaling.steps_left(units)
+    table = seconds.tolist()
+    sizes = divide_gpus(
+        least.tolist(), most.tolist(), left.tolist(), gpus, lambda job, size: table[job][size - 1]
+    )
+    return np.array(sizes, np.int64)
+
+
+def _usable(seconds: Floats, least: Ints, most: Ints) -> Ints:
+    """The most GPUs up to which a job runs at all."""
+    columns = np.arange(1, seconds.shape[1] + 1)[None, :]
+    stops = np.isinf(seconds) & (columns > least[:, None])
+    first = np.where(stops.any(axis=1), stops.argmax(axis=1), seconds.shape[1])
+    usable: Ints = np.minimum(most, first)
+    return usable

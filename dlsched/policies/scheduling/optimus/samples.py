@@ -1,0 +1,94 @@
+"""What jobs were seen to do: seconds that a unit of work took, by number of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Rows
+from dlsched.core.units import Units
+from dlsched.policies.scheduling.optimus.speed import fit_ring
+
+__all__ = ["SpeedSamples"]
+
+RECENT = 0.5  # what a new sample counts beside the mean of those before
+
+
+class SpeedSamples:
+    """Samples of running rows, taken between two decisions.
+
+    A row stays on its GPUs between decisions, so the work that it did since the last one, over the
+    time that it was not starting, is one sample of its speed there.
+    """
+
+    def __init__(self, enough: int) -> None:
+        """Begin with nothing.
+
+        Args:
+            enough: sizes from which a model is fitted.
+        """
+        self._enough = enough
+        self._seconds: dict[int, dict[int, float]] = {}  # by row and size
+        self._before: dict[int, tuple[float, float]] = {}  # when, and the work done by then
+        self._models: dict[int, Floats] = {}
+
+    def look(self, running: Units, now: float) -> None:
+        """Take a sample of whoever runs."""
+        done, sizes = running.executed.tolist(), running.gpus_now.tolist()
+        begins = running.table.progress_from[running.rows].tolist()
+        last, self._before = self._before, {}
+        for row, work, size, begin in zip(running.rows.tolist(), done, sizes, begins, strict=True):
+            self._before[row] = (now, work)
+            if row not in last:
+                continue
+            then, before = last[row]
+            if work > before and begin <= then:  # neither started nor stood in between
+                self._enter(row, size, (now - then) / (work - before))
+
+    def _enter(self, row: int, size: int, seconds: float) -> None:
+        seen = self._seconds.setdefault(row, {})
+        known = seen.get(size)
+        seen[size] = seconds if known is None else known + RECENT * (seconds - known)
+        self._models.pop(row, None)
+
+    def next_size(self, row: int) -> int:
+        """The size to try next: twice the largest seen."""
+        return 2 * max(self._seconds.get(row, {0: 0.0})) or 1
+
+    def model(self, row: int) -> Floats | None:
+        """Coefficients of `ring_step_s`; None while too few sizes were seen."""
+        seen = self._seconds.get(row, {})
+        if len(seen) < self._enough:
+            return None
+        known = self._models.get(row)
+        if known is None:
+            known = fit_ring(np.array(list(seen)), np.array(list(seen.values())))
+            self._models[row] = known
+        return known
+
+    def state_dict(self) -> dict[str, Any]:
+        """Samples, and since when."""
+        return {
+            "seconds": [
+                [row, size, seconds]
+                for row, seen in self._seconds.items()
+                for size, seconds in seen.items()
+            ],
+            "before": [[row, *when] for row, when in self._before.items()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on sampling."""
+        self._seconds, self._models = {}, {}
+        for row, size, seconds in state["seconds"]:
+            self._seconds.setdefault(int(row), {})[int(size)] = float(seconds)
+        self._before = {int(row): (float(now), float(work)) for row, now, work in state["before"]}
+
+    def renumber(self, old: Rows) -> None:
+        """Rows have other numbers now."""
+        place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._seconds = {place[r]: seen for r, seen in self._seconds.items() if r in place}
+        self._before = {place[r]: when for r, when in self._before.items() if r in place}
+        self._models = {}
