@@ -111,6 +111,11 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         "NODE_RANK": str(spec.rank),
         "GROUP_RANK": str(spec.rank),
     }
+    if launch.fixed_batch:
+        values["DLSCHED_FIXED_BATCH"] = "1"
+    if launch.local_batch:
+        values["DLSCHED_LOCAL_BATCH"] = str(launch.local_batch)
+        values["DLSCHED_ACCUMULATION"] = str(launch.accumulation)
     if launch.array_task is not None:
         values["DLSCHED_ARRAY_JOB_ID"] = str(launch.array_job)
         values["DLSCHED_ARRAY_TASK_ID"] = str(launch.array_task)

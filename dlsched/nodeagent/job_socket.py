@@ -28,6 +28,7 @@ class Peer:
     pid: int
     rank: int | None = None  # after hello
     capabilities: tuple[str, ...] = ()
+    is_foreign: bool = False  # it says that it is of another run
     streams: list[int] = field(default_factory=list)  # descriptors that a caller has sent
 
     def send(self, packet: bytes) -> bool:
@@ -51,8 +52,10 @@ class Peer:
 class JobSocket:
     """Listens, knows its peers, hands their words on."""
 
-    def __init__(self, path: str, uid: int, heard: Callable[[Peer, words.FromJob], None]) -> None:
-        self._uid, self._heard = uid, heard
+    def __init__(
+        self, path: str, uid: int, run_id: str, heard: Callable[[Peer, words.FromJob], None]
+    ) -> None:
+        self._uid, self._run_id, self._heard = uid, run_id, heard
         self.listener = lean_socket.Socket(
             lean_socket.AF_UNIX, lean_socket.SOCK_SEQPACKET | lean_socket.SOCK_NONBLOCK
         )
@@ -97,7 +100,9 @@ class JobSocket:
         except words.BadMessage:
             return False
         if isinstance(message, words.Hello):
-            peer.rank, peer.capabilities = message.rank, message.capabilities
+            peer.rank = message.rank
+            peer.is_foreign = message.run_id not in ("", self._run_id)
+            peer.capabilities = () if peer.is_foreign else message.capabilities
         if message is not None:
             self._heard(peer, message)
         return True

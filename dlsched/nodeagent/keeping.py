@@ -483,7 +483,12 @@ class Keeper:
         listener.listen(4)
         self._listener = listener
         self.watch(listener.fileno(), lambda _mask: self._agent_came())
-        job = JobSocket(self.folder.job_socket + ".new", self.spec.launch.uid, self._job_said)
+        job = JobSocket(
+            self.folder.job_socket + ".new",
+            self.spec.launch.uid,
+            self.spec.desired.key.run_id,
+            self._job_said,
+        )
         self.job = job
         self.watch(job.listener.fileno(), lambda _mask: self._peer_came())
         if self.state.needs_lease:

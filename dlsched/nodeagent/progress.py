@@ -6,22 +6,30 @@ At most one report a run and rank is on its way; a newer one takes the place of 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from dlsched.nodeagent.leader_link import LeaderLink
-from dlsched.protocol.messages import NodeName, RunKey
+from dlsched.protocol.messages import NodeName, RunId, RunKey
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import control_pb2
 
-_FIELDS = ("step", "batch_s", "loss", "gpu_memory_bytes", "restart_s", "save_s")
+log = logging.getLogger("dlsched.agent.progress")
+_FIELDS = ("step", "batch_s", "loss", "gpu_memory_bytes", "restart_s", "save_s", "ignored")
 _WAITING = 1024
 
 
 class Progress:
     """Passes reports on."""
 
-    def __init__(self, node: NodeName, leader: LeaderLink) -> None:
-        self._node, self._leader = node, leader
+    def __init__(
+        self,
+        node: NodeName,
+        leader: LeaderLink,
+        tell_keeper: Callable[[RunId, dict[str, Any]], bool],
+    ) -> None:
+        self._node, self._leader, self._tell_keeper = node, leader, tell_keeper
         self._waiting: dict[tuple[str, int], Any] = {}
         self._wake = asyncio.Event()
 
@@ -29,19 +37,31 @@ class Progress:
         """Take what a rank has told."""
         if key is None:
             return
-        rank = int(told.get("rank", 0))
-        report = control_pb2.RunReport(node=self._node, key=to_wire(key), rank=rank)
+        try:
+            report = self._read(key, told)
+        except (ValueError, TypeError) as error:  # a number that no wire can carry
+            log.warning("report-unclear run=%s why=%s", key, error)
+            report = self._read(key, {"rank": 0, "ignored": 1})
+        earlier = self._waiting.get((key.run_id, report.rank))
+        if earlier is not None:
+            _merge(earlier, report)
+        elif len(self._waiting) < _WAITING:
+            self._waiting[(key.run_id, report.rank)] = report
+        self._wake.set()
+
+    def _read(self, key: RunKey, told: dict[str, Any]) -> Any:
+        report = control_pb2.RunReport(
+            node=self._node, key=to_wire(key), rank=int(told.get("rank", 0))
+        )
         for name in _FIELDS:
             if name in told:
                 setattr(report, name, told[name])
         for name, value in dict(told.get("metrics", {})).items():
             report.metrics[name] = value
-        earlier = self._waiting.get((key.run_id, rank))
-        if earlier is not None:
-            earlier.MergeFrom(report)
-        elif len(self._waiting) < _WAITING:
-            self._waiting[(key.run_id, rank)] = report
-        self._wake.set()
+        if "training" in told:
+            known = {k: v for k, v in dict(told["training"]).items() if v is not None}
+            report.training.CopyFrom(control_pb2.TrainingReport(**known))
+        return report
 
     async def run(self) -> None:
         """Pass reports on, for ever; while nobody listens they wait, merged."""
@@ -50,8 +70,11 @@ class Progress:
             await self._leader.connected.wait()
             self._wake.clear()
             waiting, self._waiting = self._waiting, {}
-            for report in waiting.values():
-                await self._leader.report(report)
+            for (run_id, _), report in waiting.items():
+                answer = await self._leader.report(report)
+                if answer is not None and answer.HasField("batch"):
+                    batch = {"local": answer.batch.local, "accumulation": answer.batch.accumulation}
+                    self._tell_keeper(RunId(run_id), {"use_batch": batch})
 
     async def commit(self, key: RunKey, made: dict[str, Any]) -> Any:
         """Ask the daemon to commit a checkpoint, until it answers."""
@@ -65,3 +88,12 @@ class Progress:
                 sha256=str(made["sha256"]),
             )
         )
+
+
+def _merge(earlier: Any, report: Any) -> None:
+    """A newer report over one that waits: what was counted adds up, columns are replaced."""
+    ignored = earlier.ignored + report.ignored
+    if report.HasField("training"):
+        earlier.ClearField("training")
+    earlier.MergeFrom(report)
+    earlier.ignored = ignored

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlsched.job import messages as words
+from dlsched.nodeagent.plainjson import plain
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.job_socket import Peer
@@ -22,9 +23,13 @@ class RankSteps:
         self._keeper = keeper
         self._unanswered: words.CheckpointMade | None = None
         self._asker: Peer | None = None
+        self._learner: Peer | None = None  # the rank that tells how the training goes
 
     def heard(self, peer: Peer, message: words.FromJob) -> None:
         """A rank or a caller has spoken."""
+        if peer.is_foreign:
+            self._report(peer, ignored=1)
+            return
         match message:
             case words.StepDone():
                 self._report(
@@ -37,6 +42,9 @@ class RankSteps:
                 )
             case words.Restored():
                 self._report(peer, step=message.step, restart_s=message.restart_s)
+            case words.Trained():
+                self._learner = peer
+                self._report(peer, training=plain(message))
             case words.CheckpointMade():
                 if message.save_s is not None:
                     self._report(peer, step=message.step, save_s=message.save_s)
@@ -66,7 +74,11 @@ class RankSteps:
         self._ask()
 
     def agent_said(self, message: dict[str, object]) -> None:
-        """The daemon's answer about a checkpoint."""
+        """The daemon's answer about a checkpoint, or a batch size that it thinks better."""
+        batch = message.get("use_batch")
+        if isinstance(batch, dict) and self._learner is not None:
+            local, accumulation = int(batch["local"]), int(batch["accumulation"])
+            self._learner.say(words.UseBatch(local=local, accumulation=accumulation))
         answer = message.get("committed")
         made = self._unanswered
         if not isinstance(answer, dict) or made is None or answer.get("path") != made.path:
@@ -85,3 +97,5 @@ class RankSteps:
         """A peer has gone."""
         if self._asker is peer:
             self._asker = None
+        if self._learner is peer:
+            self._learner = None

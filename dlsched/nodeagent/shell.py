@@ -84,7 +84,7 @@ class AgentShell:
             replied=self._replied,
             ready=lambda: self.handle(agent.Tick(clock.now())),
         )
-        self.progress = Progress(self.state.node, self.leader)
+        self.progress = Progress(self.state.node, self.leader, self.tell_keeper)
         self.peers = Peers(settings)
         self.facts: dict[RunId, runfiles.Facts] = {}
         self.suspended: dict[RunId, Mapping[str, Any]] = {}  # what keepers say of their suspension

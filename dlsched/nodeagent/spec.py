@@ -41,6 +41,9 @@ class LaunchFacts:
     resume_from: str = ""
     resume_step: int = 0
     slurm_environment: bool = True
+    fixed_batch: bool = False
+    local_batch: int = 0  # 0: nobody knows what is best
+    accumulation: int = 0
     vc: str = ""
     cluster: str = ""
     addresses: tuple[str, ...] = ()  # of the nodes' agents, in the order of the layout

@@ -457,7 +457,7 @@ class ShowRequest(_message.Message):
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint")
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training")
     class OrderNumbersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -476,6 +476,7 @@ class JobDetail(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LAST_CHECKPOINT_STEP_FIELD_NUMBER: _ClassVar[int]
     LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
     job: JobView
     request: JobRequest
     runs: _containers.RepeatedCompositeFieldContainer[RunView]
@@ -487,7 +488,72 @@ class JobDetail(_message.Message):
     error: str
     last_checkpoint_step: int
     last_checkpoint: str
-    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ...) -> None: ...
+    training: TrainingView
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ...) -> None: ...
+
+class TrainingView(_message.Message):
+    __slots__ = ("gpu_type", "model", "observations", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "batch", "nodes", "replicas", "progress", "sizes", "restart_s", "save_s", "ignored")
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_SQR_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_VAR_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_MIN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_MAX_FIELD_NUMBER: _ClassVar[int]
+    MAY_ACCUMULATE_FIELD_NUMBER: _ClassVar[int]
+    FIXED_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    RESTART_S_FIELD_NUMBER: _ClassVar[int]
+    SAVE_S_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
+    gpu_type: str
+    model: _containers.RepeatedScalarFieldContainer[float]
+    observations: int
+    gradient_sqr: float
+    gradient_var: float
+    initial: int
+    maximum: int
+    local_min: int
+    local_max: int
+    may_accumulate: bool
+    fixed: bool
+    batch: Batch
+    nodes: int
+    replicas: int
+    progress: float
+    sizes: _containers.RepeatedCompositeFieldContainer[ExpectedGoodput]
+    restart_s: float
+    save_s: float
+    ignored: int
+    def __init__(self, gpu_type: _Optional[str] = ..., model: _Optional[_Iterable[float]] = ..., observations: _Optional[int] = ..., gradient_sqr: _Optional[float] = ..., gradient_var: _Optional[float] = ..., initial: _Optional[int] = ..., maximum: _Optional[int] = ..., local_min: _Optional[int] = ..., local_max: _Optional[int] = ..., may_accumulate: _Optional[bool] = ..., fixed: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., nodes: _Optional[int] = ..., replicas: _Optional[int] = ..., progress: _Optional[float] = ..., sizes: _Optional[_Iterable[_Union[ExpectedGoodput, _Mapping]]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., ignored: _Optional[int] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("local", "accumulation")
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATION_FIELD_NUMBER: _ClassVar[int]
+    local: int
+    accumulation: int
+    def __init__(self, local: _Optional[int] = ..., accumulation: _Optional[int] = ...) -> None: ...
+
+class ExpectedGoodput(_message.Message):
+    __slots__ = ("gpus", "nodes", "goodput", "throughput", "batch")
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    GOODPUT_FIELD_NUMBER: _ClassVar[int]
+    THROUGHPUT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    gpus: int
+    nodes: int
+    goodput: float
+    throughput: float
+    batch: Batch
+    def __init__(self, gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., goodput: _Optional[float] = ..., throughput: _Optional[float] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class ShowReply(_message.Message):
     __slots__ = ("jobs",)
@@ -1100,7 +1166,7 @@ class LaunchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s")
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch")
     KEY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -1131,6 +1197,8 @@ class LaunchSpec(_message.Message):
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     EXECUTED_S_FIELD_NUMBER: _ClassVar[int]
+    FIXED_BATCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     user: str
     uid: int
@@ -1161,10 +1229,12 @@ class LaunchSpec(_message.Message):
     cluster: str
     node_addresses: _containers.RepeatedScalarFieldContainer[str]
     executed_s: float
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ...) -> None: ...
+    fixed_batch: bool
+    batch: Batch
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class RunReport(_message.Message):
-    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s")
+    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1182,6 +1252,8 @@ class RunReport(_message.Message):
     METRICS_FIELD_NUMBER: _ClassVar[int]
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
     SAVE_S_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
     rank: int
@@ -1192,13 +1264,55 @@ class RunReport(_message.Message):
     metrics: _containers.ScalarMap[str, float]
     restart_s: float
     save_s: float
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ...) -> None: ...
+    training: TrainingReport
+    ignored: int
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ...) -> None: ...
+
+class TrainingReport(_message.Message):
+    __slots__ = ("nodes", "replicas", "local", "steps", "accumulation_s", "optimiser_s", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "local_now", "accumulation_now", "progress")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATION_S_FIELD_NUMBER: _ClassVar[int]
+    OPTIMISER_S_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_SQR_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_VAR_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_MIN_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_MAX_FIELD_NUMBER: _ClassVar[int]
+    MAY_ACCUMULATE_FIELD_NUMBER: _ClassVar[int]
+    FIXED_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_NOW_FIELD_NUMBER: _ClassVar[int]
+    ACCUMULATION_NOW_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    nodes: int
+    replicas: int
+    local: _containers.RepeatedScalarFieldContainer[int]
+    steps: _containers.RepeatedScalarFieldContainer[int]
+    accumulation_s: _containers.RepeatedScalarFieldContainer[float]
+    optimiser_s: _containers.RepeatedScalarFieldContainer[float]
+    gradient_sqr: float
+    gradient_var: float
+    initial: int
+    maximum: int
+    local_min: int
+    local_max: int
+    may_accumulate: bool
+    fixed: bool
+    local_now: int
+    accumulation_now: int
+    progress: float
+    def __init__(self, nodes: _Optional[int] = ..., replicas: _Optional[int] = ..., local: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., accumulation_s: _Optional[_Iterable[float]] = ..., optimiser_s: _Optional[_Iterable[float]] = ..., gradient_sqr: _Optional[float] = ..., gradient_var: _Optional[float] = ..., initial: _Optional[int] = ..., maximum: _Optional[int] = ..., local_min: _Optional[int] = ..., local_max: _Optional[int] = ..., may_accumulate: _Optional[bool] = ..., fixed: _Optional[bool] = ..., local_now: _Optional[int] = ..., accumulation_now: _Optional[int] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
-    __slots__ = ("stop_step",)
+    __slots__ = ("stop_step", "batch")
     STOP_STEP_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
     stop_step: int
-    def __init__(self, stop_step: _Optional[int] = ...) -> None: ...
+    batch: Batch
+    def __init__(self, stop_step: _Optional[int] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
     __slots__ = ("node", "key", "path", "step", "bytes", "sha256")
