@@ -198,6 +198,27 @@ class LaunchPart(Stage[O], ABC):
             usual: the run's own restart overhead.
         """
 
+    def adjustment(
+        self,
+        row: int,
+        before: Placement,
+        after: Placement,
+        units: UnitTable,
+        usual: float,
+        pace: float,
+    ) -> float:
+        """Seconds without progress where a running row goes on elsewhere; a start unless said so.
+
+        Args:
+            row: the unit.
+            before: the GPUs that it leaves in this decision.
+            after: those that it gets.
+            units: all units.
+            usual: the run's own restart overhead.
+            pace: how fast it ran before, over how fast it will.
+        """
+        return self.overhead(row, after, units, usual)
+
 
 class PreemptionPart(Stage[O], ABC):
     """Suspends jobs; in a replay, says what of their work is saved."""

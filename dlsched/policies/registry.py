@@ -96,6 +96,7 @@ _OURS |= {
     "launch": {
         "constant": "dlsched.policies.launch.overhead:ConstantOverhead",
         "profiled": "dlsched.policies.launch.overhead:ProfiledOverhead",
+        "elan": "dlsched.policies.launch.elan.adjusting:ElasticAdjustment",
     },
     "preemption": {
         "checkpoint": "dlsched.policies.preemption.saving:Checkpoint",
