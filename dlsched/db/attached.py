@@ -38,6 +38,7 @@ from dlsched.db.speed_rows import forget_speeds, set_speeds
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.statements import add, put
 from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
+from dlsched.db.trainings import TrainingTold, keep_trainings
 from dlsched.protocol.messages import Epoch, NodeName
 
 __all__ = ["store_attached"]
@@ -188,5 +189,6 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     TenantRemoved: lambda place, rows: remove_tenants(place.connection, rows),
     SpeedsSet: lambda place, rows: set_speeds(place.connection, rows),
     SpeedsForgotten: lambda place, rows: forget_speeds(place.connection, rows),
+    TrainingTold: lambda place, rows: keep_trainings(place.connection, rows),
     TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
 }

@@ -31,6 +31,7 @@ from dlsched.db.speeds import SpeedRow
 from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
 from dlsched.db.told import lost_seconds
+from dlsched.db.trainings import TrainingTold, read_trainings
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
 
@@ -76,6 +77,7 @@ class Loaded:
     round_number: int = 0
     tenants: tuple[TenantSet, ...] = ()
     speeds: tuple[SpeedRow, ...] = ()
+    trainings: tuple[TrainingTold, ...] = ()
 
 
 # -- pieces that other reads use too ---------------------------------------------------------------
@@ -350,4 +352,5 @@ def _cluster(connection: Connection) -> dict[str, Any]:
         "round_number": number or 0,
         "tenants": read_tenants(connection),
         "speeds": read_speeds(connection),
+        "trainings": read_trainings(connection),
     }

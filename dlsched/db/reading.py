@@ -31,6 +31,7 @@ from dlsched.db.rows import Row, of_row
 from dlsched.db.statements import rows_in
 from dlsched.db.submitting import seal_fits
 from dlsched.db.told import Came, came_true, first_predictions, lost_seconds
+from dlsched.db.trainings import TrainingTold, read_trainings
 from dlsched.protocol.ledger import Job, Request, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
 
@@ -237,6 +238,10 @@ class Reads:
             return [_run(row, run, steps) for row, run in zip(rows, runs, strict=True)]
 
         return self._read(read)
+
+    def training(self, job: JobId) -> TrainingTold | None:
+        """What a job has told of its training, also when it has ended."""
+        return next(iter(self._read(lambda c: read_trainings(c, [job]))), None)
 
     def predictions(self, job: JobId) -> list[Prediction]:
         """When a job was thought to start, in the order in which that was said."""

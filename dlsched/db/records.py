@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.tenants import OPERATOR, Tenant
+from dlsched.db.trainings import TrainingTold
 from dlsched.protocol.messages import JobId, NodeName, RunId
 
 __all__ = [
@@ -299,4 +300,5 @@ Record = (
     | TenantsConfigured
     | SpeedsSet
     | SpeedsForgotten
+    | TrainingTold
 )

@@ -29,7 +29,7 @@ from sqlalchemy.types import TypeDecorator
 
 __all__ = ["METADATA", "VERSION"]
 
-VERSION = "0002"  # of the tables below: the newest migration
+VERSION = "0003"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -375,6 +375,13 @@ policy = _table(
     Column("id", Integer, primary_key=True, autoincrement=False),  # 1
     Column("chosen", Text),  # JSON of PolicySet
     Column("state", LargeBinary),
+)
+
+trainings = _table(  # of elastic jobs
+    "trainings",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    Column("known", Text, nullable=False),  # JSON
+    _seconds("at", nullable=False),
 )
 
 speeds = _table(  # measured ones, of kinds of trainings

@@ -1,0 +1,66 @@
+"""What elastic jobs have told: kept beyond them, loaded while they live; old tables get it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.command import upgrade
+
+from dlsched.db import schema
+from dlsched.db.engine import open_engine, writing
+from dlsched.db.errors import StoreCorrupt
+from dlsched.db.migrations import configuration
+from dlsched.db.store import Store
+from dlsched.db.trainings import TrainingTold
+from dlsched.db.versions import begin, migrate
+from dlsched.protocol.ledger import Attach, CancelJob
+from dlsched.protocol.messages import Epoch, JobId
+from tests.db.ledgers import submit
+
+KNOWN = {"limits": [128, 1024, 1, 256, True, False], "gradients": [0.5, 1e-300]}
+
+
+def told(job: int, **known: object) -> TrainingTold:
+    return TrainingTold(job=JobId(job), known=known or KNOWN, at=100.0)
+
+
+def test_the_last_word_of_live_jobs_is_loaded(store: Store, epoch: Epoch) -> None:
+    store.persist(epoch, 1, [submit(1), submit(2), Attach(told(1)), Attach(told(2, a=1))], 1.0)
+    store.persist(epoch, 2, [Attach(told(2, a=2)), Attach(told(2, a=3))], 2.0)
+    assert store.load().trainings == (told(1), told(2, a=3))
+    store.persist(epoch, 3, [CancelJob(JobId(1), "user")], 3.0)
+    assert store.load().trainings == (told(2, a=3),)
+    assert store.training(JobId(1)) == told(1)
+    assert store.training(JobId(7)) is None
+
+
+def test_tables_of_the_second_version_get_trainings(url: str) -> None:
+    engine = open_engine(url)
+    config = configuration()
+    config.attributes["engine"] = engine
+    upgrade(config, "0002")
+    with writing(engine) as connection:
+        begin(connection)
+    engine.dispose()
+    assert migrate(url) == ("0002", schema.VERSION)
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1), Attach(told(1))], 1.0)
+        assert store.load().trainings == (told(1),)
+
+
+@pytest.mark.parametrize("wrong", ["{", "7"])
+def test_what_cannot_be_read_is_named(tmp_path: Path, wrong: str) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1), Attach(told(1))], 1.0)
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        connection.exec_driver_sql(f"UPDATE trainings SET known = '{wrong}'")
+    engine.dispose()
+    with Store.open(url) as store, pytest.raises(StoreCorrupt, match="trainings row 1"):
+        store.load()
