@@ -77,7 +77,7 @@ class LocalCluster:
         database: str = "",
         *,
         nodes: int = 3,
-        gpus: str = "4:v100",
+        gpus: str | Sequence[str] = "4:v100",
         round: Mapping[str, object] | None = None,
         tables: Mapping[str, Mapping[str, object]] | None = None,
         timing: Mapping[str, float] | None = None,
@@ -86,7 +86,8 @@ class LocalCluster:
         self.folder = Path(self._home.name)
         self.database = database or f"sqlite:///{self.folder}/dlsched.db"
         self.names = [f"n{k + 1}" for k in range(nodes)]
-        self.gpus = gpus
+        each = [gpus] * nodes if isinstance(gpus, str) else gpus
+        self.gpus = dict(zip(self.names, each, strict=True))
         self.port = free_port()
         self.timing = {**QUICK, **(timing or {})}
         self.sections: dict[str, dict[str, object]] = {
@@ -174,7 +175,7 @@ class LocalCluster:
             "listen": "127.0.0.1:0",
             "state_dir": str(home / "state"),
             "run_dir": str(home / "run"),
-            "fake_gpus": self.gpus,
+            "fake_gpus": self.gpus[name],
             "launcher": "plain",
             "insecure_loopback": True,
             "minimum_uid": 0,
