@@ -53,7 +53,10 @@ class Term:
 
     def __call__(self, *writes: Write | object, at: float | None = None) -> None:
         self.number += 1
-        rows = [w if type(w).__module__ == "dlsched.protocol.ledger" else Attach(w) for w in writes]
+        rows = [
+            w if type(w).__module__ == "dlsched.protocol.ledger.writes" else Attach(w)
+            for w in writes
+        ]
         when = float(self.number) if at is None else at
         self.store.persist(self.epoch, self.number, rows, when)  # type: ignore[arg-type]
 

@@ -13,8 +13,17 @@ import pytest
 
 from dlsched.protocol import agent, keeper, leader, ledger, rules
 from dlsched.protocol.leader import hearing, one_step, placeable, silence
-from dlsched.protocol.ledger import Request
-from dlsched.protocol.messages import Fence, NodeName, RequestId, RunId, StopReason, Sync, Term
+from dlsched.protocol.ledger import Request, applying, ends
+from dlsched.protocol.messages import (
+    ExitRecord,
+    Fence,
+    NodeName,
+    RequestId,
+    RunId,
+    StopReason,
+    Sync,
+    Term,
+)
 from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
 from dlsched.protocol.simulation.database import Database
 
@@ -165,17 +174,17 @@ def lost_leader_goes_on_renewing(patch: pytest.MonkeyPatch) -> None:
 
 def late_ends_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """What was decided about a silent run stands, whatever its record says."""
-    patch.setattr(ledger, "_late_exit", lambda found, run: found)
+    patch.setattr(applying, "_late_exit", lambda found, run: found)
 
 
 def stop_overrides_success(patch: pytest.MonkeyPatch) -> None:
     """An exit 0 under a stop request is requeued."""
-    original = ledger._succeeded
+    original = ends.succeeded
 
-    def succeeded(record: ledger.ExitRecord) -> bool:
+    def succeeded(record: ExitRecord) -> bool:
         return original(record) and record.stop is not StopReason.PREEMPT
 
-    patch.setattr(ledger, "_succeeded", succeeded)
+    patch.setattr(ends, "succeeded", succeeded)
 
 
 # -- situations in which one rule stands between the world and a broken promise ----------------

@@ -10,7 +10,7 @@ from dlsched.core.errors import BadInput, InvariantBroken
 from dlsched.protocol import agent, keeper, leader, ledger, rules
 from dlsched.protocol import messages as m
 from dlsched.protocol.keeper import Stage
-from dlsched.protocol.ledger import Cause, JobStatus
+from dlsched.protocol.ledger import Cause, JobStatus, applying
 from dlsched.protocol.timing import Timing
 
 N1 = m.NodeName("n1")
@@ -152,7 +152,7 @@ def test_an_undefined_transition_is_an_error_with_a_story() -> None:
         keeper.step(running(), keeper.ReleaseWritten(1.0))
     book = ledger.apply(ledger.Ledger(), ledger.Submit(request=_request(), job=m.JobId(1)))
     with pytest.raises(InvariantBroken, match="job 1 is pending and cannot be released"):
-        ledger._move(book, m.JobId(1), Cause.RELEASED)
+        applying._move(book, m.JobId(1), Cause.RELEASED)
 
 
 @pytest.mark.parametrize("status", sorted(ledger.TERMINAL, key=lambda status: status.value))

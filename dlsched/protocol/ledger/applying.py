@@ -1,0 +1,400 @@
+"""The whole meaning of a change.
+
+The live store carries the same changes out as SQL, with the epoch in the WHERE of every write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.protocol.ledger.ends import (
+    is_own_failure,
+    judge,
+    succeeded,
+)
+from dlsched.protocol.ledger.rows import (
+    TRANSITIONS,
+    Cause,
+    Job,
+    JobStatus,
+    Ledger,
+    Member,
+    Node,
+    NodeStatus,
+    Orphan,
+    Run,
+    RunStatus,
+    having,
+)
+from dlsched.protocol.ledger.writes import (
+    Adopt,
+    Assign,
+    Attach,
+    CancelJob,
+    ChangeTerms,
+    LetGo,
+    MemberOver,
+    OrphanOver,
+    Quarantine,
+    RaiseEpoch,
+    RaiseRevision,
+    RegisterNode,
+    ReleaseRun,
+    SetNode,
+    StopRun,
+    Submit,
+    SuspendRun,
+    Write,
+)
+from dlsched.protocol.messages import (
+    Epoch,
+    ExitRecord,
+    Incarnation,
+    JobId,
+    LaunchMode,
+    NodeName,
+    Revision,
+    RunNumber,
+    StopReason,
+    Term,
+)
+from dlsched.protocol.table import table_of
+
+
+def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # one case a change
+    """The ledger after one change.
+
+    Raises:
+        InvariantBroken: when the change is not possible there, with the job's story.
+    """
+    match write:
+        case Submit():
+            return _submit(ledger, (write,))
+        case Assign():
+            return _assign(ledger, write)
+        case ReleaseRun(run_id=run_id):
+            run = ledger.runs[run_id]
+            ledger = _put(ledger, replace(run, status=RunStatus.RELEASED, released=True))
+            return _move(ledger, run.key.job, Cause.RELEASED)
+        case StopRun(run_id=run_id, reason=reason, step=step, why=why):
+            run = ledger.runs[run_id]
+            if run.is_over or (run.stop is not None and reason is not StopReason.CANCEL):
+                return ledger
+            ledger = _put(ledger, replace(run, stop=reason, stop_step=step))
+            told = {"reason": why} if why else {}
+            return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **told)
+        case SuspendRun():
+            return _suspend(ledger, write)
+        case LetGo():
+            return _let_go(ledger, write)
+        case MemberOver():
+            return _member_over(ledger, write)
+        case CancelJob(job=job, why=why):
+            return _move(ledger, job, Cause.CANCELLED, why, reason=why)
+        case ChangeTerms(job=job, terms=terms):
+            row = replace(ledger.jobs[job], changed=terms)
+            ledger = replace(ledger, jobs=having(ledger.jobs, job, row))
+            live = ledger.live_run(job)
+            return ledger if live is None else _bump(ledger, live.members)
+        case RegisterNode():
+            node = ledger.nodes.get(write.node, Node(name=write.node))
+            node = replace(
+                node,
+                boot_id=write.boot_id,
+                incarnation=write.incarnation,
+                gpus=write.inventory.gpus,
+                status=NodeStatus.UP,
+                why="",
+            )
+            return replace(ledger, nodes=having(ledger.nodes, write.node, node))
+        case SetNode(node=name, status=status, why=why):
+            node = replace(ledger.nodes[name], status=status, why=why)
+            if status is NodeStatus.DOWN:  # its disk may come back empty
+                node = replace(node, incarnation=Incarnation(0))
+            return replace(ledger, nodes=having(ledger.nodes, name, node))
+        case Quarantine(node=name, gpus=gpus):
+            node = replace(ledger.nodes[name], quarantined=gpus)
+            return replace(ledger, nodes=having(ledger.nodes, name, node))
+        case Adopt():
+            return _adopt(ledger, write)
+        case OrphanOver():
+            return _orphan_over(ledger, write)
+        case RaiseEpoch(epoch=epoch):
+            return replace(ledger, epoch=Epoch(max(epoch, ledger.epoch)))
+        case RaiseRevision(node=name, revision=revision):
+            node = ledger.nodes[name]
+            node = replace(node, revision=Revision(max(revision, node.revision)))
+            return replace(ledger, nodes=having(ledger.nodes, name, node))
+        case Attach():
+            return ledger
+
+
+def apply_all(ledger: Ledger, writes: Iterable[Write]) -> Ledger:
+    """The ledger after some changes, in order; neighbouring submissions are one change."""
+    waiting: list[Submit] = []
+    for write in writes:
+        if isinstance(write, Submit):
+            waiting.append(write)
+            continue
+        if isinstance(write, Attach):
+            continue
+        if waiting:
+            ledger, waiting = _submit(ledger, waiting), []
+        ledger = apply(ledger, write)
+    return _submit(ledger, waiting) if waiting else ledger
+
+
+def _submit(ledger: Ledger, writes: Sequence[Submit]) -> Ledger:
+    jobs = [(w.job, Job(job=w.job, request=w.request)) for w in writes]
+    requests = [((w.request.user, w.request.request_id), w.job) for w in writes]
+    return replace(
+        ledger,
+        next_job=JobId(max(ledger.next_job, max(w.job for w in writes) + 1)),
+        jobs=table_of(ledger.jobs).having_all(jobs),
+        requests=table_of(ledger.requests).having_all(requests),
+    )
+
+
+def without_jobs(ledger: Ledger, jobs: Iterable[JobId]) -> Ledger:
+    """The ledger without some ended jobs and their runs: they are in the database only."""
+    gone = [ledger.jobs[job] for job in jobs if job in ledger.jobs]
+    ids = [row.job for row in gone]
+    runs = [run_id for job in ids for run_id in ledger.runs_of.get(job, ())]
+    return replace(
+        ledger,
+        jobs=table_of(ledger.jobs).without(ids),
+        requests=table_of(ledger.requests).without(
+            (row.request.user, row.request.request_id) for row in gone
+        ),
+        runs=table_of(ledger.runs).without(runs),
+        runs_of=table_of(ledger.runs_of).without(ids),
+    )
+
+
+def with_run(ledger: Ledger, job: Job, run: Run) -> Ledger:
+    """The ledger with a run, and its job, that the database knows and memory had dropped."""
+    if run.key.run_id in ledger.runs:
+        return ledger
+    if job.job not in ledger.jobs:
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return _indexed(replace(ledger, runs=having(ledger.runs, run.key.run_id, run)), run)
+
+
+def _bump(ledger: Ledger, nodes: Iterable[NodeName]) -> Ledger:
+    """New revisions for nodes whose desired set has changed."""
+    rows = [ledger.nodes[name] for name in nodes if name in ledger.nodes]
+    bumped = [(row.name, replace(row, revision=Revision(row.revision + 1))) for row in rows]
+    return replace(ledger, nodes=table_of(ledger.nodes).having_all(bumped))
+
+
+def _put(ledger: Ledger, run: Run) -> Ledger:
+    ledger = replace(ledger, runs=having(ledger.runs, run.key.run_id, run))
+    return _bump(_indexed(ledger, run), run.members)
+
+
+def _indexed(ledger: Ledger, run: Run) -> Ledger:
+    """The ledger with its two indices as one run now says."""
+    run_id, of = run.key.run_id, ledger.runs_of.get(run.key.job, ())
+    if run_id not in of:
+        ledger = replace(ledger, runs_of=having(ledger.runs_of, run.key.job, (*of, run_id)))
+    changed = []
+    for name, member in run.members.items():
+        held = ledger.held_by.get(name, frozenset())
+        holds = not run.is_over and not member.is_over
+        if holds != (run_id in held):
+            changed.append((name, held | {run_id} if holds else held - {run_id}))
+    if not changed:
+        return ledger
+    return replace(ledger, held_by=table_of(ledger.held_by).having_all(changed))
+
+
+def _move(ledger: Ledger, job: JobId, cause: Cause, why: str = "", **changes: Any) -> Ledger:
+    row = ledger.jobs[job]
+    target = TRANSITIONS.get((row.status, cause))
+    if target is None:
+        raise InvariantBroken(
+            f"job {job} is {row.status.value} and cannot be {cause.value}; its story: "
+            + "; ".join(row.story)
+        )
+    line = f"{row.status.value} -> {target.value}: {cause.value} {why}".rstrip()
+    row = replace(row, status=target, story=(*row.story, line), **changes)
+    return replace(ledger, jobs=having(ledger.jobs, job, row))
+
+
+def _assign(ledger: Ledger, write: Assign) -> Ledger:
+    key = write.key
+    for share in write.shares:
+        held = set(share.gpus) & ledger.busy(share.node)
+        if held:
+            raise InvariantBroken(f"run {key}: {share.node} {sorted(held)} is not free")
+    members = {}
+    for share in write.shares:
+        node = ledger.nodes[share.node]
+        members[share.node] = Member(
+            node=share.node,
+            gpus=share.gpus,
+            boot_id=node.boot_id,
+            since=Term(ledger.epoch, Revision(node.revision + 1)),
+        )
+    alone = len(members) == 1
+    run = Run(
+        key=key,
+        status=RunStatus.RELEASED if alone else RunStatus.PREPARING,
+        members=members,
+        epoch=ledger.epoch,
+        released=alone,
+    )
+    ledger = _move(ledger, key.job, Cause.ASSIGNED, f"run {key.run}", runs=key.run, reason="")
+    if alone:
+        ledger = _move(ledger, key.job, Cause.RELEASED, "one node")
+    return _put(ledger, run)
+
+
+SUSPENSIONS = 1 << 20  # of a run, in one term
+
+
+def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
+    run = ledger.runs[write.run_id]
+    if not write.suspended and run.gives_way:
+        for name, member in run.members.items():
+            lent = set(member.gpus) & ledger.busy(name, run.key.run_id)
+            if lent and not member.is_over:
+                raise InvariantBroken(f"run {run.key}: {name} {sorted(lent)} is not free")
+    gives_way = write.suspended and write.gives_way
+    # numbers of a term that a restore has undone stay below those of the next
+    number = max(run.suspension, ledger.epoch * SUSPENSIONS) + 1 if gives_way else run.suspension
+    members = {name: replace(member, let_go=False) for name, member in run.members.items()}
+    run = replace(
+        run, suspended=write.suspended, gives_way=gives_way, suspension=number, members=members
+    )
+    cause = Cause.SUSPENDED if write.suspended else Cause.RESUMED
+    return _move(_put(ledger, run), run.key.job, cause)
+
+
+def _let_go(ledger: Ledger, write: LetGo) -> Ledger:
+    run = ledger.runs[write.run_id]
+    member = replace(run.members[write.node], let_go=True)
+    new = replace(run, members=having(run.members, write.node, member))
+    if new.is_away and not run.is_away:
+        job = ledger.jobs[run.key.job]
+        job = replace(job, preemptions=job.preemptions + 1)
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return replace(ledger, runs=having(ledger.runs, write.run_id, new))
+
+
+def _adopt(ledger: Ledger, write: Adopt) -> Ledger:
+    """An unknown run; of a known job it keeps that job from starting until it is over."""
+    held, name = write.held, write.node
+    node = ledger.nodes[name]
+    since = Term(ledger.epoch, Revision(node.revision + 1))
+    orphan = Orphan(held=held, node=name, since=since)
+    ledger = replace(ledger, orphans=having(ledger.orphans, (name, held.key.run_id), orphan))
+    ledger = replace(ledger, next_job=JobId(max(ledger.next_job, held.key.job + 1)))
+    job = ledger.jobs.get(held.key.job)
+    if job is not None and job.request.request_id == held.request_id:
+        runs = RunNumber(max(job.runs, held.key.run))
+        line = f"run {held.key.run} is alive on {name}, unknown here"
+        job = replace(job, runs=runs, story=(*job.story, line))
+        if job.status is JobStatus.PENDING:
+            job = replace(job, reason=f"Orphan(run {held.key.run} on {name})")
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return _bump(ledger, [name])
+
+
+def _orphan_over(ledger: Ledger, write: OrphanOver) -> Ledger:
+    """An unknown run is over; its record still ends its job when nothing newer was released."""
+    place, record = (write.node, write.run_id), write.exit
+    orphan = ledger.orphans.get(place)
+    ledger = replace(ledger, orphans=table_of(ledger.orphans).without([place]))
+    if record is not None:
+        ledger = replace(ledger, history=having(ledger.history, place, record))
+    known = orphan.held if orphan is not None else record
+    job = ledger.jobs.get(known.key.job) if known is not None else None
+    if known is not None and job is not None and job.request.request_id == known.request_id:
+        ledger = _job_of_orphan(ledger, job, known.key.run, record)
+    return _bump(ledger, [write.node])
+
+
+def _job_of_orphan(
+    ledger: Ledger, job: Job, number: RunNumber, record: ExitRecord | None
+) -> Ledger:
+    runs = RunNumber(max(job.runs, number))
+    waiting = job.reason.startswith("Orphan")
+    job = replace(job, runs=runs, reason="Resources" if waiting else job.reason)
+    ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    newer = any(run.key.run >= number and run.released for run in ledger.runs_of_job(job.job))
+    if record is None or newer or job.status is not JobStatus.PENDING or len(record.nodes) > 1:
+        return ledger
+    if succeeded(record):
+        return _move(ledger, job.job, Cause.COMPLETED, "orphan: exit 0", exit=record, reason="")
+    if is_own_failure(record):
+        return _move(ledger, job.job, Cause.FAILED, "orphan", exit=record, reason="")
+    return ledger
+
+
+def _member_over(ledger: Ledger, write: MemberOver) -> Ledger:
+    run = ledger.runs[write.run_id]
+    member = run.members[write.node]
+    if member.exit is not None:
+        return ledger  # P3: a recorded exit is never replaced
+    late = run.is_over
+    member = replace(member, exit=write.exit, presumed=write.presumed or member.presumed)
+    run = replace(run, members=having(run.members, write.node, member))
+    if not late and all(m.is_over for m in run.members.values()):
+        run = replace(run, status=RunStatus.OVER)
+    ledger = _put(ledger, run)
+    if late:
+        return _late_exit(ledger, run)
+    if run.is_over:
+        return _finish(ledger, run)
+    return _end_peers(ledger, run, member)
+
+
+def _end_peers(ledger: Ledger, run: Run, member: Member) -> Ledger:
+    """One member of a gang is over: does the rest of it have to go?"""
+    request = ledger.jobs[run.key.job].request
+    if run.status is RunStatus.PREPARING:
+        return apply(ledger, StopRun(run.key.run_id, StopReason.ABORT))
+    fine = member.exit is not None and succeeded(member.exit)
+    if fine and (request.mode is not LaunchMode.BATCH or member.node != next(iter(run.members))):
+        return ledger
+    return apply(ledger, StopRun(run.key.run_id, StopReason.PEER))
+
+
+def _late_exit(ledger: Ledger, run: Run) -> Ledger:
+    """A record of a run that was presumed over: it counts while no later run is released."""
+    job = ledger.jobs[run.key.job]
+    newer = [r for r in ledger.runs_of_job(job.job) if r.key.run > run.key.run]
+    if job.status.is_terminal or any(r.released for r in newer):
+        return ledger
+    cause, why, record = judge(run, job)
+    if cause in (Cause.REQUEUED, Cause.LOST):
+        return ledger
+    for other in newer:
+        ledger = apply(ledger, StopRun(other.key.run_id, StopReason.ABORT))
+    return _move(ledger, job.job, cause, f"late: {why}", exit=record, reason="")
+
+
+def _finish(ledger: Ledger, run: Run) -> Ledger:
+    """Every member is over: the job ends, or waits for its next run."""
+    job = ledger.jobs[run.key.job]
+    if job.status.is_terminal or run.key.run != job.runs:
+        return ledger
+    cause, why, record = judge(run, job)
+    if cause is Cause.FAILED and job.failures < job.terms.retries:
+        return _move(
+            ledger,
+            job.job,
+            Cause.REQUEUED,
+            f"retry: {why}",
+            failures=job.failures + 1,
+            reason=f"Retry({why})",
+        )
+    if cause in (Cause.REQUEUED, Cause.LOST):
+        preemptions = job.preemptions + int(run.stop is StopReason.PREEMPT)  # a move is none
+        return _move(ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions)
+    kept = job.reason if cause is Cause.CANCELLED else ""
+    return _move(ledger, job.job, cause, why, exit=record, reason=kept)
