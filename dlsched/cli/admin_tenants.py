@@ -110,6 +110,7 @@ def _vc(create: bool) -> Callable[..., None]:
         nodes: NodesOption = None,
         guaranteed: GuaranteedOption = None,
         borrow: BorrowOption = None,
+        parent: ParentOption = None,
         daemon: DaemonOption = None,
         insecure: InsecureOption = False,
     ) -> None:
@@ -117,8 +118,9 @@ def _vc(create: bool) -> Callable[..., None]:
         for key, text in (("gpus", gpus), ("guaranteed", guaranteed)):
             if text is not None:
                 given[key] = _whole(f"--{key}", text)
-        if nodes is not None:
-            given["nodes"] = _plain(nodes)
+        for key, text in (("nodes", nodes), ("parent", parent)):
+            if text is not None:
+                given[key] = _plain(text)
         if borrow is not None:
             given["borrow"] = borrow
         _set("vc", {"name": name}, given, create, daemon, insecure)
@@ -282,7 +284,7 @@ for _kind, _of, _told in (
 _FIELDS = {
     "user": ("name", "account", "vc", "accounts"),
     "account": ("name", "parent", "weight", "vc", "users"),
-    "vc": ("name", "gpus", "nodes", "guaranteed", "borrow"),
+    "vc": ("name", "gpus", "nodes", "guaranteed", "borrow", "parent"),
     "quota": ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s"),
 }
 

@@ -27,17 +27,21 @@ from dlsched.daemon.settings import Settings
 from dlsched.daemon.shell import Shell
 from dlsched.daemon.speeds import SpeedBook
 from dlsched.daemon.tenants import Tenants, configured, virtual_cluster
+from dlsched.daemon.trainings import Place, TrainingBook
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.db.records import Drained, TenantsConfigured
 from dlsched.db.speeds import SpeedKey
 from dlsched.db.tenants import Vc
+from dlsched.db.trainings import TrainingTold
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Run, Write
+from dlsched.rpc.v1.control_pb2 import RunReport
 from dlsched.rpc.v1.node_pb2 import NodeFacts
 
 __all__ = ["Cluster", "round_settings", "rules_of"]
 
 log = logging.getLogger("dlsched.daemon")
+MOST_IGNORED = 1_000_000  # messages that one report may say were nonsense
 
 
 def round_settings(settings: Settings) -> RoundSettings:
@@ -82,8 +86,13 @@ class Cluster:
         self.agents = agents
         self.file = file
         self.speeds = SpeedBook()
+        self.trainings = TrainingBook()
         self.board = Board(
-            round_settings(settings), rules_of(settings), fate_of=self.fate, speeds=self.speeds
+            round_settings(settings),
+            rules_of(settings),
+            fate_of=self.fate,
+            speeds=self.speeds,
+            trainings=self.trainings,
         )
         self.drained: dict[m.NodeName, Drained] = {}
         self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
@@ -110,6 +119,7 @@ class Cluster:
 
     def _began(self, loaded: Any) -> None:
         self.speeds.load(loaded.speeds)
+        self.trainings.load(loaded.trainings)
         self.board.load(loaded, self.now)
         if self.tenants.load(loaded.tenants, self.settings):
             self.shell.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
@@ -147,8 +157,7 @@ class Cluster:
 
     def rules(self, settings: Settings | None = None) -> ClusterRules:
         """Partitions, virtual clusters and their nodes, as the file and operators say."""
-        vcs = tuple(map(virtual_cluster, self.tenants.vcs().values()))
-        return replace(rules_of(settings or self.settings), vcs=vcs)
+        return replace(rules_of(settings or self.settings), vcs=self.tenants.in_force())
 
     def govern(self) -> None:
         """Rounds go by the tenants as they are now."""
@@ -209,6 +218,37 @@ class Cluster:
         if kind is None or not kind[0] or len(types) != 1 or types & {"", ANY_TYPE} or not gpus:
             return None
         return SpeedKey(*kind, types.pop(), gpus)
+
+    def learn(self, job: m.JobId, run: Run, report: RunReport) -> tuple[int, int] | None:
+        """A run tells how its training goes; the batch size that would do better there."""
+        book, told = self.trainings, False
+        if report.ignored > 0:
+            book.ignore(job, min(report.ignored, MOST_IGNORED))
+        if report.HasField("restart_s"):
+            book.restarted(job, report.restart_s)
+            told = True
+        if report.HasField("save_s"):
+            book.saved(job, report.save_s)
+            told = True
+        place = self.training_place(run)
+        batch: tuple[int, int] | None = None
+        if report.HasField("training"):
+            told = True
+            why = book.told(job, run.key.run, place, report.training)
+            if why:
+                log.info("event=report-ignored job=%s run=%s why=%r", job, run.key.run, why)
+            elif run.stop is None:
+                batch = book.of(job).better_batch(place)
+        if told and book.of(job).limits is not None:
+            self.shell.note(TrainingTold(job=job, known=book.of(job).known(), at=wall()))
+        return batch
+
+    def training_place(self, run: Run) -> Place:
+        """Where a run is; of GPUs of several types, or of none named, under no name."""
+        machines = [self.board.machines.get(name) for name in run.members]
+        types = {"" if machine is None else machine.gpu_type for machine in machines}
+        gpus = sum(len(member.gpus) for member in run.members.values())
+        return Place(types.pop() if len(types) == 1 else "", len(run.members), gpus)
 
     # -- nodes -------------------------------------------------------------------------------------
 

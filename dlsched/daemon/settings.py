@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dlsched.core.cluster import expand_hosts
 from dlsched.core.errors import BadInput
+from dlsched.daemon.vc_tree import check_tree
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
 
@@ -126,6 +127,7 @@ class VcSection(_Section):
     nodes: str = ""
     guaranteed: Annotated[int, Field(ge=0)] | None = None
     borrow: bool = True
+    parent: str = ""  # the one that it is a part of
 
 
 class PartitionSection(_Section):
@@ -184,6 +186,10 @@ class Settings(_Section):
         except BadInput as error:
             raise ValueError(f"timing: {error}") from None
         self.node_names()
+        try:
+            check_tree({vc.name: vc for vc in self.vcs})
+        except BadInput as error:
+            raise ValueError(f"vcs: {error}") from None
         for partition in self.partitions:
             expand(partition.nodes)
         return self

@@ -6,6 +6,7 @@ says of another exist, and accounts are a forest.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from dlsched.core.cluster import VirtualCluster, expand_hosts
 from dlsched.core.errors import BadInput, NotAllowed
 from dlsched.daemon.round.tenant_limits import Ward
 from dlsched.daemon.settings import Settings
+from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.tenants import (
     FILE,
@@ -28,6 +30,8 @@ from dlsched.db.tenants import (
 
 __all__ = ["Tenants", "configured", "virtual_cluster"]
 
+log = logging.getLogger("dlsched.daemon")
+
 
 def configured(settings: Settings) -> tuple[Tenant, ...]:
     """What the configuration says of tenants."""
@@ -38,6 +42,7 @@ def configured(settings: Settings) -> tuple[Tenant, ...]:
             nodes=vc.nodes,
             guaranteed=vc.guaranteed,
             borrow=vc.borrow,
+            parent=vc.parent,
         )
         for vc in settings.vcs
     ]
@@ -57,6 +62,7 @@ def virtual_cluster(vc: Vc) -> VirtualCluster:
         nodes=tuple(expand_hosts(vc.nodes)) if vc.nodes else (),
         guaranteed=gpus if vc.guaranteed is None else vc.guaranteed,
         borrow=vc.borrow,
+        parent=vc.parent,
     )
 
 
@@ -99,6 +105,19 @@ class Tenants:
     def vcs(self) -> dict[str, Vc]:
         """Virtual clusters by name."""
         return {r.tenant.name: r.tenant for r in self.rows.values() if isinstance(r.tenant, Vc)}
+
+    def in_force(self) -> tuple[VirtualCluster, ...]:
+        """Virtual clusters as rounds are to know them.
+
+        The configuration may have changed below what operators said; parts then stand alone.
+        """
+        vcs = self.vcs()
+        try:
+            check_tree(vcs)
+        except BadInput as error:
+            log.warning("event=vcs-apart why=%r", str(error))
+            vcs = {name: replace(vc, parent="") for name, vc in vcs.items()}
+        return tuple(map(virtual_cluster, vcs.values()))
 
     def accounts(self) -> dict[str, Account]:
         """Accounts by name."""
@@ -198,6 +217,8 @@ class Tenants:
                 return [("vc", tenant.vc, vcs), *(("account", a, accounts) for a in named)]
             case Account():
                 return [("parent", tenant.parent, accounts), ("vc", tenant.vc, vcs)]
+            case Vc():
+                return [("parent vc", tenant.parent, vcs)]
             case Quota(kind="account"):
                 return [("account", tenant.name, accounts)]
             case Quota(kind="vc"):
@@ -226,6 +247,7 @@ class Tenants:
                 both = mine & set(expand_hosts(other.nodes))
                 if both:
                     raise BadInput(f"vc {vc.name}: node {min(both)} is vc {other.name}'s")
+        check_tree({**self.vcs(), vc.name: vc})
 
     def check_remove(self, kind: str, name: str) -> TenantSet:
         """Refuse to take away what is not there or what others speak of.
@@ -239,7 +261,7 @@ class Tenants:
             raise BadInput(f"there is no {kind} {name[:128]}")
         if row.source == FILE:
             raise NotAllowed(f"{kind} {name} is set in the configuration; change it there")
-        what = {"account": ("account", "parent"), "vc": ("vc",)}.get(kind, ())
+        what = {"account": ("account", "parent"), "vc": ("vc", "parent vc")}.get(kind, ())
         for key, other in self.rows.items():
             for field, named, _ in self._named(other.tenant):
                 if key != (kind, name) and field in what and named == name:

@@ -14,8 +14,9 @@ from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.settings import differences, load_settings
 from dlsched.daemon.tenants import configured
+from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import Drained, Event, PolicySet, PolicyState, TenantsConfigured
-from dlsched.db.tenants import FILE
+from dlsched.db.tenants import FILE, Vc
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import NodeName
@@ -177,6 +178,8 @@ async def reload(cluster: Cluster, actor: str) -> control_pb2.ReloadReply:
     else:
         await cluster.rounds.validate(changed)
     _refuse_lost_names(cluster, new)
+    theirs = {n: v for n, v in cluster.tenants.vcs().items() if _is_operators(cluster, n)}
+    check_tree(theirs | {vc.name: vc for vc in configured(new) if isinstance(vc, Vc)})
     gone = [n for n in old.node_names() if n not in new.node_names() and new.node_names()]
     rows: list[object] = [
         Event(at=wall(), kind="reload", actor=actor, text="; ".join(lines)[:2000])
@@ -204,12 +207,16 @@ async def reload(cluster: Cluster, actor: str) -> control_pb2.ReloadReply:
     return control_pb2.ReloadReply(changes=lines)
 
 
+def _is_operators(cluster: Cluster, vc: str) -> bool:
+    return cluster.tenants.rows["vc", vc].source != FILE
+
+
 def _refuse_lost_names(cluster: Cluster, new: object) -> None:
     """A partition or virtual cluster that live jobs name may not go away."""
     shell = cluster.shell
     partitions = {p.name for p in new.partitions}  # type: ignore[attr-defined]
     vcs = {vc.name for vc in new.vcs}  # type: ignore[attr-defined]
-    vcs |= {vc for vc in cluster.tenants.vcs() if cluster.tenants.rows["vc", vc].source != FILE}
+    vcs |= {vc for vc in cluster.tenants.vcs() if _is_operators(cluster, vc)}
     for row in shell.committed.jobs.values():
         if row.status.is_terminal:
             continue

@@ -127,7 +127,13 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
             for name, gpus, kind, cpus, memory, switch, rack, domain, nic in rows
         ]
         vcs = [
-            VirtualCluster(name=q.name, gpus=q.gpus, guaranteed=q.guaranteed, borrow=q.borrow)
+            VirtualCluster(
+                name=q.name,
+                gpus=q.gpus,
+                guaranteed=q.guaranteed,
+                borrow=q.borrow,
+                parent=q.parent,
+            )
             for q in snapshot.quotas
         ]
         _CLUSTERS.clear()

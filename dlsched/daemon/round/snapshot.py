@@ -42,6 +42,7 @@ class Quota:
     gpus: int
     guaranteed: int
     borrow: bool
+    parent: str = ""  # the one that it is a part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,6 +68,8 @@ class LiveSnapshot:
         quotas: virtual clusters with quotas.
         speeds: what was measured of kinds of trainings, as columns (see `SpeedBook.columns`); empty
             when nothing was.
+        trainings: what elastic jobs have told, as columns (see `TrainingBook.columns`); empty when
+            none has.
         state: what the last decision left behind; empty before the first.
     """
 
@@ -87,6 +90,7 @@ class LiveSnapshot:
     pools: tuple[tuple[str, bytes], ...]
     quotas: tuple[Quota, ...] = ()
     speeds: Mapping[str, Any] = field(default_factory=dict)
+    trainings: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
 
     def __len__(self) -> int:

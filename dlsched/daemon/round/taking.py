@@ -28,6 +28,9 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
     jobs = board.jobs
     names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected")
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}
+    total = sum(len(machine.gpus) for machine in board.machines.all())
+    bounded = np.maximum(columns["gang"], np.minimum(columns["max_gpus"], total))
+    columns["max_gpus"] = np.where(columns["max_gpus"] > total, bounded, columns["max_gpus"])
     columns["claimed"] = np.zeros(jobs.count, np.bool_)
     columns["status"] = _status(board, now)
     _show_leaving(board, columns, now)
@@ -51,11 +54,18 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
         closed=_closed(board, machines),
         pools=board.asks.pools(board.machines),
         quotas=tuple(
-            Quota(name=vc.name, gpus=vc.gpus, guaranteed=vc.guaranteed, borrow=vc.borrow)
+            Quota(
+                name=vc.name,
+                gpus=vc.gpus,
+                guaranteed=vc.guaranteed,
+                borrow=vc.borrow,
+                parent=vc.parent,
+            )
             for vc in board.rules.vcs
             if vc.gpus >= 0
         ),
         speeds=board.speeds.columns(board.asks.kinds, jobs.row_of),
+        trainings=board.trainings.columns(jobs.row_of),
         state=board.policy_state,
     )
 
