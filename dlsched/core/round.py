@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.context import RoundContext
@@ -32,7 +34,7 @@ from dlsched.core.stage import (
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 
-__all__ = ["Parts", "admit", "choose", "decide", "predict"]
+__all__ = ["Parts", "admit", "choose", "decide", "predict", "revise"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +123,23 @@ def predict(parts: Parts, units: Units, true_work: Floats, ctx: RoundContext) ->
     return work
 
 
+def revise(parts: Parts, ctx: RoundContext) -> None:
+    """Let the estimator say anew how much work active units need; what it leaves open stays.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape or with a negative number.
+    """
+    name, units = parts.estimator.name, ctx.units
+    with _blaming(f"estimator {name}"):
+        work = parts.estimator.revise(units, ctx)
+    if work.shape != (len(units),):
+        raise PolicyFailed(f"estimator {name} answered for {work.shape} of {len(units)} units")
+    if (work < 0).any():
+        raise PolicyFailed(f"estimator {name} predicts a negative amount of work")
+    known = ~np.isnan(work)
+    ctx.table.predicted_work[units.rows[known]] = work[known]
+
+
 def choose(chooser: Chooser, ctx: RoundContext) -> Mapping[str, str] | None:
     """Ask a chooser which parts to install.
 
@@ -156,6 +175,8 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
     """
     policy = parts.scheduling
+    if parts.estimator.revises:
+        revise(parts, ctx)
     if ctx.occupancy.beside:
         with _blaming(f"estimator {parts.estimator.name}"):
             parts.estimator.observe(ctx)

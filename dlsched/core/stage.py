@@ -11,6 +11,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
 from dlsched.core.allocation import Refused
 from dlsched.core.options import NoOptions
 
@@ -159,9 +161,11 @@ class Estimator(Stage[O], ABC):
 
     Attributes:
         knows: its prediction is the truth, so a replay need not ask.
+        revises: its predictions change while jobs run; it is asked again before every round.
     """
 
     knows: ClassVar[bool] = False
+    revises: ClassVar[bool] = False
 
     @abstractmethod
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
@@ -172,6 +176,15 @@ class Estimator(Stage[O], ABC):
             true_work: what a replay knows; only the oracle and its noisy relatives look at it.
             ctx: the snapshot; `ctx.finished` are the rows to learn from.
         """
+
+    def revise(self, units: Units, ctx: RoundContext) -> Floats:
+        """Seconds of work per unit in all, as it is believed by now; NaN: as before.
+
+        Args:
+            units: the active units.
+            ctx: the snapshot; what units report are columns of its table.
+        """
+        return np.full(len(units), np.nan)
 
     def believed(self, speeds: Speeds | None) -> Speeds | None:
         """What policies may believe of speeds, from what is true; asked once, before a run."""

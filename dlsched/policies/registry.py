@@ -75,7 +75,9 @@ _OURS: dict[str, dict[str, str]] = {
         "oracle": "dlsched.policies.estimators.estimators:Oracle",
         "noise": "dlsched.policies.estimators.estimators:Noise",
         "user": "dlsched.policies.estimators.estimators:UserLimit",
+        "declared": "dlsched.policies.estimators.estimators:Declared",
         "history": "dlsched.policies.estimators.estimators:History",
+        "loss-curve": "dlsched.policies.estimators.loss_curve:LossCurves",
         "co-location": "dlsched.policies.estimators.pairs:PairsByResemblance",
     },
 }
@@ -106,6 +108,7 @@ _OURS |= {
     "metrics": {
         "none": "dlsched.policies.metrics.sources:NoMetrics",
         "iterations": "dlsched.policies.metrics.sources:Iterations",
+        "losses": "dlsched.policies.metrics.losses:Losses",
     },
 }
 _ALIASES = {"scheduling": {"fjf": "first-fit", "synthesizer": "what-if"}}

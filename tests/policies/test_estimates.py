@@ -99,3 +99,85 @@ def test_a_job_that_outruns_its_prediction_has_nothing_left(lab: Any) -> None:
     trace = lab.trace([(0, 1, 100), (20, 1, 30)], time_limit=[10.0, 30.0])
     result = lab.run(trace, "srtf", cluster="1x1", estimate="user")
     assert lab.spans(result) == {"A": (0, 100), "B": (100, 130)}
+
+
+def test_a_user_declares_how_long_it_takes_or_at_least_a_limit(lab: Any) -> None:
+    columns = {"expected": [40.0, float("nan")], "time_limit": [60.0, 30.0]}
+    jobs = [(0, 1, 10), (0, 1, 25)]
+    assert predictions(lab, jobs, "declared", columns=columns) == [40, 30]
+    assert predictions(lab, jobs, "declared", columns={"time_limit": [60.0, 30.0]}) == [60, 30]
+    told = {"guess": [1.0, 2.0]}
+    options = ("estimate.column=guess",)
+    assert predictions(lab, jobs, "declared", columns=told, options=options) == [1, 2]
+
+
+# the loss of the example falls by no more than 0.05 in ten epochs at epoch 24
+CURVE = {"epoch_s": [100.0], "loss_falls": [0.4], "loss_begins": [0.9], "loss_floor": [0.15]}
+
+
+def course(lab: Any, sigma: float = 0.0, **given: Any) -> list[tuple[float, float]]:
+    """What one training of 24 epochs is thought to take in all, by time."""
+    engine = lab.engine(
+        lab.trace([(0, 1, 2400)], **CURVE),
+        "optimus",
+        cluster="1x1",
+        clock="rounds",
+        estimate="loss-curve",
+        metrics="losses",
+        options=(f"metrics.sigma={sigma}", "estimate.default_s=500"),
+        **given,
+    )
+    told: list[tuple[float, float]] = []
+    engine.observers.append(
+        lambda engine, _: told.append((engine.now, engine.world.table.predicted_work.item(0)))
+    )
+    engine.run()
+    assert engine.world.table.finish[0] == 2400
+    return told
+
+
+def test_losses_tell_when_a_training_ends(lab: Any) -> None:
+    told = course(lab)
+    assert told[0] == (0.0, 500.0)
+    known = np.array([work for time, work in told if time >= 240])
+    assert known == pytest.approx(np.full(len(known), 2400.0))
+
+
+def test_losses_with_noise_tell_it_roughly(lab: Any) -> None:
+    told = course(lab, sigma=0.01)
+    assert all(1200 <= work <= 4400 for time, work in told if time >= 1200)
+
+
+def test_a_loss_that_does_not_converge_leaves_twenty_epochs(lab: Any) -> None:
+    curves = make("estimator", "loss-curve")
+    ctx = lab.context("1x1", [1], holding={0: {0: 1}}, now=0.0)
+    for epoch in (1.0, 2.0, 3.0):
+        ctx.table.extra |= {
+            "epoch": np.array([epoch]), "loss": np.array([100 - epoch])
+        }  # fmt: skip
+        ctx.now = 10.0 * epoch
+        work = curves.revise(ctx.units, ctx)
+    assert work.tolist() == pytest.approx([30 * 23 / 3])
+    twin = make("estimator", "loss-curve")
+    twin.load_state_dict(curves.state_dict())
+    assert twin.revise(ctx.units, ctx).tolist() == work.tolist()
+    twin.renumber(np.array([-1, 0]), 0)
+    assert twin.state_dict()["epochs"] == [[1, 23.0]]
+
+
+def test_rounds_are_not_left_out_while_predictions_move(lab: Any) -> None:
+    jobs = [(0, 1, 2400), (5, 1, 2400)]
+    columns = {name: values * 2 for name, values in CURVE.items()}
+    runs = [
+        lab.run(
+            lab.trace(jobs, **columns),
+            "srtf",
+            cluster="1x1",
+            clock="rounds",
+            estimate="loss-curve",
+            metrics="losses",
+            skipping=skipping,
+        ).jobs.finish_time.tolist()
+        for skipping in (True, False)
+    ]
+    assert runs[0] == runs[1]

@@ -1,8 +1,8 @@
 """Predicted durations: what a policy may believe about a job when it arrives.
 
-`oracle` knows; `noise` knows roughly; `user` asks the user (the job's time limit); `history` looks
-at what the same user's jobs took before, as QSSF-like studies do. A policy never sees the truth in
-any other way.
+`oracle` knows; `noise` knows roughly; `declared` and `user` ask the user (for an estimate, or for
+the job's time limit); `history` looks at what the same user's jobs took before, as QSSF-like
+studies do. A policy never sees the truth in any other way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import Estimator
 from dlsched.core.units import Units
 
-__all__ = ["History", "Noise", "Oracle", "UserLimit"]
+__all__ = ["Declared", "History", "HistoryOptions", "Noise", "Oracle", "UserLimit"]
 
 
 class Oracle(Estimator[NoOptions]):
@@ -71,6 +71,32 @@ class UserLimit(Estimator[NoOptions]):
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
         """The time limit, in seconds."""
         return units.time_limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredOptions:
+    """The user's own estimate."""
+
+    column: str = option("expected", "the trace's column of seconds that the user thinks it takes")
+
+
+class Declared(Estimator[DeclaredOptions]):
+    """What the user thinks it takes; the time limit where the user does not say.
+
+    A job that is given neither is not known.
+    """
+
+    name = "declared"
+    summary = "the user's own estimate (column expected), else the time limit"
+    Options: ClassVar[type[Any]] = DeclaredOptions
+
+    def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+        """Seconds, as declared."""
+        said = units.table.extra.get(self.options.column)
+        if said is None:
+            return units.time_limit
+        own = np.asarray(said[units.rows], np.float64)
+        return np.where(np.isnan(own), units.time_limit, own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

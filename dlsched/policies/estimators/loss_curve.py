@@ -1,0 +1,123 @@
+"""The estimator `loss-curve`: what is left of a training, from the losses it reports.
+
+When a job arrives it is thought to take as long as similar ones did (`history`). Once it has
+reported losses at three different epochs, a curve is fitted to them, and the job is thought to end
+in the epoch in which it converges; see `convergence`. Where the curve does not converge within
+`most` epochs, it is thought to go on for `else_epochs` more.
+
+Jobs report `epoch` and `loss` (`--metrics losses` in a replay).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.options import option
+from dlsched.core.stage import Estimator
+from dlsched.core.units import COMPLETED, Units
+from dlsched.policies.estimators.convergence import LEAST_POINTS, converges_at, fit_losses
+from dlsched.policies.estimators.estimators import History, HistoryOptions
+
+__all__ = ["LossCurves"]
+
+MOST_POINTS = 100  # of a job; of more, every other one is forgotten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCurveOptions:
+    """When a training has converged."""
+
+    threshold: float = option(
+        0.05, "it has converged when its loss falls by no more in `window` epochs", low=0.0
+    )
+    window: int = option(10, "epochs that are looked back over", low=2)
+    most: int = option(100, "epochs within which it must converge", low=1)
+    else_epochs: float = option(20.0, "epochs that are left where it does not", low=0.0)
+    default_s: float = option(3600.0, "prediction before any job has finished, in seconds", low=1.0)
+
+
+class LossCurves(Estimator[LossCurveOptions]):
+    """History at first, then the job's own losses."""
+
+    name = "loss-curve"
+    summary = "a curve fitted to the losses that a job reports; before that, history"
+    Options: ClassVar[type[Any]] = LossCurveOptions
+    revises = True
+
+    def __init__(self, options: LossCurveOptions) -> None:
+        super().__init__(options)
+        self._history = History(HistoryOptions(default_s=options.default_s))
+        self._points: dict[int, list[tuple[float, float]]] = {}
+        self._epochs: dict[int, float] = {}  # in all, as believed, by row
+
+    def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+        """As long as similar jobs took."""
+        return self._history.predict(units, true_work, ctx)
+
+    def revise(self, units: Units, ctx: RoundContext) -> Floats:
+        """Look at what was reported since, and say anew how long each takes."""
+        work = np.full(len(units), np.nan)
+        if "loss" not in ctx.table.extra or "epoch" not in ctx.table.extra:
+            return work
+        epochs, losses, done = units.extra("epoch"), units.extra("loss"), units.executed
+        for place, row in enumerate(units.rows.tolist()):
+            epoch = float(epochs[place])
+            if not epoch > 0:
+                continue
+            if self._is_new(row, epoch, float(losses[place])):
+                self._refit(row)
+            if row in self._epochs:
+                work[place] = done[place] * max(self._epochs[row] / epoch, 1.0)
+        for row in [row for row in self._points if ctx.table.status[row] >= COMPLETED]:
+            self._points.pop(row)
+            self._epochs.pop(row, None)
+        return work
+
+    def _is_new(self, row: int, epoch: float, loss: float) -> bool:
+        points = self._points.setdefault(row, [])
+        if points and epoch <= points[-1][0]:
+            return False
+        points.append((epoch, loss))
+        if len(points) > MOST_POINTS:
+            del points[1::2]
+        return len(points) >= LEAST_POINTS
+
+    def _refit(self, row: int) -> None:
+        options = self.options
+        epochs, losses = np.array(self._points[row]).T
+        curve = fit_losses(epochs, losses)
+        if curve is None:
+            return
+        now = float(epochs[-1])
+        at = converges_at(
+            curve, int(now), window=options.window, threshold=options.threshold, most=options.most
+        )
+        self._epochs[row] = float(at) if at >= 0 else now + options.else_epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        """Points, what is believed, and the history."""
+        return {
+            "points": [[row, *point] for row, seen in self._points.items() for point in seen],
+            "epochs": [[row, epochs] for row, epochs in self._epochs.items()],
+            "history": self._history.state_dict(),
+        }
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go on."""
+        self._points = {}
+        for row, epoch, loss in state["points"]:
+            self._points.setdefault(int(row), []).append((float(epoch), float(loss)))
+        self._epochs = {int(row): float(epochs) for row, epochs in state["epochs"]}
+        self._history.load_state_dict(state["history"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Points follow their rows."""
+        place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._points = {place[row]: seen for row, seen in self._points.items() if row in place}
+        self._epochs = {place[row]: epochs for row, epochs in self._epochs.items() if row in place}
+        self._history.renumber(old, finished_gone)
