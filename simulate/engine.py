@@ -20,6 +20,7 @@ from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, Mode, RoundContext
 from dlsched.core.epochs import Epochs
 from dlsched.core.forecast import Forecaster
+from dlsched.core.goodput.belief import GoodputBelief
 from dlsched.core.metrics import MetricBoard
 from dlsched.core.performance import Speeds
 from dlsched.core.pools import Pools
@@ -65,6 +66,7 @@ class Engine:
         best_s: seconds that each row takes on its fastest type; None: its work, which is seconds.
         epochs: what policies may know of the courses of trainings; None: nothing.
         scaling: what policies may believe of speeds by number of GPUs; None: nothing.
+        goodput: what policies may believe of speeds and batch sizes of trainings; None: nothing.
         skipping: may rounds be skipped in which nothing can change?
         horizon: stop at this time.
         observers: called after every decision, with what it was.
@@ -86,6 +88,7 @@ class Engine:
     best_s: Floats | None = None
     epochs: Epochs | None = None
     scaling: Scaling | None = None
+    goodput: GoodputBelief | None = None
     skipping: bool = True
     horizon: float = math.inf
     observers: list[Observer] = field(default_factory=list)
@@ -236,7 +239,7 @@ class Engine:
         something = self.world.waiting or len(self.held_back)
         if not something and (self.parts.scheduling.rests or not self.world.running):
             return math.inf
-        if not self.skipping or self._dirty:
+        if not self.skipping or self._dirty or self.parts.estimator.revises:
             return semantics.tick_after(self.now)
         due = max(self._stable, self.now)
         if due > self.now:
@@ -452,6 +455,7 @@ class Engine:
     def _decide_in(self, mode: Mode) -> bool:
         """One decision; returns True when the run should stop because nothing moves any more."""
         world = self.world
+        world.look_at_courses(self.now)
         ctx = self._context(mode)
         if self.board.metrics and self.parts.metrics is not None:
             self.parts.metrics.report(ctx.running, self.board, ctx)
@@ -551,14 +555,15 @@ class Engine:
             finished=self.world.finished,
             calendar=self.calendar,
             forecast=self.make_forecast(self) if self.make_forecast is not None else None,
-            restart_overhead=self.world.costs.restart_overhead,
+            restart_overhead=self.world.costs.restart_overhead or 0.0,
             min_run=self.world.costs.min_run,
             seed=self.seed,
             speeds=self.speeds,
             epochs=self.epochs,
             scaling=self.scaling,
+            goodput=self.goodput,
             last_round=self.world.whole_steps.last,
-            may_share=True,
+            may_share=self.world.self_paced is None,
         )
 
     def _sample(self) -> None:

@@ -21,6 +21,7 @@ from simulate.results import ClusterShape, JobOutcomes, ReplayResult
 from simulate.settings import RunSettings, effective_options
 from simulate.summary import finite_or_none, job_figures
 from simulate.traces.trace import Trace
+from simulate.world import Costs
 
 __all__ = ["result_of"]
 
@@ -47,7 +48,7 @@ def result_of(
     summary: dict[str, Any] = {
         "policy": settings.policy,
         "semantics": semantics.name,
-        "options": _shown_options(settings, semantics, engine.parts),
+        "options": _shown_options(settings, world.costs, semantics, engine.parts),
         "placement": engine.parts.placement.name,
         "admission": engine.parts.admission.name,
         "fairness": engine.parts.fairness.name if engine.parts.fairness is not None else "none",
@@ -158,14 +159,14 @@ def _settle_for_output(units: UnitTable, row: int, now: float) -> None:
 
 
 def _shown_options(
-    settings: RunSettings, semantics: Semantics, parts: Parts
+    settings: RunSettings, costs: Costs, semantics: Semantics, parts: Parts
 ) -> Mapping[str, str | float | None]:
-    costs = settings.costs
     run: dict[str, str | float | None] = {
         "round": semantics.grid,
         "restart_overhead": costs.restart_overhead,
         "checkpoint_interval": costs.checkpoint_interval,
         "min_run": costs.min_run,
+        **({"interference": costs.interference} if costs.interference else {}),
         "warmup": settings.warmup_s,
         "mtbf": settings.mtbf_s,
         "mttr": settings.mttr_s if settings.mtbf_s is not None else None,

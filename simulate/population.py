@@ -65,6 +65,7 @@ def populate(
     *,
     load: float | None = None,
     profiled: Profiled | None = None,
+    work: Floats | None = None,
 ) -> tuple[UnitTable, Floats, Pools, Floats]:
     """Make the table of units.
 
@@ -75,6 +76,7 @@ def populate(
         cluster: what they run on.
         load: gaps between submits are divided by it.
         profiled: the jobs under a throughput table; jobs keep to types on which they run.
+        work: how much each job has to do, where it is not counted in seconds.
 
     Returns:
         the units, their true work in seconds (or as the profile counts it), the pools of nodes, and
@@ -84,7 +86,7 @@ def populate(
         BadInput: a job without duration, or a parent that is not in the trace.
     """
     count = len(trace)
-    if profiled is None and np.isnan(trace.duration).any():
+    if profiled is None and work is None and np.isnan(trace.duration).any():
         row = int(np.flatnonzero(np.isnan(trace.duration))[0])
         raise BadInput(
             f"{trace.name}: job {trace.job_id[row]} has no duration and no profile is given"
@@ -114,7 +116,8 @@ def populate(
         delivered = np.asarray(trace.columns["round_delivered"], np.float64)
         delivered = scaled_submits(delivered, load)
         visible = np.where(np.isnan(delivered), visible, delivered)
-    work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
+    if work is None:
+        work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
     return units, work, pools, visible
 
 

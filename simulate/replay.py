@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,21 +13,24 @@ import numpy as np
 from dlsched.core.arrays import Rows
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
+from dlsched.core.goodput.scaling import TrainingScaling
 from dlsched.core.occupancy import Occupancy
 from dlsched.core.performance import PerformanceModel, PlainDuration
-from dlsched.core.scaling import TableScaling
+from dlsched.core.scaling import Scaling, TableScaling
 from dlsched.core.throughputs import ThroughputTable
-from dlsched.core.units import Status
+from dlsched.core.units import Status, UnitTable
 from simulate.adaptation import Adaptation
 from simulate.cluster_events import ClusterEvent
 from simulate.engine import Engine
 from simulate.failures import with_failures
 from simulate.feasibility import check_needs, pools_ever, refuse_impossible
 from simulate.forecast import forecaster, replace_parts
+from simulate.goodput.application import Application
+from simulate.goodput.trainings import Oracle, Trainings, trainings_of
 from simulate.outcomes import result_of
 from simulate.population import populate
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.jobs import profiled
+from simulate.profiles.jobs import Profiled, profiled
 from simulate.recorder import Recorder
 from simulate.results import ReplayResult
 from simulate.settings import RunSettings, build_parts, resolve_semantics
@@ -46,6 +49,7 @@ def replay(
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
     patterns: BatchPatterns | None = None,
+    applications: Mapping[str, Application] | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace.
@@ -58,6 +62,8 @@ def replay(
         performance: how fast jobs really run; plain durations when None.
         throughputs: a table that says it by model, GPU type and partner; work is then steps.
         patterns: how the batch sizes of trainings grow with their gradient noise.
+        applications: measured trainings; every job is then one of them, with epochs and batch sizes
+            of its own.
         on_progress: called now and then with the number of jobs that have ended.
 
     Raises:
@@ -73,6 +79,7 @@ def replay(
         performance=performance,
         throughputs=throughputs,
         patterns=patterns,
+        applications=applications,
     )
     engine.on_progress = on_progress
     stopped = engine.run()
@@ -97,6 +104,7 @@ def prepare(
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
     patterns: BatchPatterns | None = None,
+    applications: Mapping[str, Application] | None = None,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
@@ -111,7 +119,16 @@ def prepare(
     jobs = None
     if throughputs is not None:
         jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
-    units, work, pools, visible = populate(trace, cluster, load=settings.load, profiled=jobs)
+    trainings = None if applications is None else trainings_of(trace, applications)
+    units, work, pools, visible = populate(
+        trace,
+        cluster,
+        load=settings.load,
+        profiled=jobs,
+        work=None if trainings is None else trainings.work,
+    )
+    if trainings is not None:
+        trainings.bound(units)
     check_needs(parts, units, trace)
     scripted = sorted(events, key=lambda event: event.time)
     first = {event.node: event.kind for event in reversed(scripted)}
@@ -126,6 +143,10 @@ def prepare(
         costs=settings.costs,
         recorder=Recorder(timeline=settings.record, segments=settings.record),
     )
+    if trainings is not None:
+        trainings.restart_overhead = world.costs.restart_overhead or 0.0
+        trainings.oracle = Oracle(trainings.of) if parts.estimator.knows else None
+        world.self_paced = trainings
     refusals = refuse_impossible(units, pools_ever(pools, scripted), parts, cluster)
     alive = np.flatnonzero(units.status == Status.FUTURE)
     engine = Engine(
@@ -141,7 +162,8 @@ def prepare(
         speeds=parts.estimator.believed(None if jobs is None else jobs.speed),
         best_s=None if jobs is None else jobs.best_s,
         epochs=None if jobs is None else jobs.courses,
-        scaling=None if jobs is None else TableScaling(jobs.speed, cluster.gpu_types[0]),
+        scaling=_scaling(jobs, trainings, units, cluster),
+        goodput=trainings,
         skipping=settings.skipping,
         horizon=settings.horizon,
     )
@@ -149,13 +171,23 @@ def prepare(
         world.whole_steps.adaptation = jobs.courses
         world.whole_steps.limits_s = jobs.best_s.tolist()
     engine.refusals.update(refusals)
-    engine.make_forecast = forecaster
+    if trainings is None:  # courses cannot be forked
+        engine.make_forecast = forecaster
     engine.rebuild_parts = partial(replace_parts, semantics=semantics)
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only
 
         check_after_each_decision(engine)
     return engine
+
+
+def _scaling(
+    jobs: Profiled | None, trainings: Trainings | None, units: UnitTable, cluster: Cluster
+) -> Scaling | None:
+    """What policies may know of speeds by number of GPUs, where something knows it."""
+    if trainings is not None and trainings.oracle is not None:
+        return TrainingScaling(trainings.oracle, trainings, units, cluster.largest_node)
+    return None if jobs is None else TableScaling(jobs.speed, cluster.gpu_types[0])
 
 
 def _with_chance(

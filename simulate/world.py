@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlsched.core.allocation import Allocation, Grant
@@ -19,7 +19,9 @@ from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
+from simulate.interference import interfering
 from simulate.recorder import Recorder
+from simulate.self_paced import SelfPaced
 from simulate.whole_steps import WholeSteps
 
 __all__ = ["Costs", "World"]
@@ -32,15 +34,18 @@ class Costs:
     """What interruptions cost.
 
     Attributes:
-        restart_overhead: seconds without progress after each start.
+        restart_overhead: seconds without progress after each start; None: what the semantics say.
         checkpoint_interval: seconds of run time between periodic checkpoints, which bound what a
             failure loses; None: only a suspension saves.
         min_run: a unit is not preempted before it has run so many seconds.
+        interference: the part of its pace that a unit loses that spans nodes, on one of which
+            another such unit is; where units have a pace of their own.
     """
 
-    restart_overhead: float = 0.0
+    restart_overhead: float | None = None
     checkpoint_interval: float | None = None
     min_run: float = 0.0
+    interference: float = 0.0
 
 
 class World:
@@ -56,6 +61,7 @@ class World:
         launch, preemption: the parts that say what a start and a suspension cost; None: the run's
             restart overhead, and nothing.
         whole_steps: rounds of them, where the semantics have such.
+        self_paced: the courses of units whose pace changes by itself; None: it does not.
     """
 
     def __init__(
@@ -74,6 +80,8 @@ class World:
         self.true_work = true_work
         self.performance = performance
         self.semantics = semantics
+        if costs.restart_overhead is None:
+            costs = replace(costs, restart_overhead=semantics.restart_overhead)
         self.costs = costs
         self.recorder = recorder
         self.launch: LaunchPart[Any] | None = None
@@ -84,6 +92,8 @@ class World:
         self.finished: list[int] = []
         self.busy_gpu_seconds = 0.0
         self.whole_steps = WholeSteps()
+        self.self_paced: SelfPaced | None = None
+        self._slowed: set[int] = set()  # who loses pace to others on the same nodes
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
         self._exact_end: dict[int, float] = {}
         self._stepped: dict[int, float] = {}  # seconds worked (and settled) since the start
@@ -121,7 +131,7 @@ class World:
                 self._count_interruption(command.verb, command.row)
         for command in commands:
             if command.after is not None:
-                self.start(command.row, command.after, now, command.grant)
+                self.start(command.row, command.after, now, command.grant, command.before)
         self._see_who_shares(now)
         return [command.row for command in commands if command.verb is Verb.STOP]
 
@@ -134,20 +144,42 @@ class World:
         else:
             table.migrations[row] += 1
 
-    def start(self, row: int, placement: Placement, now: float, grant: Grant | None = None) -> None:
-        """A waiting unit begins on GPUs that the occupancy already counts as its own."""
+    def start(
+        self,
+        row: int,
+        placement: Placement,
+        now: float,
+        grant: Grant | None = None,
+        before: Placement | None = None,
+    ) -> None:
+        """A waiting unit begins on GPUs that the occupancy already counts as its own.
+
+        Args:
+            row: the unit.
+            placement: its GPUs.
+            now: seconds.
+            grant: what it gets besides.
+            before: the GPUs that it has just left, if it goes on without waiting.
+        """
         table, costs = self.table, self.costs
         first = math.isnan(table.first_start.item(row))
         if first:
             table.first_start[row] = now
-        overhead = costs.restart_overhead
-        if self.launch is not None:
+        overhead = costs.restart_overhead or 0.0
+        if self.launch is not None and before is not None:
+            pace = self._pace_before(row, placement, grant)
+            overhead = self.launch.adjustment(row, before, placement, table, overhead, pace)
+        elif self.launch is not None:
             overhead = self.launch.overhead(row, placement, table, overhead)
         if first and self.semantics.overhead == "restarts":
             overhead = 0.0
         gpus = placement.gpus
         partners = self.occupancy.beside.get(row, ())
-        rate = self.performance.rate(row, placement, table, self.occupancy, grant, partners)
+        if self.self_paced is not None:
+            self.self_paced.begin(row, placement, self.occupancy, grant, now + overhead)
+            rate = self.self_paced.rate(row)
+        else:
+            rate = self.performance.rate(row, placement, table, self.occupancy, grant, partners)
         self._pace[row] += 1
         if partners:
             self._partners[row] = partners
@@ -167,11 +199,22 @@ class World:
         if not self.semantics.drift and rate > 0:
             self._expect_end(row, now)
 
+    def _pace_before(self, row: int, placement: Placement, grant: Grant | None) -> float:
+        """How fast a row ran before it changed its GPUs, over how fast it will."""
+        if self.self_paced is not None:
+            return 1.0  # its new pace is known once it has begun
+        partners = self.occupancy.beside.get(row, ())
+        after = self.performance.rate(row, placement, self.table, self.occupancy, grant, partners)
+        return self.table.rate.item(row) / after if after > 0 else 1.0
+
     def _expect_end(self, row: int, now: float) -> None:
         """Enter in the agenda when a running unit will be seen to end."""
         table = self.table
-        left = self.true_work.item(row) - table.executed.item(row)
-        end = table.progress_from.item(row) + max(left, 0.0) / table.rate.item(row)
+        if self.self_paced is not None:
+            end = self.self_paced.look(row)
+        else:
+            left = self.true_work.item(row) - table.executed.item(row)
+            end = table.progress_from.item(row) + max(left, 0.0) / table.rate.item(row)
         seen = end
         if self.semantics.release == "tick":
             seen = self.semantics.tick_at_or_after(end)
@@ -188,10 +231,35 @@ class World:
         _, row, pace = end
         return self._pace[row] == pace and self.table.status.item(row) == RUNNING
 
+    # -- units whose pace changes by itself -------------------------------------------------------
+
+    def look_at_courses(self, now: float) -> None:
+        """Bring what is known of running units up to now, for whoever decides."""
+        if self.self_paced is not None:
+            for row in self.occupancy.held:
+                self._follow_course(row, now)
+
+    def _follow_course(self, row: int, now: float) -> None:
+        """Enter a running unit's work until now, and its pace from now on."""
+        table, course = self.table, self.self_paced
+        assert course is not None
+        course.advance(row, now)
+        begins = table.progress_from.item(row)
+        if now > begins:
+            finish = course.finish(row)
+            worked = (now if finish is None else max(finish, begins)) - begins
+            self._stepped[row] = self._stepped.get(row, 0.0) + worked
+            self._ready.setdefault(row, begins)
+            table.progress_from[row] = now
+        table.executed[row] = course.done_so_far(row)
+        table.rate[row] = course.rate(row)
+
     # -- units on the same GPUs -------------------------------------------------------------------
 
     def _see_who_shares(self, now: float) -> None:
         """Whose partners have changed runs at another pace from now on."""
+        if self.costs.interference:
+            self._see_who_interferes(now)
         beside = self.occupancy.beside
         if not beside and not self._partners:
             return
@@ -205,6 +273,21 @@ class World:
                 self._riding[row] = now
             if partners != before.get(row, ()) and self.table.status[row] == RUNNING:
                 self._change_pace(row, now)
+
+    def _see_who_interferes(self, now: float) -> None:
+        """Whoever spans nodes beside another that does loses some of its pace."""
+        course = self.self_paced
+        if course is None:
+            return
+        slowed = interfering(self.occupancy)
+        for row in sorted(slowed ^ self._slowed):
+            if row in self.occupancy.held:
+                self._follow_course(row, now)
+                course.slow_down(row, self.costs.interference if row in slowed else 0.0)
+                self.table.rate[row] = course.rate(row)
+                self._pace[row] += 1
+                self._expect_end(row, now)
+        self._slowed = slowed
 
     def _count_ride(self, row: int, now: float) -> None:
         since = self._riding.pop(row)
@@ -241,12 +324,14 @@ class World:
     def _settle(self, row: int, now: float) -> None:
         """Bring a running unit's clocks up to now and take it off its GPUs."""
         table = self.table
+        if self.self_paced is not None:
+            self._follow_course(row, now)
         # `item` gives plain numbers, with which arithmetic is several times cheaper
         since, progress_from = table.since.item(row), table.progress_from.item(row)
         rate, gpus = table.rate.item(row), table.gpus_now.item(row)
         held = now - since
         worked = max(now - progress_from, 0.0)
-        if self.semantics.release == "tick" and rate > 0:
+        if self.semantics.release == "tick" and rate > 0 and self.self_paced is None:
             # its GPUs may be kept for a while after its work is done
             left = max(self.true_work.item(row) - table.executed.item(row), 0.0)
             worked = min(worked, left / rate)
@@ -260,7 +345,8 @@ class World:
         overhead = held - worked - self._stepped.pop(row, 0.0)
         if overhead:
             table.overhead_s[row] += overhead
-        table.executed[row] += worked * rate
+        if self.self_paced is None:
+            table.executed[row] += worked * rate
         self.busy_gpu_seconds += held * gpus
         table.since[row] = now
         table.gpus_now[row] = 0
@@ -279,6 +365,8 @@ class World:
     def _fall_back(self, row: int, saved: float) -> None:
         """Lose the work done since a checkpoint."""
         table = self.table
+        if self.self_paced is not None:
+            self.self_paced.fall_back(row, saved)
         lost = float(table.executed[row]) - saved
         if lost > 0:
             table.lost_s[row] += lost / float(table.rate[row])
@@ -328,6 +416,13 @@ class World:
         while self.next_end() <= now:
             seen, row, _ = heapq.heappop(self._ends)
             exact = self._exact_end.pop(row, seen)
+            if self.self_paced is not None:
+                self._follow_course(row, seen)
+                finish = self.self_paced.finish(row)
+                if finish is None:  # its end was not known yet, and is later
+                    self._expect_end(row, seen)
+                    continue
+                exact = finish
             self.complete(row, seen, exact if self.semantics.finish == "exact" else seen)
             done.append(row)
         return done

@@ -63,7 +63,16 @@ def replay_command(
             metavar="DIR|FILE[,FILE]",
             help="Throughput tables: steps a second by model, batch size, GPU type, number of "
             "GPUs and partner. Jobs then do total_iterations steps. Beside it, a table of how "
-            "batch sizes grow.",
+            "batch sizes grow. Or a folder of measured applications (applications.csv, …), whose "
+            "trainings then learn as they did.",
+        ),
+    ] = None,
+    workload: Annotated[
+        Text,
+        typer.Option(
+            "--workload",
+            metavar="SET:N",
+            help="Which workload of a file that holds several.",
         ),
     ] = None,
     policy: Annotated[
@@ -142,9 +151,21 @@ def replay_command(
         typer.Option("--round", metavar="S", help="Length of a round. [default: 60]"),
     ] = None,
     restart_overhead: Annotated[
+        Seconds,
+        typer.Option(
+            "--restart-overhead",
+            metavar="S",
+            help="Time without progress after each start. [default: as the semantics say, mostly "
+            "0]",
+        ),
+    ] = None,
+    interference: Annotated[
         float,
         typer.Option(
-            "--restart-overhead", metavar="S", help="Time without progress after each start."
+            "--interference",
+            metavar="PART",
+            help="The part of its pace that a training on several nodes loses while it shares one "
+            "of them with another such; with profiles of applications.",
         ),
     ] = 0.0,
     checkpoint_interval: Annotated[
@@ -273,6 +294,8 @@ def replay_command(
             format=format,
             cluster=cluster,
             profiles=profiles,
+            workload=workload,
+            interference=interference,
             policy=policy,
             placement=placement,
             admission=admission,

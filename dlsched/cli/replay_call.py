@@ -27,7 +27,7 @@ class ReplayWords:
     options: tuple[str, ...]
     clock: str | None
     round_s: float | None
-    restart_overhead: float
+    restart_overhead: float | None
     checkpoint_interval: float | None
     min_run: float
     load: str | None
@@ -48,3 +48,5 @@ class ReplayWords:
     from_db: str | None = None
     since: str | None = None
     compare_isolated: bool = False
+    workload: str | None = None
+    interference: float = 0.0

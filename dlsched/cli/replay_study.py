@@ -24,14 +24,22 @@ from dlsched.cli.replay_call import ReplayWords
 from dlsched.cli.replay_outputs import Outputs, outputs_of
 from dlsched.cli.replay_progress import progress_bar
 from dlsched.cli.replay_tables import comparison, headline, notes, run_line, takeaways
-from dlsched.cli.replay_words import at_least, loads, positive, seeds, several, tracked
+from dlsched.cli.replay_words import (
+    at_least,
+    loads,
+    part_of_one,
+    positive,
+    seeds,
+    several,
+    tracked,
+)
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from simulate.cluster_events import ClusterEvent
 from simulate.cluster_files import open_cluster
 from simulate.event_files import read_events
 from simulate.profiles.leaving_out import without_unprofiled
-from simulate.profiles.open import open_profiles
+from simulate.profiles.open import open_applications, open_profiles
 from simulate.settings import RunSettings, build_parts, resolve_semantics
 from simulate.sweep import (
     PARTS,
@@ -135,7 +143,8 @@ def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
     events: Sequence[ClusterEvent] = ()
     if words.events is not None:
         cluster, events = read_events(words.events, cluster)
-    throughputs, patterns = open_profiles(words.profiles)
+    applications = open_applications(words.profiles)
+    throughputs, patterns = open_profiles(None if applications else words.profiles)
     jobs = _traces(words)
     if words.skip_bad_rows and throughputs is not None:
         jobs = tuple(without_unprofiled(trace, cluster, throughputs) for trace in jobs)
@@ -145,6 +154,7 @@ def _checked(words: ReplayWords, cluster: Cluster | None) -> Study:
         events=events,
         throughputs=throughputs,
         patterns=patterns,
+        applications=applications,
     )
     if not words.skip_bad_rows:
         for trace, path in zip(inputs.traces, words.traces, strict=True):
@@ -172,7 +182,10 @@ def _base(words: ReplayWords) -> RunSettings:
         clock=words.clock or "",
         round_s=words.round_s,
         costs=Costs(
-            restart_overhead=at_least("--restart-overhead", words.restart_overhead),
+            restart_overhead=None
+            if words.restart_overhead is None
+            else at_least("--restart-overhead", words.restart_overhead),
+            interference=part_of_one("--interference", words.interference),
             checkpoint_interval=positive("--checkpoint-interval", words.checkpoint_interval),
             min_run=at_least("--min-run", words.min_run),
         ),
@@ -193,7 +206,7 @@ def _tags(dimensions: Dimensions, traces: int, runs: int) -> tuple[str, ...]:
 
 
 def _traces(words: ReplayWords) -> tuple[Trace, ...]:
-    options = ReadOptions(skip_bad_rows=words.skip_bad_rows)
+    options = ReadOptions(skip_bad_rows=words.skip_bad_rows, workload=words.workload)
     traces = [open_trace(path, words.format, options=options) for path in words.traces]
     named = [trace.name for trace in traces]
     for place, path in enumerate(words.traces):

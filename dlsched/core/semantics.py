@@ -57,6 +57,7 @@ class Semantics:
         between: what happens between grid ticks when something changes: nothing, a fill of idle
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first.
+        restart_overhead: seconds without progress after a start, where the run does not say.
         moved_counts: a row suspended and started again in one decision counts as a migration or
             as a preemption.
         option_defaults: defaults for options of whichever part has them, by option.
@@ -79,6 +80,7 @@ class Semantics:
     release: Literal["exact", "tick"] = "exact"
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts"] = "every-start"
+    restart_overhead: float = 0.0
     moved_counts: Literal["migration", "preemption"] = "migration"
     rejoin: bool = True
     option_defaults: Mapping[str, object] = field(default_factory=dict)
@@ -96,7 +98,8 @@ class Semantics:
             )
         if not 0 < grid < float("inf"):
             raise BadInput(f"--round must be a positive number of seconds, not {grid:g}")
-        return replace(self, grid=grid)
+        first = grid if self.origin == self.grid else self.origin  # a first round that is awaited
+        return replace(self, grid=grid, origin=first)
 
     def tick_at_or_after(self, time: float) -> float:
         """The first grid tick at or after `time`; ticks are origin + k·grid, never accumulated."""
@@ -208,6 +211,24 @@ SHOCKWAVE = _add(
         between="none",
         option_defaults={**GAVEL.option_defaults, "resolve_s": 1000.0, "alpha": 0.2},
         part_defaults={"placement": "first-free"},
+    )
+)
+POLLUX = _add(
+    Semantics(
+        name="pollux",
+        source="Pollux, OSDI 2021, and its artifact's simulator",
+        grid=60.0,
+        origin=60.0,
+        arrivals="grid",
+        release="tick",
+        between="none",
+        restart_overhead=30.0,
+        option_defaults={
+            "limits": (57600.0,),
+            "clock": "held",
+            "equals": "arrival",
+        },
+        part_defaults={"placement": "roomiest"},
     )
 )
 

@@ -9,11 +9,24 @@ from pathlib import Path
 
 from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import ThroughputTable
+from simulate.goodput.application import Application
+from simulate.goodput.files import holds_applications, read_applications
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.throughput_file import measurements_of
 from simulate.traces.textfile import first_line
 
-__all__ = ["open_profiles"]
+__all__ = ["open_applications", "open_profiles"]
+
+
+def open_applications(text: str | None) -> dict[str, Application] | None:
+    """Read the measured applications of a folder; None where it is no such folder.
+
+    Raises:
+        BadInput: one line with file and line number.
+    """
+    if text is None or "," in text or not holds_applications(Path(text)):
+        return None
+    return read_applications(Path(text))
 
 
 def open_profiles(text: str | None) -> tuple[ThroughputTable | None, BatchPatterns | None]:

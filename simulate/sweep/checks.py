@@ -41,6 +41,7 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
                 events=inputs.events,
                 throughputs=inputs.throughputs,
                 patterns=inputs.patterns,
+                applications=inputs.applications,
             )
 
 

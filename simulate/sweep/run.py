@@ -7,13 +7,14 @@ in another one and on another machine.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlsched.core.cluster import Cluster
 from dlsched.core.errors import DlschedError
 from dlsched.core.throughputs import ThroughputTable
 from simulate.cluster_events import ClusterEvent
+from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.replay import replay
 from simulate.results import ReplayResult
@@ -32,6 +33,7 @@ class Inputs:
     events: Sequence[ClusterEvent] = ()
     throughputs: ThroughputTable | None = None
     patterns: BatchPatterns | None = None
+    applications: Mapping[str, Application] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ def execute(
             events=inputs.events,
             throughputs=inputs.throughputs,
             patterns=inputs.patterns,
+            applications=inputs.applications,
             on_progress=on_progress,
         )
     except DlschedError as error:

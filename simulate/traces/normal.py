@@ -89,6 +89,7 @@ def normal_trace(
     zone: str = "",
     utc_offset: Callable[[float], float] = _no_offset,
     notes: tuple[str, ...] = (),
+    without_duration: bool = False,
 ) -> Trace:
     """Apply the common rules.
 
@@ -103,13 +104,20 @@ def normal_trace(
         zone: see `Trace`.
         utc_offset: the offset from UTC [s] of a log's time, asked for the first submit.
         notes: see `Trace`.
+        without_duration: nobody expects one; a profile says how long the jobs take.
 
     Raises:
         BadInput: a negative or absurd quantity, a job id that is there twice (unless bad rows
             are skipped); no job is left.
     """
     _refuse_impossible(rows, ledger)
-    _drop_unwanted(rows, ledger, options, is_log=is_log)
+    _drop_unwanted(
+        rows,
+        ledger,
+        options,
+        is_log=is_log,
+        needs_duration=not (without_duration or "total_iterations" in rows.columns),
+    )
     _refuse_repeated_ids(rows, ledger)
     kept = np.flatnonzero(rows.usable)
     if not kept.size:
@@ -158,7 +166,9 @@ def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
             rows.usable[row] = False
 
 
-def _drop_unwanted(rows: Rows, ledger: Ledger, options: ReadOptions, *, is_log: bool) -> None:
+def _drop_unwanted(
+    rows: Rows, ledger: Ledger, options: ReadOptions, *, is_log: bool, needs_duration: bool
+) -> None:
     def drop(unwanted: NDArray[np.bool_], reason: str) -> None:
         rows_dropped = rows.usable & unwanted
         ledger.drop(reason, rows.lines[rows_dropped])
@@ -173,7 +183,7 @@ def _drop_unwanted(rows: Rows, ledger: Ledger, options: ReadOptions, *, is_log: 
             drop(np.asarray(rows.status == status, dtype=np.bool_), f"status {status}")
     if options.on_missing == "drop":
         drop(np.isnan(rows.num_gpus), "GPU count unknown")
-        if "total_iterations" not in rows.columns:
+        if needs_duration:
             drop(np.isnan(rows.duration), "duration unknown")
     shortest = options.min_duration if options.min_duration is not None else float(is_log)
     drop(rows.duration < shortest, f"shorter than {shortest:g} s")

@@ -18,6 +18,7 @@ from simulate.traces.formats import (
     philly,
     philly_attempts,
     philly_passed,
+    pollux,
     shockwave,
     slurm,
     tiresias,
@@ -45,6 +46,7 @@ FORMATS: dict[str, Reader] = {
     "blox": blox.read,
     "gavel": gavel.read,
     "shockwave": shockwave.read,
+    "pollux": pollux.read,
 }
 # By header, the most particular first: a native file may carry any further column.
 _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
@@ -59,6 +61,7 @@ _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
     ("blox", blox),
     ("gavel", gavel),
     ("shockwave", shockwave),
+    ("pollux", pollux),
     ("dlsched", dlsched),
 )
 # In a folder, the file that is the trace.

@@ -24,6 +24,7 @@ class ReadOptions:
             cancelled and failed for logs, and everything for research traces.
         on_missing: "drop" or "keep" jobs whose size or duration the log lost (NaN when kept).
         skip_bad_rows: count rows that can't be read instead of refusing the file.
+        workload: which of several workloads in a file, as SET:NUMBER.
 
     Raises:
         BadInput: a status that is none of the four, or a negative `min_duration`.
@@ -34,6 +35,7 @@ class ReadOptions:
     status: tuple[str, ...] | None = None
     on_missing: str = "drop"
     skip_bad_rows: bool = False
+    workload: str | None = None
 
     def __post_init__(self) -> None:
         for word in self.status or ():

@@ -7,8 +7,9 @@ W passes the limits (`dlas-gpu`; `dlas` counts seconds only); with a sample of p
 are sorted by Gittins index (`gittins`). A job that has waited `knob` times as long as it executed
 is promoted to the first queue and starts counting anew; knob 0 never promotes.
 
-`jump` says when a fall is noticed: `exact` at the moment the limit is reached, `artifact` at the
-time the original's formula gives (off for resumed jobs). `index` likewise, see `gittins`.
+`clock` says which seconds count, `equals` who goes first in a queue. `jump` says when a fall is
+noticed: `exact` at the moment the limit is reached, `artifact` at the time the original's formula
+gives (off for resumed jobs). `index` likewise, see `gittins`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,12 @@ class TiresiasOptions:
     )
     delta: float = option(3250.0, "the Gittins index looks so many GPU-seconds ahead", low=1e-9)
     rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
+    clock: Literal["executed", "held"] = option(
+        "executed", "service counts seconds of work, or all seconds on GPUs, restarts included"
+    )
+    equals: Literal["running", "arrival"] = option(
+        "running", "in a queue, running jobs stand before waiting ones, or who came first does"
+    )
 
 
 class Falling(NamedTuple):
@@ -117,7 +124,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
             running = walk.runs(units)
             falling = None  # others run now
-            if np.count_nonzero(running) < len(running):
+            if self.options.equals == "running" and np.count_nonzero(running) < len(running):
                 everybody = ctx.units
                 self._queues.running_first(everybody, walk.runs(everybody))
         if falling is None:
@@ -151,7 +158,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     def _executed(self, units: Units) -> Floats:
         """Seconds executed since the last promotion."""
-        return units.executed - self._at_promotion[units.rows]
+        done = units.executed if self.options.clock == "executed" else units.held_s
+        return done - self._at_promotion[units.rows]
 
     def _service(self, some: Falling) -> Floats:
         """A: executed × GPUs, or executed seconds for `dlas`."""

@@ -72,7 +72,7 @@ def test_semantics_is_for_everybody_and_a_later_option_wins():
     [
         ("x=1", "-o x: neither fifo, tiresias nor another part of this call have it; known: "),
         ("las.guard_s=1", "-o las.guard_s: 'las' names no part of this call; known: fifo, tires"),
-        ("tiresias.x=1", "-o tiresias.x: tiresias has no option 'x'; known: delta, "),
+        ("tiresias.x=1", "-o tiresias.x: tiresias has no option 'x'; known: clock, "),
         ("placement.x=1", "-o placement.x: placement has no option 'x'; known: none"),
         ("x", "-o 'x' does not read KEY=VALUE"),
     ],

@@ -1,0 +1,247 @@
+"""Reading the profiles of applications from a folder of tables.
+
+    applications.csv   application,init_batch_size,max_batch_size,min_local_bsz,max_local_bsz,
+                       max_epochs
+    placements.csv     application,placement,local_bsz,step_time,sync_time
+    scalability.csv    application,num_nodes,num_replicas,local_bsz,step_time,sync_time
+    validation.csv     application,batch_size,epoch_index,progress,iteration,grad_sqr,grad_var
+
+Each may be packed (`.csv.gz`). A placement is written as the replicas on each node, one digit each;
+`scalability`, which may be missing, has shapes of which only the counts are known. Times are
+seconds. A column `fixed_batch_size` of `applications`, where it is given, is a batch size that no
+job changes.
+
+Source: the layout of the published artifact of Qiao et al., "Pollux", OSDI 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.errors import BadInput
+from dlsched.core.goodput.params import BatchLimits
+from simulate.goodput.application import Application
+from simulate.goodput.learning import Learning
+from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, StepTimes, ring_of
+from simulate.traces.ledger import Ledger
+from simulate.traces.table import Table, read_table
+
+__all__ = ["holds_applications", "read_applications"]
+
+LIMITS = ("init_batch_size", "max_batch_size", "min_local_bsz", "max_local_bsz", "max_epochs")
+TIMES = ("local_bsz", "step_time", "sync_time")
+RUNS = ("batch_size", "epoch_index", "progress", "iteration", "grad_sqr", "grad_var")
+
+# The published simulator trains this model with one batch size, on one GPU, under every policy that
+# chooses batch sizes: its metric suffers from any other.
+FIXED_BATCH = {"ncf": 32768}
+
+
+def holds_applications(folder: Path) -> bool:
+    """Is this a folder of such tables?"""
+    return folder.is_dir() and _find(folder, "applications") is not None
+
+
+def read_applications(folder: Path) -> dict[str, Application]:
+    """Read a folder, by application.
+
+    Raises:
+        BadInput: one line with file and line number: a table or column is missing, a number is not
+            one or cannot be, rows contradict each other, an application lacks measurements.
+    """
+    table = _table(folder, "applications", LIMITS, {"fixed_batch_size"})
+    times = _step_times(folder)
+    learning = _learning(folder)
+    found: dict[str, Application] = {}
+    fixed = table.number("fixed_batch_size")
+    for row, name in enumerate(table.text("application").tolist()):
+        where = f"{table.ledger.path}:{int(table.lines[row])}"
+        numbers = [_whole(table, row, column) for column in LIMITS]
+        initial, maximum, local_min, local_max, epochs = numbers
+        BatchLimits.of(initial, maximum, local_min, local_max, what=f"{where}: {name}")
+        if name in found:
+            raise BadInput(f"{where}: {name} is there twice")
+        if name not in times:
+            raise BadInput(f"{where}: {name} has no step times in {folder}/placements.csv")
+        if name not in learning:
+            raise BadInput(f"{where}: {name} has no runs in {folder}/validation.csv")
+        known = learning[name]
+        if not 1 <= epochs <= known.epochs:
+            raise BadInput(
+                f"{where}: {name} ends after {epochs} epochs, its validation runs have "
+                f"{known.epochs}"
+            )
+        if not known.sizes[0] <= initial <= known.sizes[-1]:
+            raise BadInput(
+                f"{where}: {name} begins with batches of {initial}, its validation runs have "
+                f"{known.sizes[0]} to {known.sizes[-1]}"
+            )
+        own = fixed[row]
+        found[name] = Application(
+            name=name,
+            initial=initial,
+            maximum=maximum,
+            local_min=local_min,
+            local_max=local_max,
+            epochs=epochs,
+            times=times[name],
+            learning=known,
+            fixed_batch=FIXED_BATCH.get(name) if np.isnan(own) else int(own),
+        )
+    if not found:
+        raise BadInput(f"{table.ledger.path}: holds no applications")
+    return found
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    for suffix in (".csv", ".csv.gz"):
+        if (folder / (name + suffix)).is_file():
+            return folder / (name + suffix)
+    return None
+
+
+def _table(
+    folder: Path,
+    name: str,
+    numbers: tuple[str, ...],
+    optional: frozenset[str] | set[str] = frozenset(),
+) -> Table:
+    path = _find(folder, name)
+    if path is None:
+        raise BadInput(f"{folder}: a folder of profiles needs {name}.csv or {name}.csv.gz")
+    ledger = Ledger(path, skip_bad_rows=False)
+    text = ("application", "placement") if name == "placements" else ("application",)
+    table = read_table(
+        path, ledger, numbers={*numbers, *optional}, required=(*text, *numbers), unique=()
+    )
+    for column in numbers:
+        values = table.number(column)
+        wrong = np.flatnonzero(~np.isfinite(values) | (values < 0))
+        table.refuse(
+            wrong,
+            f"{column} is not a number",
+            lambda row, column=column, values=values: (  # type: ignore[misc]  # bound at once
+                f"{column} must be a number from 0 up, not {values[row]:g}"
+            ),
+        )
+    return table
+
+
+def _whole(table: Table, row: int, column: str) -> int:
+    value = float(table.number(column)[row])
+    if value != int(value) or value < 0:
+        raise BadInput(
+            f"{table.ledger.path}:{int(table.lines[row])}: {column} must be a whole number, "
+            f"not {value:g}"
+        )
+    return int(value)
+
+
+def _step_times(folder: Path) -> dict[str, StepTimes]:
+    table = _table(folder, "placements", TIMES)
+    _check_times(table)
+    shapes: dict[str, dict[Shape, dict[int, StepTime]]] = {}
+    for row, (name, text, time, local) in enumerate(_measured(table, "placement")):
+        where = f"{table.ledger.path}:{int(table.lines[row])}"
+        if not text.isdecimal() or "0" in text:
+            raise BadInput(f"{where}: placement must be digits from 1 to 9, not {text!r}")
+        measured = shapes.setdefault(name, {}).setdefault(ring_of(tuple(map(int, text))), {})
+        if measured.setdefault(local, time) != time:
+            raise BadInput(f"{where}: {name} on {text} with {local} samples is there twice")
+    spread = _spread(folder)
+    return {
+        name: StepTimes(
+            name,
+            {shape: sorted(rows.items()) for shape, rows in mine.items()},
+            spread.get(name, ()),
+        )
+        for name, mine in shapes.items()
+    }
+
+
+def _spread(folder: Path) -> Mapping[str, list[SpreadMeasurement]]:
+    found: dict[str, list[SpreadMeasurement]] = {}
+    if _find(folder, "scalability") is None:
+        return found
+    table = _table(folder, "scalability", ("num_nodes", "num_replicas", *TIMES))
+    _check_times(table)
+    nodes, replicas = table.number("num_nodes"), table.number("num_replicas")
+    table.refuse(
+        np.flatnonzero((nodes < 1) | (replicas < nodes)),
+        "counts contradict each other",
+        lambda row: f"{replicas[row]:g} replicas cannot be on {nodes[row]:g} nodes",
+    )
+    for row, (name, _, time, local) in enumerate(_measured(table, "application")):
+        measured = SpreadMeasurement(int(nodes[row]), int(replicas[row]), local, time)
+        found.setdefault(name, []).append(measured)
+    return found
+
+
+def _measured(table: Table, column: str) -> list[tuple[str, str, StepTime, int]]:
+    columns = (
+        table.text("application").tolist(),
+        table.text(column).tolist(),
+        map(StepTime, table.number("step_time").tolist(), table.number("sync_time").tolist()),
+        table.number("local_bsz").astype(np.int64).tolist(),
+    )
+    return list(zip(*columns, strict=True))
+
+
+def _check_times(table: Table) -> None:
+    step, sync, local = (table.number(name) for name in ("step_time", "sync_time", "local_bsz"))
+    table.refuse(np.flatnonzero(step <= 0), "step_time is 0", "step_time must be above 0")
+    table.refuse(
+        np.flatnonzero(sync >= step),
+        "sync_time is not below step_time",
+        lambda row: f"sync_time {sync[row]:g} must be below step_time {step[row]:g}",
+    )
+    table.refuse(
+        np.flatnonzero((local < 1) | (local != np.floor(local))),
+        "local_bsz is not whole",
+        lambda row: f"local_bsz must be a whole number from 1 up, not {local[row]:g}",
+    )
+
+
+def _learning(folder: Path) -> dict[str, Learning]:
+    table = _table(folder, "validation", RUNS)
+    columns = np.array([table.number(column) for column in RUNS])
+    rows_of: dict[tuple[str, int], list[int]] = {}
+    for row, (name, size) in enumerate(
+        zip(table.text("application").tolist(), columns[0].tolist(), strict=True)
+    ):
+        rows_of.setdefault((name, int(size)), []).append(row)
+    runs: dict[str, dict[int, Floats]] = {}
+    for (name, size), rows in rows_of.items():
+        run = columns[:, rows]
+        _check_run(table, rows, run, f"{name} with batches of {size}")
+        runs.setdefault(name, {})[size] = run
+    return {name: _learnt(name, mine) for name, mine in runs.items()}
+
+
+def _check_run(table: Table, rows: list[int], run: Floats, what: str) -> None:
+    def refuse(place: int, why: str) -> None:
+        raise BadInput(f"{table.ledger.path}:{int(table.lines[rows[place]])}: {what}: {why}")
+
+    wrong = np.flatnonzero(run[1] != np.arange(len(rows)))
+    if wrong.size:
+        place = int(wrong[0])
+        refuse(place, f"epoch_index must be {place} here, not {run[1][place]:g}")
+    for column in (2, 3):
+        falls = np.flatnonzero(np.diff(run[column], prepend=0.0) <= 0)
+        if falls.size:
+            place = int(falls[0])
+            refuse(place, f"{RUNS[column]} must grow, not be {run[column][place]:g}")
+    none = np.flatnonzero(run[5] <= 0)
+    if none.size:
+        refuse(int(none[0]), "grad_var must be above 0")
+
+
+def _learnt(name: str, runs: Mapping[int, Floats]) -> Learning:
+    sizes = sorted(runs)
+    epochs = min(run.shape[1] for run in runs.values())
+    table = np.stack([runs[size][2:, :epochs] for size in sizes])
+    return Learning(name, sizes, table[:, 0], table[:, 1], table[:, 2], table[:, 3])

@@ -1,0 +1,182 @@
+"""All trainings of a replay: for the world how they go on, for policies what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlsched.core.allocation import Grant
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.errors import BadInput
+from dlsched.core.goodput.belief import TrainingOracle
+from dlsched.core.goodput.efficiency import UNKNOWN_NOISE
+from dlsched.core.goodput.params import BatchLimits
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.units import UnitTable
+from simulate.goodput.application import Application
+from simulate.goodput.training import Training
+from simulate.traces.trace import Trace
+
+__all__ = ["Oracle", "Trainings", "trainings_of"]
+
+UNKNOWN: tuple[float, ...] = (np.nan,) * 7
+
+
+def trainings_of(trace: Trace, applications: Mapping[str, Application]) -> Trainings:
+    """The trainings of a trace, by its columns `model` and `batch_size`.
+
+    Raises:
+        BadInput: one line that names the job: no model, one that nobody has measured, or a batch
+            size that no training of it can have.
+    """
+    count = len(trace)
+    models = trace.columns.get("model", np.full(count, "", np.object_)).tolist()
+    sizes = np.asarray(trace.columns.get("batch_size", np.full(count, np.nan)), np.float64)
+    found: list[Training] = []
+    for row, (model, size) in enumerate(zip(models, sizes.tolist(), strict=True)):
+        job = f"{trace.name}: job {trace.job_id[row]}"
+        application = applications.get(model)
+        if application is None:
+            known = ", ".join(sorted(applications))
+            raise BadInput(f"{job}: the profile has no application {model!r}; it has {known}")
+        asked = application.initial if np.isnan(size) else size
+        if not application.initial <= asked <= application.maximum:
+            raise BadInput(
+                f"{job}: {model} trains with batches of {application.initial} to "
+                f"{application.maximum} samples, not {asked:g}"
+            )
+        found.append(Training(application, asked))
+    return Trainings(found)
+
+
+class Trainings:
+    """Courses by row; also what policies may believe (`GoodputBelief`).
+
+    Attributes:
+        of: by row.
+        restart_overhead: seconds that a start costs.
+        oracle: the truth, for policies; None where the run's estimator does not know it.
+    """
+
+    def __init__(self, of: Sequence[Training]) -> None:
+        self.of = of
+        self.restart_overhead = 0.0
+        self.oracle: TrainingOracle | None = None
+
+    @property
+    def work(self) -> Floats:
+        """Progress at which each is complete."""
+        return np.array([each.application.work for each in self.of])
+
+    def bound(self, units: UnitTable) -> None:
+        """Let every training run on as few or many GPUs as its batch sizes allow."""
+        for row, each in enumerate(self.of):
+            units.min_gpus[row] = 1
+            units.max_gpus[row] = max(each.application.most_gpus, units.gang.item(row))
+
+    # -- for the world ----------------------------------------------------------------------------
+
+    def begin(
+        self,
+        row: int,
+        placement: Placement,
+        occupancy: Occupancy,
+        grant: Grant | None,
+        ready: float,
+    ) -> None:
+        """A training starts; without a grant it keeps the batch size that its user asked for."""
+        shape = tuple(mask.bit_count() for mask in placement.masks)
+        each = self.of[row]
+        batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
+        each.begin(shape, ready, batch=batch, tunes=grant is not None and grant.tunes_batch)
+
+    def advance(self, row: int, now: float) -> None:
+        """It has run until now."""
+        self.of[row].advance(now)
+
+    def done_so_far(self, row: int) -> float:
+        """Its progress."""
+        return self.of[row].progress
+
+    def rate(self, row: int) -> float:
+        """Progress per second."""
+        return self.of[row].rate
+
+    def look(self, row: int) -> float:
+        """The earliest time at which it could be done."""
+        return self.of[row].look()
+
+    def finish(self, row: int) -> float | None:
+        """When it was done."""
+        return self.of[row].finish
+
+    def slow_down(self, row: int, part: float) -> None:
+        """It loses a part of its pace."""
+        self.of[row].slow_down(part)
+
+    def fall_back(self, row: int, done: float) -> None:
+        """It loses progress."""
+        self.of[row].fall_back(done)
+
+    # -- for policies -----------------------------------------------------------------------------
+
+    def perf(self, rows: Rows, gpu_type: str = "") -> Floats:
+        """Fitted parameters, [row, 7]; NaN where it has not run yet."""
+        found = [self.of[row].perf or UNKNOWN for row in rows.tolist()]
+        return np.array(found, np.float64).reshape(len(rows), 7)
+
+    def grads(self, rows: Rows) -> Floats:
+        """Gradients, [row, 2]."""
+        found = [self.of[row].grads or UNKNOWN_NOISE for row in rows.tolist()]
+        return np.array(found, np.float64).reshape(len(rows), 2)
+
+    def limits(self, rows: Rows, gpu_type: str = "") -> BatchLimits:
+        """Batch limits, a column each."""
+        found = np.array([self.of[row].limits for row in rows.tolist()], np.float64)
+        initial, maximum, least, most, accumulates, fixed = found.reshape(len(rows), 6).T
+        return BatchLimits(initial, maximum, least, most, accumulates > 0, fixed > 0)
+
+    def replica_gpus(self, rows: Rows, gpu_type: str = "") -> Ints:
+        """Every replica is one GPU."""
+        return np.ones(len(rows), np.int64)
+
+    def profiled(self, rows: Rows, gpu_type: str = "") -> Ints:
+        """Most replicas it ever ran on."""
+        return np.array([self.of[row].profiled for row in rows.tolist()], np.int64)
+
+    def one_gpu_step(self, rows: Rows, gpu_type: str = "") -> Floats:
+        """Most seconds a sample on one GPU."""
+        return np.array([self.of[row].one_gpu_step for row in rows.tolist()], np.float64)
+
+    def restart_s(self, rows: Rows) -> Floats:
+        """Seconds that a start costs."""
+        return np.full(len(rows), self.restart_overhead)
+
+    def version(self, rows: Rows) -> Ints:
+        """Grows with whatever they learn."""
+        return np.array([self.of[row].version for row in rows.tolist()], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Perfect knowledge of trainings that keep their batch size."""
+
+    of: Sequence[Training]
+
+    def remaining_steps(self, rows: Rows) -> Floats:
+        """Steps from the start of the present epoch to the end of the last."""
+        return np.array([self._remaining(self.of[row]) for row in rows.tolist()], np.float64)
+
+    @staticmethod
+    def _remaining(each: Training) -> float:
+        last = each.application.epochs - 1
+        if each.epoch >= last:
+            return 1.0
+        learning = each.application.learning
+        return learning.steps_by(each.asked, last) - learning.steps_by(each.asked, each.epoch)
+
+    def measured(self, row: int, shape: tuple[int, ...], local: int) -> tuple[float, float]:
+        """The time of a step, and of its synchronising."""
+        return self.of[row].application.times.at(shape, local)
