@@ -51,13 +51,13 @@ def leader_asks_no_witness(patch: pytest.MonkeyPatch) -> None:
 def node_extends_without_witnesses(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "may_extend", lambda ages, n, until, now, timing: now < until)
     patch.setattr(
-        agent._Turn,
+        agent.one_step._Turn,
         "tick",
-        lambda self, now, tick=agent._Turn.tick: (tick(self, now), _extend(self, now)),
+        lambda self, now, tick=agent.one_step._Turn.tick: (tick(self, now), _extend(self, now)),
     )
 
 
-def _extend(turn: agent._Turn, now: float) -> None:
+def _extend(turn: agent.one_step._Turn, now: float) -> None:
     if now < turn.state.lease_until:
         turn.write_lease(now + 30.0, turn.state.covers, by_leader=False)
 
@@ -142,7 +142,7 @@ def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out while a run is being stopped, and the node does not look."""
-    patch.setattr(agent._Turn, "veto", lambda self, want: "")
+    patch.setattr(agent.one_step._Turn, "veto", lambda self, want: "")
     patch.setattr(ledger.Ledger, "busy", lambda self, node, without=None: set())
 
 
@@ -161,7 +161,7 @@ def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
         return set() if without is not None else original(self, node)
 
     patch.setattr(ledger.Ledger, "busy", busy)
-    patch.setattr(agent._Turn, "lent_to", lambda self, held: None)
+    patch.setattr(agent.one_step._Turn, "lent_to", lambda self, held: None)
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:

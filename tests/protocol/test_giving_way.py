@@ -151,7 +151,7 @@ def test_a_job_that_its_user_froze_is_looked_at_again_when_it_is_to_give_way() -
     assert (status.phase, status.suspension, status.let_go) == (m.Phase.SUSPENDED, 5, False)
 
 
-def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> agent._Turn:
+def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> agent.one_step._Turn:
     state = agent.AgentState(
         node=N1,
         inventory=m.Inventory(gpus=(GPU,)),
@@ -160,7 +160,7 @@ def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> agent._Turn:
         desired=tuple(want for want, _ in runs),
         held={want.key.run_id: held for want, held in runs},
     )
-    return agent._Turn(state)
+    return agent.one_step._Turn(state)
 
 
 def test_a_node_thaws_nothing_on_gpus_that_are_lent_and_kills_what_must_leave_them() -> None:
