@@ -41,6 +41,7 @@ SEEDS = {
     "arrival_time_s\n0,ResNet-18 (batch size 32),1,3066,102.4,1,0.5\n",
     "shockwave": "job_id,model,batch_size,scale_factor,total_steps,mode,duration_s,"
     "priority_weight,arrival_time_s\n0,LM,10,1,134583,gns,1418,1,0\n",
+    "pollux": "name,submit_s,application,num_replicas,batch_size\ncifar10-0,107,cifar10,6,2048\n",
 }
 SPLICES = st.one_of(
     st.binary(max_size=6),

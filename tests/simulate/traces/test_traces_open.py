@@ -21,6 +21,7 @@ HEADERS = {
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
     "shockwave": "job_id,model,scale_factor,total_steps,mode,arrival_time_s",
+    "pollux": "set,workload,name,submit_s,application,num_replicas,batch_size",
     "blox": "job,round_delivered,submit,num_gpus,duration",
 }
 
