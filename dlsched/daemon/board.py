@@ -32,6 +32,7 @@ from dlsched.daemon.round.policy_state import claims_of
 from dlsched.daemon.round.tenant_limits import Ward
 from dlsched.daemon.round.waiting import Fate
 from dlsched.daemon.speeds import SpeedBook
+from dlsched.daemon.trainings import TrainingBook
 from dlsched.db.loading import JobFacts, Loaded
 from dlsched.db.records import (
     CheckpointCommitted,
@@ -71,6 +72,7 @@ __all__ = ["Board", "Claim"]
 
 # changes that take something and give nothing: no reason to look for somebody to start
 _STIRS_NOBODY = (Assign, ReleaseRun, StopRun)
+ANY_NUMBER = 1_000_000  # of GPUs: more than a cluster has
 LEARN_FROM = 512  # ended jobs that stay for policies to learn from
 
 
@@ -97,6 +99,7 @@ class Board:
         finished: jobs that have completed and are still in the columns, in order.
         eligibility: who may be seen, and why not.
         speeds: what is known of how fast kinds of trainings run.
+        trainings: what elastic jobs have told.
         changed: has anything happened since the last accepted decision that a fill could use?
     """
 
@@ -109,6 +112,7 @@ class Board:
         fate_of: Callable[[JobId], Fate | None] | None = None,
         learn_from: int = LEARN_FROM,
         speeds: SpeedBook | None = None,
+        trainings: TrainingBook | None = None,
     ) -> None:
         """An empty board.
 
@@ -119,8 +123,10 @@ class Board:
             fate_of: what the database knows of a job that is live no more, for dependencies.
             learn_from: how many ended jobs stay for policies to learn from.
             speeds: see above.
+            trainings: see above.
         """
         self.speeds = speeds or SpeedBook()
+        self.trainings = trainings or TrainingBook()
         self.settings = settings or RoundSettings()
         self.rules = rules or ClusterRules()
         self.origin = origin
@@ -159,6 +165,7 @@ class Board:
             fate_of=self._fate_of,
             learn_from=self._learn_from,
             speeds=self.speeds,
+            trainings=self.trainings,
         )
         self._now = now
         for name in sorted(ledger.nodes, key=natural):
@@ -319,7 +326,7 @@ class Board:
             submit_time=submitted,
             gang=max(gang, 1),
             min_gpus=-1 if body.min_gpus is None else body.min_gpus,
-            max_gpus=-1 if body.max_gpus is None else body.max_gpus,
+            max_gpus=_most_gpus(body),
             cpus=number(body.cpus),
             memory_gb=number(body.memory_bytes) / 1e9 * nodes,
             priority=number(body.priority),
@@ -416,6 +423,7 @@ class Board:
         self.claims.pop(job_id, None)
         self._cooperative.discard(job_id)
         self.asks.forget(job_id)
+        self.trainings.forget(job_id)
         self.eligibility.forget(job_id, self._specs[job_id])
         self._reasons.pop(job_id, None)
         self._positions.pop(job_id, None)
@@ -706,6 +714,13 @@ class Board:
             self._specs.pop(job, None)
         self.finished = [job for job in self.finished if job in recent]
         self._ended = len(recent)
+
+
+def _most_gpus(body: JobBody) -> int:
+    """At most so many GPUs; −1: as many as the job names."""
+    if body.max_gpus is not None:
+        return body.max_gpus
+    return ANY_NUMBER if body.adaptive or body.fixed_batch else -1
 
 
 def _subject(write: Write, ledger: Ledger) -> tuple[JobId | None, NodeName | None]:

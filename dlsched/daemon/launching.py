@@ -88,6 +88,11 @@ def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
         message.array_min = min(spec.array.tasks)
         message.array_max = max(spec.array.tasks)
         message.array_step = spec.array.step
+    message.fixed_batch = bool(table.field(job, "fixed_batch"))
+    training = cluster.trainings.trainings.get(job.job)
+    batch = None if training is None else training.better_batch(cluster.training_place(run))
+    if batch is not None:
+        message.batch.local, message.batch.accumulation = batch
     if facts.checkpoint is not None:
         message.resume_from = facts.checkpoint.path
         message.resume_step = facts.checkpoint.step

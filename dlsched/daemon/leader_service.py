@@ -108,6 +108,7 @@ class RunsService(control_pb2_grpc.RunsServicer):
             facts.version += 1
             if request.rank == 0:
                 self._cluster.measure(job.job, run, request.step, facts.run_now(now))
+        batch = self._cluster.learn(job.job, run, request)
         due = now - self._written.get(run.key.run_id, float("-inf")) >= PROGRESS_EVERY_S
         if due or request.HasField("restart_s"):
             self._written[run.key.run_id] = now
@@ -122,7 +123,10 @@ class RunsService(control_pb2_grpc.RunsServicer):
                     loss=request.loss if request.HasField("loss") else None,
                 )
             )
-        return control_pb2.ReportReply(stop_step=run.stop_step)
+        reply = control_pb2.ReportReply(stop_step=run.stop_step)
+        if batch is not None:
+            reply.batch.local, reply.batch.accumulation = batch
+        return reply
 
     @answered
     async def CommitCheckpoint(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -172,8 +172,10 @@ OPTIONS: tuple[Option, ...] = (
     _option("batch_size", "--batch-size", "Of the training.", "N"),
     _option("total_iterations", "--total-iterations", "Steps that the training takes.", "N"),
     _option("weight", "--weight", "For weighted policies.", "X"),
-    _flag("adaptive", "--adaptive", "The job can run on any number of GPUs."),
-    _flag("fixed_batch", "--fixed-batch", "Adaptive, but its batch size stays."),
+    _flag(
+        "adaptive", "--adaptive", "Any number of GPUs, as the scheduler chooses; the batch follows."
+    ),
+    _flag("fixed_batch", "--fixed-batch", "Any number of GPUs, but the batch size stays."),
     _option(
         "set",
         "--set",

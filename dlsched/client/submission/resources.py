@@ -64,7 +64,7 @@ def resources(options: Mapping[str, str]) -> Resources:
         number("cpus"), number("cpus_per_task"), number("cpus_per_gpu"), ntasks, gpus, nodes
     )
     low, high = number("min_gpus"), number("max_gpus")
-    _check_elastic(gpus, low, high)
+    _check_elastic(options, gpus, low, high)
     return Resources(
         gpus=gpus,
         nodes=nodes,
@@ -178,8 +178,20 @@ def _memory(
     return total
 
 
-def _check_elastic(gpus: int | None, low: int | None, high: int | None) -> None:
+def _check_elastic(
+    options: Mapping[str, str], gpus: int | None, low: int | None, high: int | None
+) -> None:
+    """Refuse bounds that leave no room, and what an elastic job cannot have besides."""
+    words = [key for key in ("min_gpus", "max_gpus", "adaptive", "fixed_batch") if key in options]
+    if not words:
+        return
     if low is not None and high is not None and low > high:
         raise BadInput(f"--min-gpus {low} is more than --max-gpus {high}")
     if gpus is not None and not (low or 0) <= gpus <= (high or gpus):
         raise BadInput(f"--gpus {gpus} is not between --min-gpus and --max-gpus")
+    for key in ("nodes", "gpus_per_node", "gpus_per_task", "share", "exclusive"):
+        if key in options:
+            raise BadInput(
+                f"{_word(key)} and {_word(words[0])}: the GPUs of an elastic job lie wherever they "
+                "are free; say --gpus"
+            )

@@ -18,6 +18,7 @@ from dlsched.daemon.control import bounds
 from dlsched.daemon.control.arrays import parse_array
 from dlsched.daemon.control.capacity import Capacity
 from dlsched.daemon.control.depending import read_dependencies
+from dlsched.daemon.control.elastic import elastic_size
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants
 from dlsched.db.records import ArrayShape, JobBody
@@ -87,8 +88,7 @@ def admit(
         raise BadInput("the script does not begin with #! and an interpreter")
     minimum = bounds.check_whole("min gpus", _maybe(wanted, "min_gpus"), 1, MOST_GPUS)
     maximum = bounds.check_whole("max gpus", _maybe(wanted, "max_gpus"), 1, MOST_GPUS)
-    if minimum is not None and maximum is not None and minimum > maximum:
-        raise BadInput(f"min gpus: {minimum} is more than max gpus, {maximum}")
+    gpus, minimum, maximum = elastic_size(wanted, gpus, minimum, maximum)
     body = JobBody(
         name=bounds.check_text("name", wanted.name or "job", 1024),
         argv=tuple(wanted.argv),

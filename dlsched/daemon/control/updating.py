@@ -14,6 +14,7 @@ from dlsched.daemon.control import bounds
 from dlsched.daemon.control.choosing import chosen_ids, names_jobs, owner_of, subject
 from dlsched.daemon.control.depending import read_dependencies, refuse_circle, resolved, told
 from dlsched.daemon.control.door import check_fits
+from dlsched.daemon.control.elastic import check_sizes
 from dlsched.daemon.control.quotas import refuse_beyond_quota
 from dlsched.daemon.refusals import Refused
 from dlsched.db.records import Dependency, Event, FieldsChanged
@@ -85,6 +86,7 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "retries": _whole(0, 1_000_000),
     "array_limit": _whole(0, 1_000_000),
 }
+SIZES = ("gpus", "min_gpus", "max_gpus")
 WHILE_RUNNING = frozenset(
     {"priority", "priority_class", "name", "comment", "notify", "time_limit_s", "weight",
      "expected_s", "deadline_at", "grace_s", "retries", "array_limit"}
@@ -256,10 +258,19 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
     if "gpus" in fields and spec.body.gang is not None:
         raise Refused("its GPUs are given by node; gpus cannot be changed")
     body = spec.body
-    for field in ("gpus", "min_gpus", "gpu_types", "only_nodes", "not_nodes", "partition"):
+    for field in (
+        "gpus",
+        "min_gpus",
+        "max_gpus",
+        "gpu_types",
+        "only_nodes",
+        "not_nodes",
+        "partition",
+    ):
         if field in fields:
             body = replace(body, **{field: fields[field]})
     if body is not spec.body:
+        check_sizes(*(fields.get(n, table.field(row, n)) for n in ("gpus", "min_gpus", "max_gpus")))
         check_fits(body, cluster.capacity())
         account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
         refuse_beyond_quota(cluster, owner, replace(body, account=account, vc=vc))

@@ -13,6 +13,7 @@ from dlsched.core.context import Change, RoundContext
 from dlsched.core.performance import Speeds
 from dlsched.core.round import Parts, predict
 from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units
+from dlsched.daemon.round.believed_goodput import BelievedGoodput
 from dlsched.daemon.round.measured import changed_since, measured_speeds
 from dlsched.daemon.round.parts import live_semantics
 from dlsched.daemon.round.policy_state import PolicyState
@@ -29,6 +30,8 @@ from dlsched.daemon.round.restore import (
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
 __all__ = ["Standing", "enter", "rows_of", "stand"]
+
+RESTART_S = 30.0  # that a restart costs where nobody has measured or said it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +93,9 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
         restart_overhead=snapshot.settings.restart_overhead_s,
         min_run=snapshot.settings.min_run_s,
         seed=snapshot.settings.seed,
+        goodput=BelievedGoodput(
+            snapshot.trainings, table, snapshot.settings.restart_overhead_s or RESTART_S
+        ),
         speeds=believed_speeds(snapshot, parts, table.gang),
     )
     standing = Standing(
