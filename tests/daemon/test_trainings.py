@@ -1,0 +1,243 @@
+"""What elastic jobs tell: believed when it can be, ignored and counted when it cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlsched.core.errors import BadInput
+from dlsched.core.goodput.params import PerfParams
+from dlsched.core.goodput.throughput import accumulation_time, optimiser_time
+from dlsched.core.units import UnitTable
+from dlsched.daemon.round.believed_goodput import BelievedGoodput
+from dlsched.daemon.trainings import Place, Training, TrainingBook
+from dlsched.db.trainings import TrainingTold
+from dlsched.protocol.messages import JobId
+from dlsched.rpc.v1.control_pb2 import TrainingReport
+
+TRUE = PerfParams(0.05, 0.002, 0.10, 0.01, 0.02, 0.003, 1.5)
+JOB = JobId(1)
+
+
+def report(nodes: int = 1, replicas: int = 1, *local: int, **given: Any) -> TrainingReport:
+    """What a job with those parameters tells honestly."""
+    sizes = np.array(local or (128,))
+    values: dict[str, Any] = {
+        "nodes": nodes,
+        "replicas": replicas,
+        "local": sizes.tolist(),
+        "steps": [10] * len(sizes),
+        "accumulation_s": np.asarray(accumulation_time(TRUE, sizes)).tolist(),
+        "optimiser_s": np.asarray(optimiser_time(TRUE, nodes, replicas, sizes)).tolist(),
+        "gradient_sqr": 0.5,
+        "gradient_var": 4.0,
+        "initial": 128,
+        "maximum": 4096,
+        "local_min": 32,
+        "local_max": 256,
+        "may_accumulate": True,
+        "local_now": int(sizes[0]),
+        "progress": 10.0,
+    }
+    return TrainingReport(**{**values, **given})
+
+
+def told(*reports: TrainingReport, book: TrainingBook | None = None) -> Training:
+    book = book or TrainingBook()
+    for run, each in enumerate(reports, 1):
+        place = Place("v100", each.nodes, each.replicas)
+        assert book.told(JOB, run, place, each) == ""
+    return book.of(JOB)
+
+
+WELL_KNOWN = (
+    report(1, 1, 64, 128, 256), report(1, 2, 64, 128), report(1, 4, 64, 128),
+    report(2, 8, 64, 256), report(4, 16, 128),
+)  # fmt: skip
+
+
+def test_the_model_is_that_of_the_measured_times() -> None:
+    training = told(*WELL_KNOWN)
+    found, sizes = training.models["v100"], np.array([64, 128, 256])
+    assert accumulation_time(found, sizes) == pytest.approx(
+        accumulation_time(TRUE, sizes), rel=0.02
+    )
+    for nodes, replicas in ((1, 1), (1, 4), (2, 8), (4, 16)):
+        assert optimiser_time(found, nodes, replicas, sizes) == pytest.approx(
+            optimiser_time(TRUE, nodes, replicas, sizes), rel=0.15
+        )
+    assert training.largest("v100") == 16
+    assert training.largest("k80") == 0
+    assert training.one_gpu_step("v100") == pytest.approx(0.178 / 64)
+    assert math.isnan(training.one_gpu_step("k80"))
+
+
+def test_batch_sizes_are_the_best_by_the_model() -> None:
+    training = told(*WELL_KNOWN)
+    training.models["v100"] = TRUE
+    found = [
+        training.expected(Place("v100", nodes, gpus))
+        for nodes, gpus in ((1, 2), (1, 4), (2, 8), (16, 64))
+    ]
+    assert [(e.local, e.accumulation) for e in found if e] == [(121, 0), (87, 0), (106, 0), (64, 0)]
+    assert [e.goodput for e in found if e] == pytest.approx(
+        [745.259, 1271.16, 1535.59, 1184.8], rel=1e-5
+    )
+    assert training.expected(Place("k80", 1, 1)) is None
+
+
+def test_a_batch_is_changed_only_for_a_gain_that_is_worth_it() -> None:
+    training = told(*WELL_KNOWN[:3])
+    training.models["v100"] = TRUE
+    four = Place("v100", 1, 4)
+    training.local = 40  # goodput 1139, of 1271 at best
+    assert training.better_batch(four) == (87, 0)
+    training.local = 80
+    assert training.better_batch(four) is None
+    training.local = 87
+    assert training.better_batch(four) is None
+    assert training.better_batch(Place("v100", 2, 8)) == (106, 0)  # a new run begins with the best
+
+
+def test_the_user_may_veto_and_without_noise_nobody_dares() -> None:
+    fixed = told(report(1, 4, 32, fixed=True, maximum=128))
+    assert fixed.better_batch(Place("v100", 1, 2)) is None
+    unknown = report(1, 4, 32)
+    unknown.ClearField("gradient_sqr")
+    training = told(unknown)
+    assert training.better_batch(Place("v100", 1, 8)) is None
+    assert training.believed_limits is not None
+    assert training.believed_limits.maximum == 128
+    best = training.expected(Place("v100", 1, 2))
+    assert best is not None
+    assert (best.local, best.accumulation) == (64, 0)
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"nodes": 0}, "1 replicas on 0 nodes"),
+        ({"replicas": -3}, "-3 replicas on 1 nodes"),
+        ({"replicas": 2}, "2 replicas on 1 nodes"),
+        ({"nodes": 2, "replicas": 2}, "replicas"),
+        ({"initial": 0}, "batch sizes"),
+        ({"maximum": 64}, "batch sizes"),
+        ({"local_min": 300}, "batch sizes"),
+        ({"local_max": 1 << 62}, "batch sizes"),
+        ({"local_min": 100, "local_max": 200, "initial": 8, "maximum": 9}, "smallest local"),
+        ({"local_now": -1}, "batch sizes"),
+        ({"accumulation_now": -1}, "accumulation"),
+        ({"progress": NAN}, "progress"),
+        ({"progress": -1.0}, "progress"),
+        ({"progress": 1e300}, "progress"),
+        ({"gradient_sqr": NAN}, "gradient noise"),
+        ({"gradient_var": INF}, "gradient noise"),
+        ({"gradient_var": -1.0}, "gradient noise"),
+        ({"local": [128, 64]}, "columns"),
+        ({"local": []}, "columns"),
+        ({"local": [-128]}, "local batch sizes"),
+        ({"steps": [0]}, "steps"),
+        ({"steps": [1 << 62]}, "steps"),
+        ({"accumulation_s": [NAN]}, "times"),
+        ({"accumulation_s": [-1.0]}, "times"),
+        ({"optimiser_s": [INF]}, "times"),
+        ({"optimiser_s": [0.1]}, "times"),
+        ({"optimiser_s": [1e9]}, "times"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_nonsense_is_ignored_and_counted(wrong: dict[str, Any], complaint: str) -> None:
+    book = TrainingBook()
+    told(report(), book=book)
+    before = book.of(JOB).known()
+    assert complaint in book.told(JOB, 1, Place("v100", 1, 1), report(**wrong))
+    assert (book.ignored, book.of(JOB).ignored) == (1, 1)
+    assert book.of(JOB).known() == {**before, "ignored": 1}
+
+
+@pytest.mark.parametrize("seconds", [NAN, INF, -1.0, 1e9])
+def test_nonsense_about_restarts_is_ignored_too(seconds: float) -> None:
+    book = TrainingBook()
+    book.restarted(JOB, seconds)
+    book.saved(JOB, seconds)
+    assert (book.ignored, book.of(JOB).restarts, book.of(JOB).saves) == (2, 0, 0)
+
+
+def test_what_restarts_cost_is_the_mean_of_what_was_measured() -> None:
+    training = told(report())
+    assert math.isnan(training.stop_and_start_s)
+    training.restarted(3.0)
+    training.restarted(5.0)
+    training.saved(0.5)
+    assert training.stop_and_start_s == pytest.approx(4.5)
+
+
+def test_times_of_a_run_replace_each_other_and_those_of_runs_are_averaged() -> None:
+    book = TrainingBook()
+    here = Place("v100", 1, 1)
+
+    def tell(run: int, steps: int, seconds: float) -> None:
+        times = {"steps": [steps], "accumulation_s": [seconds], "optimiser_s": [seconds]}
+        assert book.told(JOB, run, here, report(**times)) == ""
+
+    tell(1, 5, 1.0)
+    tell(1, 10, 2.0)
+    tell(2, 10, 4.0)
+    tell(2, 30, 4.0)
+    (times,) = book.of(JOB).known()["times"]
+    assert times == ["v100", 1, 1, 128, 40, 3.5, 3.5]
+
+
+def test_a_new_daemon_believes_the_same() -> None:
+    book = TrainingBook()
+    training = told(*WELL_KNOWN, book=book)
+    training.restarted(2.0)
+    known = json.loads(json.dumps(training.known(), allow_nan=False))
+    other = TrainingBook()
+    other.load([TrainingTold(job=JOB, known=known, at=1.0)])
+    again = other.of(JOB)
+    assert again.known() == training.known()
+    for place in (Place("v100", 1, 1), Place("v100", 1, 4), Place("v100", 2, 8)):
+        mine, theirs = training.expected(place), again.expected(place)
+        assert mine is not None
+        assert theirs is not None
+        assert theirs.goodput == pytest.approx(mine.goodput, rel=0.05)  # fitted from another start
+    with pytest.raises(BadInput, match="cannot be read: 'times'"):
+        Training.of_known({key: value for key, value in known.items() if key != "times"})
+
+
+def test_policies_see_what_was_told_and_stand_ins_for_the_rest() -> None:
+    book = TrainingBook()
+    told(*WELL_KNOWN, book=book).restarted(4.0)
+    table = UnitTable(3)
+    table.gang[:] = (2, 4, 1)
+    table.max_gpus[:] = (8, 16, -1)
+    table.extra["batch_size"] = np.array([256.0, np.nan, np.nan])
+    rows = np.arange(3)
+    nothing = BelievedGoodput({}, table, 30.0)
+    assert np.isnan(nothing.perf(rows)).all()
+    assert nothing.limits(rows).initial.tolist() == [256, 16, 1]
+    assert nothing.restart_s(rows).tolist() == [30.0] * 3
+    assert nothing.version(rows).tolist() == [0] * 3
+    book.of(JobId(9)).saved(1.0)  # has told nothing of its training
+    belief = BelievedGoodput(book.columns({1: 1, 9: 2}), table, 30.0)
+    assert np.isnan(belief.perf(rows)).any(axis=1).tolist() == [True, False, True]
+    assert (belief.perf(rows) == belief.perf(rows, "v100"))[1].all()
+    assert np.isnan(belief.perf(rows, "k80")).all()
+    assert belief.grads(rows).tolist() == [[0, 1], [0.5, 4], [0, 1]]
+    limits = belief.limits(rows)
+    assert limits.initial.tolist() == [256, 128, 1]
+    assert limits.maximum.tolist() == [256, 4096, 1]
+    assert limits.fixed.tolist() == [True, False, True]
+    assert belief.profiled(rows).tolist() == [0, 16, 0]
+    assert belief.one_gpu_step(rows)[1] == pytest.approx(0.178 / 64)
+    assert belief.restart_s(rows).tolist() == [4.0] * 3
+    assert belief.replica_gpus(rows).tolist() == [1] * 3
+    assert belief.version(rows).tolist() == [0, 6, 0]
