@@ -83,7 +83,7 @@ def populate(
         when each becomes visible.
 
     Raises:
-        BadInput: a job without duration, or a parent that is not in the trace.
+        BadInput: a job without duration, a weight below 0, or a parent that is not in the trace.
     """
     count = len(trace)
     if profiled is None and work is None and np.isnan(trace.duration).any():
@@ -104,6 +104,10 @@ def populate(
                 setattr(units, column, _bounds(name, values, units.gang, trace))
             else:
                 setattr(units, column, values)
+    light = np.flatnonzero(units.weight < 0)
+    if light.size:
+        job, weight = trace.job_id[light[0]], units.weight[light[0]]
+        raise BadInput(f"{trace.name}: job {job} has weight {weight:g}; a weight is 0 or more")
     if "group" in trace.columns:
         units.group, units.names["group"] = _codes(_texts(trace.columns["group"]))
     if "parents" in trace.columns:

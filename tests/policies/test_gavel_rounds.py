@@ -292,7 +292,7 @@ def test_weights_of_zero_are_entitled_to_nothing_and_still_run(lab: Any) -> None
     result = lab.run(trace, "gavel", cluster="1x1:slow", throughputs=table(lab), clock="rounds")
     assert result.jobs.finish_time.tolist() == [2000, 1000]
     trace = trace_of(lab, jobs, weight=[-1.0, 1.0])
-    with pytest.raises(PolicyFailed, match="weight that is not a number from 0 up"):
+    with pytest.raises(BadInput, match="tiny: job A has weight -1; a weight is 0 or more"):
         lab.run(trace, "gavel", cluster="1x1:slow", throughputs=table(lab))
 
 
