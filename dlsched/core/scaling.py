@@ -7,6 +7,7 @@ is counted in, so that speeds of different jobs compare as times only.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +31,10 @@ class Scaling(Protocol):
 
     def rates(self, rows: Rows, most: int) -> Floats:
         """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]; 0 and NaN likewise."""
+        ...
+
+    def step(self, row: int, gpus: int) -> float:
+        """Seconds a step of one row takes, for who asks of few numbers of GPUs only."""
         ...
 
     def steps_left(self, units: Units) -> Floats:
@@ -63,6 +68,11 @@ class TableScaling:
         rates = self.rates(rows, most)
         seconds: Floats = np.divide(1.0, rates, out=np.full(rates.shape, np.inf), where=rates != 0)
         return seconds
+
+    def step(self, row: int, gpus: int) -> float:
+        """Seconds a step of one row takes."""
+        rate = self._speed.by_scale(np.array([row]), self._type, gpus).item(0, gpus - 1)
+        return 1.0 / rate if rate else math.inf
 
     def steps_left(self, units: Units) -> Floats:
         """What the estimator predicts, in steps."""

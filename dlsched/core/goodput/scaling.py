@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.goodput.belief import GoodputBelief, TrainingOracle
 from dlsched.core.goodput.params import PerfParams
 from dlsched.core.goodput.throughput import iteration_time
@@ -56,25 +56,29 @@ class TrainingScaling:
         limits = [np.broadcast_to(column, rows.shape) for column in belief.limits(rows)]
         _, self._maximum, local_min, self._local_max, _, fixed = limits
         most = np.where(fixed.astype(np.bool_), table.max_gpus, self._batch // local_min)
-        self._most: Ints = np.minimum(np.maximum(most, 1), table.max_gpus).astype(np.int64)
+        self._most: list[int] = np.minimum(np.maximum(most, 1), table.max_gpus).astype(int).tolist()
         models = table.extra["model"].tolist()
         self._kind = [
             (str(model), batch) for model, batch in zip(models, self._batch.tolist(), strict=True)
         ]
-        self._steps: dict[tuple[str, float], list[float]] = {}
+        self._shared: dict[tuple[str, float], dict[int, float]] = {}
+        self._steps: list[dict[int, float] | None] = [None] * len(table)
 
     def most(self, row: int) -> int:
         """GPUs that a row can use: each has a part of its batch that is worth computing."""
-        return self._most.item(row)
+        return self._most[row]
 
     def step(self, row: int, gpus: int) -> float:
         """Seconds of a step of one row."""
         if gpus > self._most[row]:
             return math.inf
-        known = self._steps.setdefault(self._kind[row], [])
-        while len(known) < gpus:
-            known.append(self._measure(row, len(known) + 1))
-        return known[gpus - 1]
+        known = self._steps[row]
+        if known is None:
+            known = self._steps[row] = self._shared.setdefault(self._kind[row], {})
+        seconds = known.get(gpus)
+        if seconds is None:
+            seconds = known[gpus] = self._measure(row, gpus)
+        return seconds
 
     def _measure(self, row: int, gpus: int) -> float:
         local, passes = split(
@@ -89,9 +93,8 @@ class TrainingScaling:
         """Seconds a step takes on 1 to `most` GPUs, [row, GPUs - 1]."""
         found = np.full((len(rows), most), np.inf)
         for place, row in enumerate(rows.tolist()):
-            can = min(most, self._most.item(row))
-            self.step(row, can)
-            found[place, :can] = self._steps[self._kind[row]][:can]
+            can = min(most, self._most[row])
+            found[place, :can] = [self.step(row, gpus) for gpus in range(1, can + 1)]
         return found
 
     def rates(self, rows: Rows, most: int) -> Floats:
@@ -137,6 +140,10 @@ class FittedScaling:
         """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]."""
         rates: Floats = 1.0 / self.step_s(rows, most)
         return rates
+
+    def step(self, row: int, gpus: int) -> float:
+        """Seconds a step of one row takes."""
+        return self.step_s(np.array([row]), gpus).item(0, gpus - 1)
 
     def steps_left(self, units: Units) -> Floats:
         """Predicted seconds left, which are meant on the gang that was asked for, in steps."""

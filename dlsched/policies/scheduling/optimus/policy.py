@@ -10,12 +10,13 @@ as it was ever seen on, so that there is something to fit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.options import option
@@ -25,7 +26,7 @@ from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.optimus.marginal import divide_gpus
 from dlsched.policies.scheduling.optimus.samples import SpeedSamples
-from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool, shown
+from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool
 
 __all__ = ["Optimus"]
 
@@ -117,26 +118,25 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
 
 
 def _by_oracle(units: Units, gpus: int, scaling: Scaling) -> Ints:
-    """By the world's word."""
-    rows = units.rows
-    width = int(np.minimum(np.maximum(units.table.max_gpus[rows], units.gang), gpus).max(initial=1))
-    width = max(width, int(units.gang.max(initial=1)))
-    seconds = scaling.step_s(rows, width)
-    known = shown(seconds)
-    least, most = bounds_of(units, known)
-    most = np.where(known, _usable(seconds, least, np.minimum(most, width)), most)
-    left: Floats = scaling.steps_left(units)
-    table = seconds.tolist()
-    sizes = divide_gpus(
-        least.tolist(), most.tolist(), left.tolist(), gpus, lambda job, size: table[job][size - 1]
-    )
-    return np.array(sizes, np.int64)
+    """By the world's word, asked for no more GPUs than a job comes to."""
+    rows: list[int] = units.rows.tolist()
+    least, most = bounds_of(units, np.ones(len(units), np.bool_))
+    left = scaling.steps_left(units)
+    few, many = least.tolist(), most.tolist()
+    for place, row in enumerate(rows):
+        first = scaling.step(row, few[place])
+        if math.isnan(first):  # nobody knows how it scales
+            few[place] = many[place] = units.gang.item(place)
+        elif first == math.inf:
+            few[place] = _first_size(scaling, row, few[place], many[place]) or gpus + 1
+
+    def step(job: int, size: int) -> float:
+        return scaling.step(rows[job], size)
+
+    return np.array(divide_gpus(few, many, left.tolist(), gpus, step), np.int64)
 
 
-def _usable(seconds: Floats, least: Ints, most: Ints) -> Ints:
-    """The most GPUs up to which a job runs at all."""
-    columns = np.arange(1, seconds.shape[1] + 1)[None, :]
-    stops = np.isinf(seconds) & (columns > least[:, None])
-    first = np.where(stops.any(axis=1), stops.argmax(axis=1), seconds.shape[1])
-    usable: Ints = np.minimum(most, first)
-    return usable
+def _first_size(scaling: Scaling, row: int, least: int, most: int) -> int:
+    """The fewest GPUs on which a row runs; 0 when there are none."""
+    sizes = range(least, most + 1)
+    return next((size for size in sizes if math.isfinite(scaling.step(row, size))), 0)
