@@ -294,6 +294,10 @@ class Walk:
         """Ask to be called again at that time."""
         self._answer.wake_at = min(self._answer.wake_at, _a_time(time))
 
+    def want_nodes(self, count: int) -> None:
+        """Say how many nodes the cluster should have (autoscaling)."""
+        self._answer.nodes_wanted = count
+
     def ranked(self, rows: Rows) -> None:
         """Say in which order the rows were considered, best first."""
         self._answer.order = rows

@@ -1,0 +1,142 @@
+"""The policy `pollux`: every round the GPUs of all jobs anew, where goodput grows most.
+
+Jobs adapt: whoever gets other GPUs restarts with the batch size that suits them. What a restart
+costs is in the fitness, so most rows stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dlsched.core.allocation import Grant, Refused
+from dlsched.core.arrays import Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.node_counts import counts_of
+from dlsched.core.occupancy import Placement, lowest_bits
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.pollux.cluster_size import ClusterSize
+from dlsched.policies.scheduling.pollux.options import PolluxOptions
+from dlsched.policies.scheduling.pollux.question import Question, ask, is_plain
+from dlsched.policies.scheduling.pollux.search import search
+from dlsched.policies.scheduling.pollux.speedups import Tables
+
+__all__ = ["Pollux"]
+
+WAITS = Refused("Priority", "the GPUs do more for other jobs")
+HOST = Refused("Resources", "the node's free cores or memory do not feed so many GPUs")
+CHANGED = Refused("Resources", "the GPUs meant for it are not free")
+
+
+class Pollux(SchedulingPolicy[PolluxOptions]):
+    """Goodput by a search over jobs × nodes."""
+
+    name = "pollux"
+    summary = "elastic jobs: GPUs and batch sizes that maximise goodput, fairly, at restarts' cost"
+    Options: ClassVar[type[Any]] = PolluxOptions
+    preemptive = True
+    rests = False
+
+    def __init__(self, options: PolluxOptions) -> None:
+        super().__init__(options)
+        self._tables = Tables()
+        self._size = ClusterSize(options)
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """One round, or a fill of idle GPUs."""
+        if ctx.mode == "full" or ctx.free_gpus:
+            question = ask(ctx, walk, self.options, self._tables)
+            if question is not None:
+                self._decide(question, ctx, walk)
+        for row in ctx.active.tolist():
+            if row in ctx.occupancy.held:
+                continue
+            placed: Placement | Refused = WAITS
+            if not is_plain(row, ctx) and ctx.free_gpus:
+                placed = walk.place(row)
+            if isinstance(placed, Refused):
+                walk.refuse(row, placed)
+        if not ctx.round_length and len(ctx.active):  # jobs grow older, which changes what is best
+            walk.wake_at(ctx.now + self.options.interval_s)
+
+    def _decide(self, question: Question, ctx: RoundContext, walk: Walk) -> None:
+        rng = ctx.rng
+        found = search(question.problem, rng, effort=self.options.effort)
+        rows = found.rows
+        if ctx.mode == "full" and self.options.autoscale != "none":
+            wanted = self._size.wanted(question, rows, rng)
+            walk.want_nodes(wanted)
+            if self.options.autoscale == "every-round" and wanted < len(question.nodes):
+                smaller = question.problem.first_nodes(wanted)
+                rows = search(smaller, rng, effort=self.options.effort).rows
+        plan = {
+            row: [
+                (int(question.nodes[node]), int(rows[job, node]))
+                for node in rows[job].nonzero()[0].tolist()
+            ]
+            for job, row in enumerate(question.rows.tolist())
+            if not question.problem.pinned[job]
+        }
+        _carry_out(plan, ctx, walk)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Utilities of the last rounds; tables are made anew."""
+        return {"size": self._size.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self._size.load_state_dict(state["size"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Jobs have other row numbers now."""
+        place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._tables.rename(place)
+
+
+def _carry_out(plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: Walk) -> None:
+    """Stop who changes, then start them, jobs of precedence first."""
+    held = ctx.occupancy.held
+    before: dict[int, Placement] = {}
+    for row, counts in plan.items():
+        if row in held and sorted(counts_of(held[row])) != counts:
+            before[row] = held[row]
+            walk.suspend(row)
+    for row, counts in plan.items():
+        if row in held or not counts:
+            continue
+        refused = _start(row, counts, walk)
+        if refused is None:
+            walk.grant(row, Grant(tunes_batch=True))
+            continue
+        back = before.get(row)
+        free = ctx.occupancy.free
+        if back is not None and all(
+            not mask & ~free[node] for node, mask in zip(back.nodes, back.masks, strict=True)
+        ):
+            walk.place_exactly(row, back)
+        else:
+            walk.refuse(row, refused)
+
+
+def _start(row: int, counts: list[tuple[int, int]], walk: Walk) -> Refused | None:
+    """Give a row the lowest GPUs of its nodes, or say why not."""
+    gpus = sum(count for _, count in counts)
+    over = None if walk.tenancy is None else walk.tenancy.over_ceiling(row, gpus)
+    if over is not None:
+        return over
+    free = walk.occupancy.free
+    if any(free[node].bit_count() < count for node, count in counts):
+        return CHANGED
+    if walk.tracks_host:
+        usable = walk.free_for(row, gpus)
+        if any(usable.usable_on(node) < count for node, count in counts):
+            return HOST
+    nodes = tuple(node for node, _ in counts)
+    walk.place_exactly(
+        row, Placement(nodes, tuple(lowest_bits(free[node], count) for node, count in counts))
+    )
+    return None

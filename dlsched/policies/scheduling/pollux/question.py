@@ -1,0 +1,212 @@
+"""From a round's snapshot to the question that the search answers.
+
+Jobs that may not be touched (started a moment ago, on a node that takes no new work, frozen while
+idle GPUs are filled) are pinned. Those that share GPUs or ask for a shape are left out, and so are
+the GPUs they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
+from dlsched.core.units import Units
+from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.pollux.options import PolluxOptions
+from dlsched.policies.scheduling.pollux.problem import Problem, fair_replicas, restart_factor
+from dlsched.policies.scheduling.pollux.speedups import Model, Tables, speedup_tables
+
+__all__ = ["Question", "ask", "is_plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A problem, and whose rows and nodes it speaks of.
+
+    Attributes:
+        problem: jobs and nodes by position.
+        rows: [job] rows of the table.
+        nodes: [node] nodes of the cluster.
+        single: [job, on several nodes?, replicas] speedups over one GPU.
+    """
+
+    problem: Problem
+    rows: Rows
+    nodes: Ints
+    single: Floats
+
+
+def is_plain(row: int, ctx: RoundContext) -> bool:
+    """Is a row one that may lie on any nodes?"""
+    table = ctx.table
+    return row not in table.shapes and row not in table.whole_nodes and row not in table.homes
+
+
+def ask(ctx: RoundContext, walk: Walk, options: PolluxOptions, tables: Tables) -> Question | None:
+    """The question of this round; None when nothing could change."""
+    occupancy = ctx.occupancy
+    rows = [r for r in ctx.active.tolist() if is_plain(r, ctx) and r not in occupancy.beside]
+    nodes = np.array([n for n in range(len(occupancy.free)) if occupancy.in_service >> n & 1])
+    if not rows or not len(nodes):
+        return None
+    units = Units(ctx.table, np.array(rows, np.int64), ctx.now)
+    holds = np.array([row in occupancy.held for row in rows])
+    pinned = holds & _untouchable(units.rows, ctx, walk)
+    least, most = _bounds(units, ctx, options)
+    order = np.lexsort((units.submit_time, _precedence(units, least, options), ~pinned))
+    units, pinned = units[order], pinned[order]
+    least, most = least[order], most[order]
+    base = _base(units.rows, nodes, ctx)
+    usable = [
+        occupancy.free[node].bit_count() if occupancy.open_nodes >> node & 1 else 0
+        for node in nodes.tolist()
+    ]
+    capacity = np.array(usable, np.int64) + base.sum(axis=0)
+    gpus = int(capacity.sum())
+    if not gpus or pinned.all():
+        return None
+    most = np.minimum(most, gpus)
+    least = np.where(pinned, np.minimum(least, base.sum(axis=1)), least)
+    most = np.maximum(most, np.where(pinned, base.sum(axis=1), 0))
+    published = options.variant == "published"
+    fair = fair_replicas(gpus, len(units)) if published else 1
+    speedup, single = _speedups(units.rows, most, fair, ctx, tables)
+    problem = Problem(
+        speedup=speedup,
+        weight=np.full(len(units), len(nodes) / gpus),
+        factor=_factor(units, ctx, options),
+        base=base,
+        capacity=capacity,
+        allowed=_allowed(units, nodes, ctx),
+        least=np.maximum(least, 1),
+        most=most,
+        pinned=pinned,
+        exponent=options.p if published else None,
+        apart=options.avoid_interference,
+        widest=options.widest,
+    )
+    return Question(problem, units.rows, nodes, single)
+
+
+def _untouchable(rows: Rows, ctx: RoundContext, walk: Walk) -> Bools:
+    """Rows that must stay, if they hold GPUs."""
+    if ctx.mode == "fill":
+        return np.ones(len(rows), np.bool_)
+    stuck = walk.is_protected(rows)
+    draining, held = ctx.occupancy.draining, ctx.occupancy.held
+    if draining:
+        stuck = stuck | np.array(
+            [
+                row in held and any(draining >> node & 1 for node in held[row].nodes)
+                for row in rows.tolist()
+            ]
+        )
+    return stuck
+
+
+def _precedence(units: Units, least: Ints, options: PolluxOptions) -> Floats:
+    """Those who have received least, or could run on least, come first."""
+    return units.attained if options.variant == "published" else least.astype(np.float64)
+
+
+def _bounds(units: Units, ctx: RoundContext, options: PolluxOptions) -> tuple[Ints, Ints]:
+    """Replicas that each job needs at least, and may have at most.
+
+    A job grows no faster than `growth` times what it has run on before, so that nobody is believed
+    to scale who was never seen to.
+    """
+    table, rows = units.table, units.rows
+    gang = units.gang
+    least = np.where(table.min_gpus[rows] >= 0, np.maximum(table.min_gpus[rows], 1), gang)
+    most = np.where(table.max_gpus[rows] >= 0, table.max_gpus[rows], gang)
+    elastic = most > least
+    profiled = table.largest_scale[rows]
+    if ctx.goodput is not None:
+        for gpu_type in _types(ctx):
+            profiled = np.maximum(profiled, ctx.goodput.profiled(rows, gpu_type))
+        limits = ctx.goodput.limits(rows)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_batch = np.asarray(limits.maximum) // np.asarray(limits.local_min)
+        by_batch = np.where(np.isfinite(by_batch) & (by_batch >= 1), by_batch, np.inf)
+        most = np.where(elastic, np.minimum(most, by_batch), most).astype(np.int64)
+    reach = np.maximum((options.growth * profiled).astype(np.int64), 1)
+    grown = np.minimum(np.minimum(most, reach), options.most_gpus)
+    return least, np.maximum(np.where(elastic, grown, most), least)
+
+
+def _types(ctx: RoundContext) -> list[str]:
+    """GPU types of the nodes in service, "" where there is one."""
+    codes = sorted({int(code) for code in ctx.occupancy.type_of})
+    if len(codes) < 2:
+        return [""]
+    return [ctx.occupancy.cluster.gpu_types[code] for code in codes]
+
+
+def _base(rows: Rows, nodes: Ints, ctx: RoundContext) -> Ints:
+    """Replicas of rows on nodes now."""
+    place = {node: number for number, node in enumerate(nodes.tolist())}
+    base = np.zeros((len(rows), len(nodes)), np.int64)
+    for job, row in enumerate(rows.tolist()):
+        held = ctx.occupancy.held.get(row)
+        if held is not None:
+            for node, mask in zip(held.nodes, held.masks, strict=True):
+                base[job, place[node]] = mask.bit_count()
+    return base
+
+
+def _allowed(units: Units, nodes: Ints, ctx: RoundContext) -> Bools:
+    """Which nodes each job's pool has."""
+    pools = {
+        pool: np.array([ctx.pools.nodes[pool] >> node & 1 for node in nodes.tolist()], np.bool_)
+        for pool in set(units.pool.tolist())
+    }
+    return np.stack([pools[pool] for pool in units.pool.tolist()])
+
+
+def _factor(units: Units, ctx: RoundContext, options: PolluxOptions) -> Floats:
+    """What a change leaves of each job's worth."""
+    if ctx.mode == "fill":  # only rows that hold nothing may change, to nobody's cost
+        return np.ones(len(units))
+    if options.variant == "library":
+        return np.full(len(units), options.keep)
+    delay: Floats | float = ctx.restart_overhead
+    if options.restart_s is not None:
+        delay = options.restart_s
+    elif ctx.goodput is not None:
+        measured = ctx.goodput.restart_s(units.rows)
+        delay = np.where(np.isfinite(measured), measured, ctx.restart_overhead)
+    restarts = np.maximum(units.starts - 1, 0)
+    return restart_factor(ctx.now - units.submit_time, restarts, delay)
+
+
+def _speedups(
+    rows: Rows, most: Ints, fair: int, ctx: RoundContext, tables: Tables
+) -> tuple[Floats, Floats]:
+    """Tables of speedups over `fair` GPUs of one node, and over one GPU."""
+    if ctx.goodput is None:
+        goodput = np.zeros((len(rows), 2, int(most.max(initial=1)) + 1))
+        unknown = np.zeros(len(rows))
+        return speedup_tables(goodput, unknown, fair), speedup_tables(goodput, unknown, 1)
+    model = _model(rows, ctx)
+    goodput = tables.goodput(rows, ctx.goodput.version(rows), model, most)
+    shares = model.goodput(np.array([1, 1]), np.array([1, fair]))
+    single = speedup_tables(goodput, shares[:, 0], 1)
+    return (speedup_tables(goodput, shares[:, 1], fair) if fair > 1 else single), single
+
+
+def _model(rows: Rows, ctx: RoundContext) -> Model:
+    """What is believed of jobs; of several GPU types that on which a job has run most widely."""
+    belief = ctx.goodput
+    assert belief is not None
+    types = _types(ctx)
+    perf = np.stack([belief.perf(rows, gpu_type) for gpu_type in types])
+    widest = np.stack([belief.profiled(rows, gpu_type) for gpu_type in types])
+    chosen = np.where(np.isfinite(perf[:, :, 0]), widest, -1).argmax(axis=0)
+    believed = perf[chosen, np.arange(len(rows))]
+    limits = belief.limits(rows)
+    columns = [np.broadcast_to(np.asarray(c), (len(rows),)) for c in limits]
+    return Model(PerfParams(*believed.T), GradParams(*belief.grads(rows).T), BatchLimits(*columns))

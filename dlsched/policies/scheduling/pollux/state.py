@@ -1,0 +1,183 @@
+"""A state that is changed row by row, with what is free and which job spans which node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats, Ints
+from dlsched.policies.scheduling.pollux.choices import Choices, Menu
+from dlsched.policies.scheduling.pollux.problem import Problem
+
+__all__ = ["Offers", "State"]
+
+ONE_NODE, SEVERAL, STAY = 0, 1, 2
+NOBODY = -1
+
+
+class Offers(NamedTuple):
+    """The best that jobs could have as things lie, if each were the only one to move.
+
+    Attributes:
+        value: gain less price.
+        kind: on one node, on several, or the present row.
+        replicas: how many.
+    """
+
+    value: Floats
+    kind: Ints
+    replicas: Ints
+
+
+class State:
+    """Rows of all jobs.
+
+    Attributes:
+        rows: [job, node] replicas.
+        free: [node] GPUs.
+        owner: [node] the job that spans nodes and lies there, if any.
+        gain: [job] what its row is worth.
+        replicas: [job].
+    """
+
+    __slots__ = ("_choices", "_everywhere", "_spans", "free", "gain", "owner", "problem",
+                 "replicas", "rows")  # fmt: skip
+
+    def __init__(self, problem: Problem, choices: Choices, rows: Ints) -> None:
+        """A state that may be.
+
+        Args:
+            problem: the question.
+            choices: what rows are worth.
+            rows: [job, node] replicas.
+        """
+        self.problem = problem
+        self._choices = choices
+        self._everywhere = bool(problem.allowed.all())
+        self._spans: Bools = (problem.base > 0).sum(axis=1) > 1
+        self.rows = rows.copy()
+        self.free: Ints = problem.capacity - rows.sum(axis=0)
+        self.owner: Ints = np.full(problem.nodes, NOBODY)
+        spanning = (rows > 0).sum(axis=1) > 1
+        for job in np.flatnonzero(spanning).tolist() if problem.apart else ():
+            self.owner[rows[job] > 0] = job
+        self.replicas: Ints = rows.sum(axis=1)
+        changed = choices.changed[np.arange(problem.jobs), spanning.astype(int), self.replicas]
+        stays = (rows == problem.base).all(axis=1)
+        self.gain: Floats = np.where(stays, choices.stay, changed)
+
+    def copy(self) -> State:
+        """Another of the same rows."""
+        twin = object.__new__(State)
+        twin.problem, twin._choices = self.problem, self._choices
+        twin._everywhere, twin._spans = self._everywhere, self._spans
+        twin.rows, twin.free = self.rows.copy(), self.free.copy()
+        twin.owner, twin.gain = self.owner.copy(), self.gain.copy()
+        twin.replicas = self.replicas.copy()
+        return twin
+
+    @property
+    def total(self) -> float:
+        """Σ of gains."""
+        return float(self.gain.sum())
+
+    def give(self, job: int, row: Ints, gain: float) -> None:
+        """Let a job have this row instead of its own."""
+        old = self.rows[job]
+        self.free += old
+        self.free -= row
+        if self.problem.apart:
+            self.owner[self.owner == job] = NOBODY
+            if np.count_nonzero(row) > 1:
+                self.owner[row > 0] = job
+        self.rows[job] = row
+        self.gain[job] = gain
+        self.replicas[job] = row.sum()
+
+    def clear(self, job: int) -> None:
+        """Take everything from a job."""
+        self.give(job, np.zeros_like(self.free), float(self._choices.changed[job, ONE_NODE, 0]))
+
+    def offers(self, jobs: Ints, menu: Menu) -> Offers:
+        """The best that each of these jobs could have, if it alone moved."""
+        problem = self.problem
+        room = self.rows[jobs] + self.free
+        if not self._everywhere:
+            room *= problem.allowed[jobs]
+        tables = menu.value.shape[2] - 1
+        on_one = np.minimum(room.max(axis=1), tables)
+        barred = None
+        if problem.apart:
+            barred = (self.owner != NOBODY) & (self.owner != jobs[:, None])
+            apart = np.where(barred, 0, room)
+        else:
+            apart = room
+        on_several = np.minimum(self._widest_sum(apart, jobs), tables)
+        one = menu.value[jobs, ONE_NODE, on_one]
+        several = menu.value[jobs, SEVERAL, on_several]
+        stays = (problem.base[jobs] <= room).all(axis=1)
+        if barred is not None:
+            meets = (barred & (problem.base[jobs] > 0)).any(axis=1) & self._spans[jobs]
+            stays &= ~meets
+        stay = np.where(stays, menu.stay[jobs], -np.inf)
+        kind = (several > one).astype(np.int64)
+        value = np.maximum(one, several)
+        kind[stay >= value] = STAY
+        replicas = menu.replicas[jobs, np.minimum(kind, 1), np.where(kind, on_several, on_one)]
+        return Offers(np.maximum(value, stay), kind, replicas)
+
+    def _widest_sum(self, room: Ints, jobs: Ints) -> Ints:
+        """Replicas that fit on as many nodes as a job may span; 0 where that is one node."""
+        widest = self.problem.widest
+        used = (room > 0).sum(axis=1)
+        total = room.sum(axis=1)
+        cut = (used > widest) & (self.problem.most[jobs] > widest)
+        if cut.any():
+            total[cut] = -np.partition(-room[cut], widest - 1, axis=1)[:, :widest].sum(axis=1)
+        return np.where((used > 1) & (widest > 1), total, 0)
+
+    def take(self, job: int, kind: int, replicas: int) -> None:
+        """Let a job have what it was offered: where it leaves the least room unused.
+
+        Args:
+            job: who.
+            kind: as offered.
+            replicas: as offered.
+        """
+        if kind == STAY:
+            self.give(job, self.problem.base[job], float(self._choices.stay[job]))
+            return
+        row = np.zeros_like(self.free)
+        if replicas:
+            room = self.rows[job] + self.free
+            if not self._everywhere:
+                room *= self.problem.allowed[job]
+            if kind == ONE_NODE:
+                # of equals one where nobody spans nodes is kept for those who do
+                crowding = room * 2 + (self.owner == NOBODY)
+                crowding[room < replicas] = np.iinfo(np.int64).max
+                row[crowding.argmin()] = replicas
+            else:
+                if self.problem.apart:
+                    room[(self.owner != NOBODY) & (self.owner != job)] = 0
+                _spread(row, room, replicas)
+        same = bool((row == self.problem.base[job]).all())
+        gain = self._choices.stay[job] if same else self._choices.changed[job, kind, replicas]
+        self.give(job, row, float(gain))
+
+
+def _spread(row: Ints, room: Ints, replicas: int) -> None:
+    """Fill the roomiest nodes, and leave the least unused on the last."""
+    order = np.argsort(-room, kind="stable")
+    left = replicas
+    for number, node in enumerate(order.tolist()):
+        here = min(int(room[node]), left)
+        if number == 0 and here == left:
+            here -= 1  # it is to span nodes
+        if here == left:
+            rest = [other for other in order[number:].tolist() if room[other] >= left]
+            row[rest[-1]] = left
+            return
+        row[node] = here
+        left -= here
