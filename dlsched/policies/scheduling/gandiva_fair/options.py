@@ -30,6 +30,9 @@ class GandivaFairOptions:
     price: Literal["second", "middle"] = option(
         "second", "second-highest speedup; middle: of two users, where there is no third"
     )
+    pack: bool = option(
+        False, "let who waits share the GPUs of who runs, where both together do more"
+    )
     mechanism: Literal["stride", "published"] = option(
         "stride", "turns by stride, or equal shares in the published rounds (as others rebuilt it)"
     )

@@ -23,6 +23,7 @@ from dlsched.policies.scheduling.gandiva_fair.claims import Claims
 from dlsched.policies.scheduling.gandiva_fair.equal_shares import equal_shares
 from dlsched.policies.scheduling.gandiva_fair.moving import even_out, settle_anew
 from dlsched.policies.scheduling.gandiva_fair.options import GandivaFairOptions
+from dlsched.policies.scheduling.gandiva_fair.packing import best_host, counts_for_both, part
 from dlsched.policies.scheduling.gandiva_fair.seats import CENTRE, Seats, aggregate
 from dlsched.policies.scheduling.gandiva_fair.servers import Servers, bits
 from dlsched.policies.scheduling.gandiva_fair.tickets import shares, traded
@@ -222,7 +223,7 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
                 pairs = zip(where.nodes, where.masks, strict=True)
                 now[row] = {node: mask.bit_count() for node, mask in pairs}
                 for node, count in now[row].items():
-                    room[node] += count
+                    room[node] += count * counts_for_both(row, occupancy.beside, fixed)
         gang = {row: servers.gang[line] for row, line in servers.line.items() if row not in fixed}
         large = {
             row: Large(gang[row], tuple(bits(servers.regions[servers.line[row]])), now.get(row, {}))
@@ -236,6 +237,8 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         }
         stays = {row for row, node in turn.small.items() if list(now.get(row, ())) == [node]}
         stays |= {row for row, where in turn.large.items() if now.get(row) == where}
+        if occupancy.beside:
+            stays = part(stays, {*turn.small, *turn.large}, now, occupancy.beside, fixed)
         for row in now:
             if row not in stays:
                 walk.suspend(row)
@@ -281,6 +284,11 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
                 refused = placed if isinstance(placed, Refused) else None
             else:
                 refused = self._start_anywhere(row, claims, servers, ctx, walk)
+            if refused is not None and self.options.pack:
+                host = best_host(row, seats, servers, ctx, walk)
+                if host is not None:
+                    walk.share(row, host)
+                    continue
             if refused is not None:
                 walk.refuse(row, refused)
 
