@@ -51,7 +51,11 @@ def test_trainings_go_where_they_were_measured_to_be_fast() -> None:
             return {(row["model"], row["gpu_type"]): row["steps_per_s"] for row in rows}
 
         first = [train(model, f"{kind}:1") for model in PACE for kind in ("v100", "k80")]
-        eventually("each was measured on each type", lambda: len(known()) == 4, within=60)
+        try:
+            eventually("each was measured on each type", lambda: len(known()) == 4, within=60)
+        except AssertionError as error:
+            stories = "\n".join(cluster.story(job) for job in first)
+            raise AssertionError(f"{error}: {known()}\n{stories}") from None
         found = known()
         assert found["cnn", "v100"] > 2 * found["cnn", "k80"]
         assert found["rnn", "k80"] > 1.5 * found["rnn", "v100"]
