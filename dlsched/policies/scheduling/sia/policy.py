@@ -21,7 +21,7 @@ from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
 from dlsched.policies.scheduling.sia.ground import Ground
 from dlsched.policies.scheduling.sia.options import SiaOptions
-from dlsched.policies.scheduling.sia.placing import Ask, fast_plan, keeping_plan
+from dlsched.policies.scheduling.sia.placing import Ask, Counts, fast_plan, keeping_plan
 from dlsched.policies.scheduling.sia.program import Program
 from dlsched.policies.scheduling.sia.restarts import charge_moves
 from dlsched.policies.scheduling.sia.solving import Limits, solve
@@ -56,7 +56,7 @@ class Sia(SchedulingPolicy[SiaOptions]):
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs between two."""
         held = ctx.occupancy.held
-        rows = np.sort(ctx.active)
+        rows = self._place_particular(np.sort(ctx.active), ctx, walk)
         movable = self._movable(rows, ctx, walk)
         ground = Ground.of(ctx, movable)
         rows = rows[[row in movable or row not in held for row in rows.tolist()]]
@@ -77,8 +77,63 @@ class Sia(SchedulingPolicy[SiaOptions]):
         for row in rows.tolist():
             if row not in plan:
                 walk.refuse(row, self._why(row, asks, room, ctx))
-        fixed = {row: counts_of(held[row]) for row in held if row not in movable}
-        lay_out(walk, {**fixed, **plan}, grants)
+        self._carry_out(plan, movable, grants, walk)
+
+    def _place_particular(self, rows: Rows, ctx: RoundContext, walk: Walk) -> Rows:
+        """Rows that say more of their GPUs than how many start where the placement puts them.
+
+        They stay until they are done. Returns the others.
+        """
+        table, every = ctx.table, (1 << len(ctx.occupancy.cluster)) - 1
+        others = []
+        for row in rows.tolist():
+            nodes = ctx.pools.nodes[table.pool.item(row)]
+            partial = not ctx.pools.whole and nodes != every and self._is_part_of_a_type(nodes, ctx)
+            if not (
+                row in table.shapes or row in table.whole_nodes or row in table.homes or partial
+            ):
+                others.append(row)
+            elif row not in ctx.occupancy.held:
+                placed = walk.place(row)
+                if isinstance(placed, Refused):
+                    walk.refuse(row, placed)
+        return np.array(others, np.int64)
+
+    @staticmethod
+    def _is_part_of_a_type(nodes: int, ctx: RoundContext) -> bool:
+        """Does a set of nodes hold some nodes of a type and not others?"""
+        occupancy = ctx.occupancy
+        for kind in range(len(occupancy.cluster.gpu_types)):
+            own = occupancy.cluster.nodes_mask(np.flatnonzero(occupancy.type_of == kind).tolist())
+            if nodes & own not in (0, own):
+                return True
+        return False
+
+    def _carry_out(
+        self,
+        plan: dict[int, Counts],
+        movable: set[int],
+        grants: dict[int, Grant],
+        walk: Walk,
+    ) -> None:
+        """Make it so; where more than GPUs is counted, the placement has the last word."""
+        held = walk.occupancy.held
+        if walk.tenancy is None and not walk.tracks_host:
+            fixed = {row: counts_of(held[row]) for row in held if row not in movable}
+            lay_out(walk, {**fixed, **plan}, grants)
+            return
+        for row in sorted(movable):
+            if counts_of(held[row]) != plan.get(row, []):
+                walk.suspend(row)
+        for row, counts in plan.items():
+            if row in held:
+                continue
+            nodes = walk.occupancy.cluster.nodes_mask([node for node, _ in counts])
+            placed = walk.place(row, sum(gpus for _, gpus in counts), nodes=nodes)
+            if isinstance(placed, Refused):
+                walk.refuse(row, placed)
+            elif row in grants:
+                walk.grant(row, grants[row])
 
     # -- who and what -----------------------------------------------------------------------------
 

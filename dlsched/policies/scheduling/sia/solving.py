@@ -74,7 +74,7 @@ class _Columns:
 
 
 def solve(program: Program, limits: Limits) -> Solution:
-    """The best choice, ties broken towards what jobs have and then towards fewer GPUs."""
+    """The best choice; ties go to what jobs have, then to fewer GPUs, then to later types."""
     jobs = len(program.now)
     if not jobs:
         return Solution(np.zeros(0, np.int64), 0.0, 0.0)
@@ -92,6 +92,7 @@ class _Solver:
         tie = STEP / (2 * (self.jobs + 1)) if program.rounding == "artifact" else TIE
         self.gains = program.gains
         self.gains -= tie / 4 * self.gpus / max(int(self.gpus.max(initial=1)), 1)
+        self.gains += tie / 1000 * self.kind
         stay = np.flatnonzero(program.now != NONE)
         self.gains[stay, program.now[stay]] += tie
         pinned = program.pinned & (program.now != NONE)
