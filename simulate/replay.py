@@ -127,8 +127,10 @@ def prepare(
         profiled=jobs,
         work=None if trainings is None else trainings.work,
     )
+    best_s = None if jobs is None else jobs.best_s
     if trainings is not None:
         trainings.bound(units)
+        best_s = trainings.alone_s(units.gang, cluster.largest_node)
     check_needs(parts, units, trace)
     scripted = sorted(events, key=lambda event: event.time)
     first = {event.node: event.kind for event in reversed(scripted)}
@@ -160,7 +162,7 @@ def prepare(
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
         speeds=parts.estimator.believed(None if jobs is None else jobs.speed),
-        best_s=None if jobs is None else jobs.best_s,
+        best_s=best_s,
         epochs=None if jobs is None else jobs.courses,
         scaling=_scaling(jobs, trainings, units, cluster),
         goodput=trainings,

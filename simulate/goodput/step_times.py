@@ -20,6 +20,8 @@ from dlsched.core.errors import BadInput
 
 __all__ = ["Shape", "SpreadMeasurement", "StepTime", "StepTimes", "ring_of"]
 
+FLAT = 1000 * np.finfo(np.float64).eps  # condition of a cell that counts as flat, as in scipy
+
 Shape = tuple[int, ...]  # replicas on each node, in rank order
 
 
@@ -137,6 +139,9 @@ class _Between:
         from scipy.spatial import Delaunay  # noqa: PLC0415
 
         self._mesh, self._times = Delaunay(points), times
+        # Which of several cells around a point is found decides the time, since flat ones lie
+        # between them: so scipy looks. It would invert each cell by itself, at many times the cost.
+        self._mesh._transform = _to_weights(points[self._mesh.simplices])
 
     def at(self, nodes: int, replicas: int, local: int) -> tuple[float, float]:
         """Step and synchronising time; NaN outside of all measurements."""
@@ -149,3 +154,23 @@ class _Between:
         corners = self._times[self._mesh.simplices[cell]]
         step, sync = np.append(weights, 1.0 - weights.sum()) @ corners
         return float(step), float(sync)
+
+
+def _to_weights(corners: Floats) -> Floats:
+    """What leads from a point to its weights in each cell; NaN for flat cells.
+
+    Args:
+        corners: [cell, corner, coordinate].
+
+    Returns:
+        the inverse of the edges from the last corner, and that corner, as `Delaunay.transform`.
+    """
+    last = corners[:, -1:]
+    edges = (corners[:, :-1] - last).transpose(0, 2, 1)
+    flat = np.linalg.det(edges) == 0
+    edges[flat] = np.eye(edges.shape[1])
+    inverse = np.linalg.inv(edges)
+    size = np.abs(edges).sum(axis=1).max(axis=1) * np.abs(inverse).sum(axis=1).max(axis=1)
+    found = np.concatenate([inverse, last], axis=1)
+    found[flat | (1.0 / size < FLAT)] = np.nan
+    return np.asarray(found)

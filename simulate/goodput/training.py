@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from dlsched.core.errors import BadInput
 from dlsched.core.goodput.batch import best_batch
 from dlsched.core.goodput.fitting import Observations, fit
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
@@ -22,6 +23,7 @@ from simulate.goodput.step_times import Shape, StepTime
 __all__ = ["Training"]
 
 Key = tuple[int, int, int]  # nodes, replicas, local
+SOON_S = 1e-6  # an epoch that is over so soon is over: times are float seconds
 
 
 class Training:
@@ -74,16 +76,14 @@ class Training:
         boundaries = self.application.learning.progress_at
         while self.at < now and self.finish is None:
             self._measure()
-            rate, ahead = self.rate, boundaries.item(self.epoch) - self.progress
-            seconds = now - self.at
-            if rate * seconds < ahead and self.progress + rate * seconds < boundaries.item(
-                self.epoch
-            ):
+            rate, boundary = self.rate, boundaries.item(self.epoch)
+            took, seconds = (boundary - self.progress) / rate, now - self.at
+            if took - seconds > SOON_S:
                 self.progress += rate * seconds
                 self.at = now
                 return
-            self.progress = boundaries.item(self.epoch)
-            self.at += min(float(round(ahead / rate)), seconds)
+            self.progress = boundary
+            self.at += min(float(round(took)), seconds)
             self.epoch += 1
             if self.epoch >= self.application.epochs:
                 self.finish = self.at
@@ -122,6 +122,15 @@ class Training:
         boundaries = self.application.learning.progress_at
         self.progress = min(progress, self.progress)
         self.epoch = min(int(np.searchsorted(boundaries, self.progress, side="right")), self.epoch)
+
+    def alone(self, shape: Shape) -> float:
+        """Seconds from the first step to the last on GPUs that it never leaves; NaN if unknown."""
+        twin = Training(self.application, self.asked)
+        try:
+            twin.begin(shape, 0.0, batch=self.asked, tunes=False)
+        except BadInput:
+            return math.nan
+        return twin.look()
 
     # -- batch size -------------------------------------------------------------------------------
 

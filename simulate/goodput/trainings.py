@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,13 +25,21 @@ __all__ = ["Oracle", "Trainings", "trainings_of"]
 UNKNOWN: tuple[float, ...] = (np.nan,) * 7
 
 
-def trainings_of(trace: Trace, applications: Mapping[str, Application]) -> Trainings:
+def trainings_of(
+    trace: Trace, applications: Mapping[str, Application], kind: type[Trainings] | None = None
+) -> Trainings:
     """The trainings of a trace, by its columns `model` and `batch_size`.
+
+    Args:
+        trace: the jobs.
+        applications: what they may be.
+        kind: of trainings; plain ones when None.
 
     Raises:
         BadInput: one line that names the job: no model, one that nobody has measured, or a batch
             size that no training of it can have.
     """
+    made = kind or Trainings
     count = len(trace)
     models = trace.columns.get("model", np.full(count, "", np.object_)).tolist()
     sizes = np.asarray(trace.columns.get("batch_size", np.full(count, np.nan)), np.float64)
@@ -47,8 +56,8 @@ def trainings_of(trace: Trace, applications: Mapping[str, Application]) -> Train
                 f"{job}: {model} trains with batches of {application.initial} to "
                 f"{application.maximum} samples, not {asked:g}"
             )
-        found.append(Training(application, asked))
-    return Trainings(found)
+        found.append(made.Course(application, asked))
+    return made(found)
 
 
 class Trainings:
@@ -58,7 +67,10 @@ class Trainings:
         of: by row.
         restart_overhead: seconds that a start costs.
         oracle: the truth, for policies; None where the run's estimator does not know it.
+        Course: what each of them is.
     """
+
+    Course: ClassVar[Callable[[Any, float], Training]] = Training
 
     def __init__(self, of: Sequence[Training]) -> None:
         self.of = of
@@ -75,6 +87,23 @@ class Trainings:
         for row, each in enumerate(self.of):
             units.min_gpus[row] = 1
             units.max_gpus[row] = max(each.application.most_gpus, units.gang.item(row))
+
+    def alone_s(self, gangs: Ints, gpus_a_node: int) -> Floats:
+        """Seconds that each takes at its own batch size on its gang, in the fewest nodes.
+
+        Args:
+            gangs: GPUs of each.
+            gpus_a_node: of the largest node.
+        """
+        found: dict[tuple[str, float, int], float] = {}
+        for each, gang in zip(self.of, gangs.tolist(), strict=True):
+            key = (each.application.name, each.asked, gang)
+            if key not in found:
+                whole, rest = divmod(gang, gpus_a_node)
+                shape = (gpus_a_node,) * whole + ((rest,) if rest else ())
+                found[key] = each.alone(shape)
+        keys = zip(self.of, gangs.tolist(), strict=True)
+        return np.array([found[each.application.name, each.asked, gang] for each, gang in keys])
 
     # -- for the world ----------------------------------------------------------------------------
 
@@ -95,6 +124,10 @@ class Trainings:
     def advance(self, row: int, now: float) -> None:
         """It has run until now."""
         self.of[row].advance(now)
+
+    def reconsider(self, row: int) -> bool:
+        """Batch sizes change where jobs start and where epochs end, not with rounds."""
+        return False
 
     def done_so_far(self, row: int) -> float:
         """Its progress."""
