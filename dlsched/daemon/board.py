@@ -223,6 +223,7 @@ class Board:
             resizes=facts.resizes,
             first_start=np.nan if first is None else first - self.origin,
             runs=job.runs,
+            steps_done=np.nan if facts.progress is None else facts.progress.step,
         )
 
     # -- following the ledger ----------------------------------------------------------------------
@@ -523,6 +524,12 @@ class Board:
             if not self._may_claim(job, claim.run, claim.placement):
                 del self.claims[job]
         return [(job, claim.placement) for job, claim in self.claims.items()]
+
+    def note_steps(self, job: int, step: int) -> None:
+        """A run tells how many steps its job has done."""
+        row = self.jobs.row_of.get(job)
+        if row is not None:
+            self.jobs.set(row, steps_done=step)
 
     def drop_claim(self, job: int) -> None:
         """What a job was promised is another's."""

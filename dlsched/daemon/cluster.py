@@ -201,6 +201,7 @@ class Cluster:
 
     def measure(self, job: m.JobId, run: Run, step: int, executed_s: float) -> None:
         """A run tells how far it is: its kind's speed on GPUs like its own."""
+        self.board.note_steps(job, step)
         key = self._place_of(job, run)
         if run.stop is not None or run.suspended:
             key = None

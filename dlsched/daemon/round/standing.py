@@ -152,6 +152,7 @@ def _carry_over(standing: Standing, row_of: dict[int, int]) -> None:
     for row in changed_since(standing.snapshot.speeds, state.speeds_at, ctx.active).tolist():
         ctx.changes.append(Change("adapt", ctx.now, row))
     _predict(standing, present)
+    _predict_by_steps(standing, present)
     standing.queue = queue
     status[queue] = HELD_BACK
 
@@ -191,6 +192,28 @@ def _predict(standing: Standing, present: np.ndarray[tuple[int], np.dtype[np.boo
     table.predicted_work[rows] = np.where(
         np.isnan(work), standing.snapshot.settings.unknown_s, work
     )
+
+
+def _predict_by_steps(
+    standing: Standing, present: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> None:
+    """How long jobs take whose steps are told and whose kind was measured, on its fastest type.
+
+    What is left is counted anew each time, so that work done on a slow type counts as little as it
+    was.
+    """
+    ctx, columns = standing.ctx, standing.snapshot.columns
+    total, done = columns.get("extra:total_iterations"), columns.get("steps_done")
+    if ctx.speeds is None or total is None or total.dtype.kind != "f" or done is None:
+        return
+    kind: Ints = standing.snapshot.speeds["kind"]
+    known = np.zeros(len(ctx.table), np.bool_)
+    known[: len(kind)] = kind >= 0
+    rows = np.flatnonzero(present & known & ~np.isnan(total) & np.isnan(columns["expected"]))
+    if rows.size:
+        left = np.maximum(total[rows] - np.nan_to_num(done[rows]), 0.0)
+        left /= ctx.speeds.steps_per_work(rows)
+        ctx.table.predicted_work[rows] = Units(ctx.table, rows, ctx.now).executed + left
 
 
 def _equal(a: Floats, b: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlsched.core.units import Units
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.measured import MeasuredSpeeds, changed_since, measured_speeds
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.standing import stand
 from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.speeds import SpeedBook, kind_of
 from dlsched.db.records import JobBody
@@ -173,7 +175,9 @@ def test_pairs_are_known_when_both_halves_are() -> None:
         pair("a", "c", 5.0),
     )  # fmt: skip
     speeds = speeds_of(book, [("a", 0), ("b", 0), ("c", 0)], [1, 1, 1])
-    both = speeds.together(np.array([0, 1, 0]), np.array([1, 0, 2]), np.ones(3, np.int64), ("v100",))
+    both = speeds.together(
+        np.array([0, 1, 0]), np.array([1, 0, 2]), np.ones(3, np.int64), ("v100",)
+    )
     assert both.tolist() == [[[6.0, 3.0]], [[3.0, 6.0]], [[0.0, 0.0]]]
     paired = speeds.paired_kinds(("v100",))
     assert paired.tolist() == speeds.codes(np.array([0, 1])).tolist()
@@ -241,3 +245,28 @@ def test_a_snapshot_carries_what_was_measured(live: Any) -> None:
     rows = np.arange(2)
     assert changed_since(snapshot.speeds, 2.0, rows).tolist() == [0]
     assert changed_since(snapshot.speeds, 3.0, rows).tolist() == []
+
+
+def test_what_is_left_is_told_by_steps_where_speeds_are_known(live: Any) -> None:
+    lab = two_types(live)
+    told = {"model": "cnn", "total_iterations": 1000.0}
+    by_steps = lab.submit(0.0, **told)
+    by_word = lab.submit(0.0, **told, expected_s=500.0)
+    unknown = lab.submit(0.0, model="rnn", total_iterations=10.0, time_limit_s=77.0)
+
+    def left() -> list[float]:
+        standing = stand(take_snapshot(lab.board, "full", 20.0))
+        assert standing is not None
+        rows = [standing.row_of[job] for job in (by_steps, by_word, unknown)]
+        units = Units(standing.ctx.table, np.array(rows), 20.0)
+        found: list[float] = units.remaining_work.tolist()
+        return found
+
+    assert left() == [86400.0, 500.0, 77.0]  # nobody has measured anything
+    learn(lab, {"cnn": (1.0, 4.0)}, at=5.0)
+    assert left() == [250.0, 500.0, 77.0]
+    lab.round(10.0)
+    lab.board.note_steps(by_steps, 400)
+    assert left()[0] == 150.0
+    lab.board.note_steps(by_steps, 1200)
+    assert left()[0] == 0.0
