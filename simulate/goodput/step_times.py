@@ -17,7 +17,6 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
-from simulate.goodput.tetrahedra import Tetrahedra
 
 __all__ = ["Shape", "SpreadMeasurement", "StepTime", "StepTimes", "ring_of"]
 
@@ -136,13 +135,47 @@ class _Between:
     """Linear interpolation on the tetrahedra of a Delaunay triangulation."""
 
     def __init__(self, points: Floats, times: Floats) -> None:
-        self._mesh, self._times = Tetrahedra(points), times
+        # scipy takes longer to load than many a replay to run, and most shapes were measured
+        from scipy.spatial import Delaunay, QhullError  # noqa: PLC0415
+
+        self._mesh, self._times = None, times
+        try:
+            mesh = Delaunay(points)
+        except (QhullError, ValueError):  # too few, or in a plane: nothing lies between them
+            return
+        # Which of several cells around a point is found decides the time, since flat ones lie
+        # between them: so scipy looks. It would invert each cell by itself, at many times the cost.
+        mesh._transform = _to_weights(points[mesh.simplices])
+        self._mesh = mesh
 
     def at(self, nodes: int, replicas: int, local: int) -> tuple[float, float]:
         """Step and synchronising time; NaN outside of all measurements."""
-        found = self._mesh.find(np.array([nodes, replicas, local], np.float64))
-        if found is None:
+        point = np.array([nodes, replicas, local], np.float64)
+        cell = -1 if self._mesh is None else int(self._mesh.find_simplex(point[None])[0])
+        if self._mesh is None or cell < 0:
             return np.nan, np.nan
-        corners, weights = found
-        step, sync = weights @ self._times[corners]
+        to_weights = self._mesh.transform[cell]
+        weights = to_weights[:3] @ (point - to_weights[3])
+        corners = self._times[self._mesh.simplices[cell]]
+        step, sync = np.append(weights, 1.0 - weights.sum()) @ corners
         return float(step), float(sync)
+
+
+def _to_weights(corners: Floats) -> Floats:
+    """What leads from a point to its weights in each cell; NaN for flat cells.
+
+    Args:
+        corners: [cell, corner, coordinate].
+
+    Returns:
+        the inverse of the edges from the last corner, and that corner, as `Delaunay.transform`.
+    """
+    last = corners[:, -1:]
+    edges = (corners[:, :-1] - last).transpose(0, 2, 1)
+    flat = np.linalg.det(edges) == 0
+    edges[flat] = np.eye(edges.shape[1])
+    inverse = np.linalg.inv(edges)
+    size = np.abs(edges).sum(axis=1).max(axis=1) * np.abs(inverse).sum(axis=1).max(axis=1)
+    found = np.concatenate([inverse, last], axis=1)
+    found[flat | (1.0 / size < FLAT)] = np.nan
+    return np.asarray(found)
