@@ -15,7 +15,7 @@ from dlsched.core.cluster import Cluster
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import TrainingScaling
 from dlsched.core.occupancy import Occupancy
-from dlsched.core.performance import PerformanceModel, PlainDuration
+from dlsched.core.performance import PerformanceModel, PlainDuration, Speeds
 from dlsched.core.scaling import Scaling, TableScaling
 from dlsched.core.throughputs import ThroughputTable
 from dlsched.core.units import Status, UnitTable
@@ -27,6 +27,7 @@ from simulate.feasibility import check_needs, pools_ever, refuse_impossible
 from simulate.forecast import forecaster, replace_parts
 from simulate.goodput.application import Application
 from simulate.goodput.trainings import Oracle, Trainings, trainings_of
+from simulate.goodput.typed_trainings import TypedSpeeds, TypedTrainings, typed
 from simulate.outcomes import result_of
 from simulate.population import populate
 from simulate.profiles.batch_rules import BatchPatterns
@@ -119,7 +120,7 @@ def prepare(
     jobs = None
     if throughputs is not None:
         jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
-    trainings = None if applications is None else trainings_of(trace, applications)
+    trainings = None if applications is None else _trainings(trace, cluster, applications)
     units, work, pools, visible = populate(
         trace,
         cluster,
@@ -161,7 +162,7 @@ def prepare(
         endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
-        speeds=parts.estimator.believed(None if jobs is None else jobs.speed),
+        speeds=parts.estimator.believed(_speeds(jobs, trainings, cluster)),
         best_s=best_s,
         epochs=None if jobs is None else jobs.courses,
         scaling=_scaling(jobs, trainings, units, cluster),
@@ -181,6 +182,25 @@ def prepare(
 
         check_after_each_decision(engine)
     return engine
+
+
+def _trainings(
+    trace: Trace, cluster: Cluster, applications: Mapping[str, Application]
+) -> Trainings:
+    """The trainings of a trace; where they were measured on several types, their GPUs have one."""
+    if not typed(applications):
+        return trainings_of(trace, applications)
+    found = trainings_of(trace, applications, TypedTrainings)
+    if isinstance(found, TypedTrainings):
+        found.check(trace, cluster)
+    return found
+
+
+def _speeds(jobs: Profiled | None, trainings: Trainings | None, cluster: Cluster) -> Speeds | None:
+    """What policies may know of speeds by GPU type, where something knows it."""
+    if isinstance(trainings, TypedTrainings):
+        return TypedSpeeds(trainings, cluster)
+    return None if jobs is None else jobs.speed
 
 
 def _scaling(

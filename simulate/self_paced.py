@@ -32,6 +32,10 @@ class SelfPaced(Protocol):
         """A unit has run until now, where it began."""
         ...
 
+    def reconsider(self, row: int) -> bool:
+        """A round has come, as of the last `advance`; is its pace another one from now on?"""
+        ...
+
     def done_so_far(self, row: int) -> float:
         """Work that it has done, as of the last `advance`."""
         ...

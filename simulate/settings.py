@@ -178,7 +178,7 @@ def part_names(
         "placement": placement,
         "admission": settings.admission or "accept-all",
         "estimator": settings.estimate or "oracle",
-        "launch": settings.launch or "constant",
+        "launch": settings.launch or semantics.part_defaults.get("launch", "constant"),
         "preemption": settings.preemption or "checkpoint",
         "metrics": settings.metrics or "none",
     }

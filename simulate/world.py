@@ -13,7 +13,7 @@ from typing import Any
 
 from dlsched.core.allocation import Allocation, Grant
 from dlsched.core.arrays import Floats
-from dlsched.core.diff import Verb, diff
+from dlsched.core.diff import Command, Verb, diff
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
@@ -122,6 +122,8 @@ class World:
             rows that the policy ended, because they reached their target.
         """
         commands = diff(allocation, self.table)
+        if self.semantics.shape_moves == "free":
+            commands = [each for each in commands if not self._merely_moves(each, now)]
         for command in commands:
             if command.verb is Verb.STOP:
                 self._end(command.row, now, now)
@@ -134,6 +136,21 @@ class World:
                 self.start(command.row, command.after, now, command.grant, command.before)
         self._see_who_shares(now)
         return [command.row for command in commands if command.verb is Verb.STOP]
+
+    def _merely_moves(self, command: Command, now: float) -> bool:
+        """Carry out a move to GPUs that are just the same; says whether it was one."""
+        before, after = command.before, command.after
+        if before is None or after is None or len(before.nodes) != len(after.nodes):
+            return False
+        kinds = self.occupancy.type_of
+        for old, new in zip(before.nodes, after.nodes, strict=True):
+            if kinds[old] != kinds[new]:
+                return False
+        if [m.bit_count() for m in before.masks] != [m.bit_count() for m in after.masks]:
+            return False
+        self.recorder.ended(command.row, now)
+        self.recorder.began(command.row, after, now)
+        return True
 
     def _count_interruption(self, verb: Verb, row: int) -> None:
         table = self.table
@@ -238,6 +255,10 @@ class World:
         if self.self_paced is not None:
             for row in self.occupancy.held:
                 self._follow_course(row, now)
+                if self.self_paced.reconsider(row):
+                    self.table.rate[row] = self.self_paced.rate(row)
+                    self._pace[row] += 1
+                    self._expect_end(row, now)
 
     def _follow_course(self, row: int, now: float) -> None:
         """Enter a running unit's work until now, and its pace from now on."""

@@ -58,6 +58,8 @@ class Semantics:
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first.
         restart_overhead: seconds without progress after a start, where the run does not say.
+        shape_moves: a move to other GPUs of the same type, as many on each node, is a restart like
+            any other, or free (who only looks at shapes may then lay out a cluster anew).
         moved_counts: a row suspended and started again in one decision counts as a migration or
             as a preemption.
         option_defaults: defaults for options of whichever part has them, by option.
@@ -81,6 +83,7 @@ class Semantics:
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts"] = "every-start"
     restart_overhead: float = 0.0
+    shape_moves: Literal["restart", "free"] = "restart"
     moved_counts: Literal["migration", "preemption"] = "migration"
     rejoin: bool = True
     option_defaults: Mapping[str, object] = field(default_factory=dict)
@@ -229,6 +232,16 @@ POLLUX = _add(
             "equals": "arrival",
         },
         part_defaults={"placement": "roomiest"},
+    )
+)
+SIA = _add(
+    replace(
+        POLLUX,
+        name="sia",
+        source="Sia, SOSP 2023, and its artifact's simulator",
+        shape_moves="free",
+        option_defaults={"rounding": "artifact", "placing": "fast"},
+        part_defaults={"launch": "profiled"},
     )
 )
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Bools, Floats
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.params import BatchLimits
 from simulate.goodput.application import Application
@@ -30,7 +30,16 @@ from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, Step
 from simulate.traces.ledger import Ledger
 from simulate.traces.table import Table, read_table
 
-__all__ = ["holds_applications", "read_applications"]
+__all__ = [
+    "TIMES",
+    "check_times",
+    "find_table",
+    "holds_applications",
+    "learning_of",
+    "measured_rows",
+    "profile_table",
+    "read_applications",
+]
 
 LIMITS = ("init_batch_size", "max_batch_size", "min_local_bsz", "max_local_bsz", "max_epochs")
 TIMES = ("local_bsz", "step_time", "sync_time")
@@ -43,7 +52,7 @@ FIXED_BATCH = {"ncf": 32768}
 
 def holds_applications(folder: Path) -> bool:
     """Is this a folder of such tables?"""
-    return folder.is_dir() and _find(folder, "applications") is not None
+    return folder.is_dir() and find_table(folder, "applications") is not None
 
 
 def read_applications(folder: Path) -> dict[str, Application]:
@@ -53,9 +62,9 @@ def read_applications(folder: Path) -> dict[str, Application]:
         BadInput: one line with file and line number: a table or column is missing, a number is not
             one or cannot be, rows contradict each other, an application lacks measurements.
     """
-    table = _table(folder, "applications", LIMITS, {"fixed_batch_size"})
+    table = profile_table(folder, "applications", LIMITS, {"fixed_batch_size"})
     times = _step_times(folder)
-    learning = _learning(folder)
+    learning = learning_of(folder)
     found: dict[str, Application] = {}
     fixed = table.number("fixed_batch_size")
     for row, name in enumerate(table.text("application").tolist()):
@@ -97,20 +106,26 @@ def read_applications(folder: Path) -> dict[str, Application]:
     return found
 
 
-def _find(folder: Path, name: str) -> Path | None:
+def find_table(folder: Path, name: str) -> Path | None:
+    """A table of a folder, packed or not; None where there is none."""
     for suffix in (".csv", ".csv.gz"):
         if (folder / (name + suffix)).is_file():
             return folder / (name + suffix)
     return None
 
 
-def _table(
+def profile_table(
     folder: Path,
     name: str,
     numbers: tuple[str, ...],
     optional: frozenset[str] | set[str] = frozenset(),
 ) -> Table:
-    path = _find(folder, name)
+    """Read one table, with numbers that are numbers.
+
+    Raises:
+        BadInput: it is not there, a column is missing, a number is not one.
+    """
+    path = find_table(folder, name)
     if path is None:
         raise BadInput(f"{folder}: a folder of profiles needs {name}.csv or {name}.csv.gz")
     ledger = Ledger(path, skip_bad_rows=False)
@@ -142,10 +157,10 @@ def _whole(table: Table, row: int, column: str) -> int:
 
 
 def _step_times(folder: Path) -> dict[str, StepTimes]:
-    table = _table(folder, "placements", TIMES)
-    _check_times(table)
+    table = profile_table(folder, "placements", TIMES)
+    check_times(table)
     shapes: dict[str, dict[Shape, dict[int, StepTime]]] = {}
-    for row, (name, text, time, local) in enumerate(_measured(table, "placement")):
+    for row, (name, text, time, local) in enumerate(measured_rows(table, "placement")):
         where = f"{table.ledger.path}:{int(table.lines[row])}"
         if not text.isdecimal() or "0" in text:
             raise BadInput(f"{where}: placement must be digits from 1 to 9, not {text!r}")
@@ -165,23 +180,24 @@ def _step_times(folder: Path) -> dict[str, StepTimes]:
 
 def _spread(folder: Path) -> Mapping[str, list[SpreadMeasurement]]:
     found: dict[str, list[SpreadMeasurement]] = {}
-    if _find(folder, "scalability") is None:
+    if find_table(folder, "scalability") is None:
         return found
-    table = _table(folder, "scalability", ("num_nodes", "num_replicas", *TIMES))
-    _check_times(table)
+    table = profile_table(folder, "scalability", ("num_nodes", "num_replicas", *TIMES))
+    check_times(table)
     nodes, replicas = table.number("num_nodes"), table.number("num_replicas")
     table.refuse(
         np.flatnonzero((nodes < 1) | (replicas < nodes)),
         "counts contradict each other",
         lambda row: f"{replicas[row]:g} replicas cannot be on {nodes[row]:g} nodes",
     )
-    for row, (name, _, time, local) in enumerate(_measured(table, "application")):
+    for row, (name, _, time, local) in enumerate(measured_rows(table, "application")):
         measured = SpreadMeasurement(int(nodes[row]), int(replicas[row]), local, time)
         found.setdefault(name, []).append(measured)
     return found
 
 
-def _measured(table: Table, column: str) -> list[tuple[str, str, StepTime, int]]:
+def measured_rows(table: Table, column: str) -> list[tuple[str, str, StepTime, int]]:
+    """Application, another column, times and samples, by row."""
     columns = (
         table.text("application").tolist(),
         table.text(column).tolist(),
@@ -191,11 +207,17 @@ def _measured(table: Table, column: str) -> list[tuple[str, str, StepTime, int]]
     return list(zip(*columns, strict=True))
 
 
-def _check_times(table: Table) -> None:
+def check_times(table: Table, stages: Bools | None = None) -> None:
+    """Refuse times and samples that cannot be.
+
+    Args:
+        table: measurements.
+        stages: rows whose step is that of a part of a model, which synchronising may exceed.
+    """
     step, sync, local = (table.number(name) for name in ("step_time", "sync_time", "local_bsz"))
     table.refuse(np.flatnonzero(step <= 0), "step_time is 0", "step_time must be above 0")
     table.refuse(
-        np.flatnonzero(sync >= step),
+        np.flatnonzero((sync >= step) & (True if stages is None else ~stages)),
         "sync_time is not below step_time",
         lambda row: f"sync_time {sync[row]:g} must be below step_time {step[row]:g}",
     )
@@ -206,8 +228,13 @@ def _check_times(table: Table) -> None:
     )
 
 
-def _learning(folder: Path) -> dict[str, Learning]:
-    table = _table(folder, "validation", RUNS)
+def learning_of(folder: Path) -> dict[str, Learning]:
+    """The validation runs of a folder, by application.
+
+    Raises:
+        BadInput: one line with file and line number.
+    """
+    table = profile_table(folder, "validation", RUNS)
     columns = np.array([table.number(column) for column in RUNS])
     rows_of: dict[tuple[str, int], list[int]] = {}
     for row, (name, size) in enumerate(

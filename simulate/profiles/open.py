@@ -5,12 +5,14 @@ One file or folder, or several with commas between. A file's header says what it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import ThroughputTable
 from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
+from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.throughput_file import measurements_of
 from simulate.traces.textfile import first_line
@@ -18,13 +20,17 @@ from simulate.traces.textfile import first_line
 __all__ = ["open_applications", "open_profiles"]
 
 
-def open_applications(text: str | None) -> dict[str, Application] | None:
+def open_applications(text: str | None) -> Mapping[str, Application] | None:
     """Read the measured applications of a folder; None where it is no such folder.
 
     Raises:
         BadInput: one line with file and line number.
     """
-    if text is None or "," in text or not holds_applications(Path(text)):
+    if text is None or "," in text:
+        return None
+    if holds_typed_applications(Path(text)):
+        return read_typed_applications(Path(text))
+    if not holds_applications(Path(text)):
         return None
     return read_applications(Path(text))
 

@@ -47,6 +47,7 @@ FORMATS: dict[str, Reader] = {
     "gavel": gavel.read,
     "shockwave": shockwave.read,
     "pollux": pollux.read,
+    "sia": pollux.read,
 }
 # By header, the most particular first: a native file may carry any further column.
 _BY_HEADER: tuple[tuple[str, ModuleType], ...] = (

@@ -47,8 +47,7 @@ def fast_plan(asks: Mapping[int, Ask], ground: Ground) -> dict[int, Counts]:
             if given:
                 pointer = (nodes.index(given[-1][0]) + 1) % count
             taken = {node for node, _ in given}
-            for step in range(count):
-                at = (pointer + step) % count
+            for at in [(pointer + step) % count for step in range(count)]:
                 node = nodes[at]
                 part = 0 if node in taken else min(room[node], left)
                 if part:

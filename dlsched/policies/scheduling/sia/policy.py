@@ -59,7 +59,9 @@ class Sia(SchedulingPolicy[SiaOptions]):
         rows = self._place_particular(np.sort(ctx.active), ctx, walk)
         movable = self._movable(rows, ctx, walk)
         ground = Ground.of(ctx, movable)
-        rows = rows[[row in movable or row not in held for row in rows.tolist()]]
+        rows = rows[
+            np.array([row in movable or row not in held for row in rows.tolist()], np.bool_)
+        ]
         if not len(rows):
             return
         chosen = Units(ctx.table, rows, ctx.now)

@@ -103,7 +103,7 @@ def _adaptive(
             batch = np.asarray(asked[rows], np.float64)
     return Adaptive(
         rows=rows,
-        unit=np.array([belief.replica_gpus(rows, kind) for kind in room.types]).T.reshape(
+        unit=np.array([belief.replica_gpus(rows, kind) for kind in room.types], np.int64).T.reshape(
             len(rows), len(room.types)
         ),
         batch=batch,
@@ -120,7 +120,8 @@ def _throughput_rows(rows: Rows, ctx: RoundContext, room: Configurations) -> Flo
     if ctx.speeds is not None and len(rows):
         rate = ctx.speeds.alone(rows, gang, room.types)
     at = np.array(
-        [[room.index(kind, gpus) for kind in range(len(room.types))] for gpus in gang.tolist()]
+        [[room.index(kind, gpus) for kind in range(len(room.types))] for gpus in gang.tolist()],
+        np.int64,
     ).reshape(rate.shape)
     possible = (at != NONE) & (rate > 0)
     least = np.where(possible, rate, np.inf).min(axis=1, initial=np.inf)

@@ -1,0 +1,176 @@
+"""All trainings of a replay on several GPU types, and what is known of their speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dlsched.core.allocation import Grant
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.cluster import Cluster
+from dlsched.core.errors import BadInput
+from dlsched.core.goodput.params import BatchLimits
+from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.units import UnitTable
+from simulate.goodput.hardware import TypedApplication
+from simulate.goodput.step_times import Shape
+from simulate.goodput.trainings import UNKNOWN, Trainings
+from simulate.goodput.typed_training import TypedTraining
+from simulate.traces.trace import Trace
+
+__all__ = ["TypedSpeeds", "TypedTrainings"]
+
+
+class TypedTrainings(Trainings):
+    """Courses by row, where GPUs have types.
+
+    Attributes:
+        typed: by row.
+    """
+
+    Course: ClassVar[Callable[[Any, float], TypedTraining]] = TypedTraining
+
+    def __init__(self, of: Sequence[TypedTraining]) -> None:
+        super().__init__(of)
+        self.typed = of
+
+    def check(self, trace: Trace, cluster: Cluster) -> None:
+        """Refuse jobs that no type of the cluster was measured for.
+
+        Raises:
+            BadInput: one line that names the job.
+        """
+        for row, each in enumerate(self.typed):
+            if not set(each.typed.on) & set(cluster.gpu_types):
+                raise BadInput(
+                    f"{trace.name}: job {trace.job_id[row]}: {each.typed.name} was measured on "
+                    f"{', '.join(sorted(each.typed.on))}, and the cluster has "
+                    f"{', '.join(cluster.gpu_types)}"
+                )
+
+    def bound(self, units: UnitTable) -> None:
+        """Let every training run on as many GPUs as it can; starts take what each one's do."""
+        super().bound(units)
+        units.extra["restart_overhead"] = np.array([each.typed.restart_s for each in self.typed])
+
+    def alone_s(self, gangs: Ints, gpus_a_node: int) -> Floats:
+        """Not known: it depends on the type, and on how far the job adapts."""
+        return np.full(len(gangs), np.nan)
+
+    # -- for the world ----------------------------------------------------------------------------
+
+    def begin(
+        self,
+        row: int,
+        placement: Placement,
+        occupancy: Occupancy,
+        grant: Grant | None,
+        ready: float,
+    ) -> None:
+        """A training starts, on the type of its GPUs (of several, at the pace of the slowest)."""
+        each = self.typed[row]
+        names = occupancy.cluster.gpu_types
+        kinds = sorted({names[int(occupancy.type_of[node])] for node in placement.nodes})
+        for kind in kinds:
+            if kind not in each.typed.on:
+                raise BadInput(f"{each.typed.name} was not measured on {kind}, where it is to run")
+        each.gpu_type = max(kinds, key=lambda kind: each.typed.on[kind].one_gpu_step)
+        super().begin(row, placement, occupancy, grant, ready)
+
+    def reconsider(self, row: int) -> bool:
+        """A round has come: it may tune its batch size."""
+        return self.typed[row].reconsider()
+
+    # -- for policies -----------------------------------------------------------------------------
+
+    def perf(self, rows: Rows, gpu_type: str = "") -> Floats:
+        """Fitted parameters, [row, 7]; NaN where it has not run on the type yet."""
+        found = [self.typed[row].perf_on(gpu_type) or UNKNOWN for row in rows.tolist()]
+        return np.array(found, np.float64).reshape(len(rows), 7)
+
+    def limits(self, rows: Rows, gpu_type: str = "") -> BatchLimits:
+        """Batch limits, a column each."""
+        found = np.array([self.typed[r].typed.limits_on(gpu_type) for r in rows.tolist()], float)
+        initial, maximum, least, most, accumulates, fixed = found.reshape(len(rows), 6).T
+        return BatchLimits(initial, maximum, least, most, accumulates > 0, fixed > 0)
+
+    def replica_gpus(self, rows: Rows, gpu_type: str = "") -> Ints:
+        """GPUs of a replica; 0 where it was not measured."""
+        found = [self.typed[row].typed.on.get(gpu_type) for row in rows.tolist()]
+        return np.array([0 if each is None else each.unit for each in found], np.int64)
+
+    def profiled(self, rows: Rows, gpu_type: str = "") -> Ints:
+        """Most replicas it ever ran on there."""
+        return np.array([self.typed[row].profiled_on(gpu_type) for row in rows.tolist()], np.int64)
+
+    def one_gpu_step(self, rows: Rows, gpu_type: str = "") -> Floats:
+        """Seconds a sample on one GPU, from the profile that every job begins with."""
+        found = [self.typed[row].typed.on.get(gpu_type) for row in rows.tolist()]
+        return np.array([np.nan if each is None else each.one_gpu_step for each in found], float)
+
+    def restart_s(self, rows: Rows) -> Floats:
+        """Seconds that schedulers take a start for."""
+        return np.array([self.typed[row].typed.believed_restart_s for row in rows.tolist()], float)
+
+
+class TypedSpeeds:
+    """Speeds of jobs that keep their GPUs and their batch size (`core.performance.Speeds`).
+
+    A job lies on as few nodes of a type as can be. A step is one of the optimiser.
+    """
+
+    def __init__(self, trainings: TypedTrainings, cluster: Cluster) -> None:
+        """Look at the nodes of a cluster."""
+        self._of = trainings.typed
+        self._size = {
+            name: int(cluster.gpus[cluster.node_type == kind].max(initial=1))
+            for kind, name in enumerate(cluster.gpu_types)
+        }
+        self._known: dict[tuple[str, float, int, str], float] = {}
+
+    def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Samples/s of rows that have their GPUs for themselves, [row, type]."""
+        found = [
+            [self._rate(self._of[row], scale, kind) for kind in types]
+            for row, scale in zip(rows.tolist(), scales.tolist(), strict=True)
+        ]
+        return np.array(found, np.float64).reshape(len(rows), len(types))
+
+    def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
+        """Nobody shares GPUs."""
+        return np.zeros((len(first), len(types), 2))
+
+    def steps_per_work(self, rows: Rows) -> Floats:
+        """Samples of one step at the initial batch size, which work is counted in."""
+        return np.array([float(self._of[row].typed.initial) for row in rows.tolist()])
+
+    def _rate(self, each: TypedTraining, gpus: int, kind: str) -> float:
+        key = (each.typed.name, each.asked, gpus, kind)
+        if key not in self._known:
+            self._known[key] = self._look_up(each.typed, each.asked, gpus, kind)
+        return self._known[key]
+
+    def _look_up(self, application: TypedApplication, asked: float, gpus: int, kind: str) -> float:
+        there = application.on.get(kind)
+        if there is None or gpus % there.unit:
+            return 0.0
+        shape = _consolidated(gpus, self._size.get(kind, 1))
+        split = application.split_on(there, asked, shape)
+        try:
+            time = there.times.at(shape, split.local)
+        except BadInput:
+            return 0.0  # it was measured on nothing like that
+        step = time.step_s + (time.step_s - time.sync_s) * split.accumulation
+        return split.batch / step / application.slowdown
+
+
+def _consolidated(gpus: int, size: int) -> Shape:
+    whole, rest = divmod(gpus, size)
+    return (*[size] * whole, *([rest] if rest else []))
+
+
+def typed(applications: Mapping[str, object]) -> bool:
+    """Were these applications measured on several types?"""
+    return any(isinstance(each, TypedApplication) for each in applications.values())
