@@ -75,7 +75,7 @@ def test_samples_are_taken_of_whole_stays_only(lab: Any) -> None:
     ctx.table.rate[:] = [0.5, 2.0]
     seen = SpeedSamples(1)
     seen.look(ctx.running, 100.0)
-    ctx.table.progress_from[1] = 130.0  # was restarted in between
+    ctx.table.starts[1] += 1  # was restarted in between
     ctx.table.executed[:] = [0.0, 300.0]
     ctx.now = 160.0
     seen.look(ctx.running, 160.0)
@@ -88,7 +88,7 @@ def test_samples_are_taken_of_whole_stays_only(lab: Any) -> None:
 
 def test_samples_survive_and_follow_their_rows() -> None:
     seen, again = SpeedSamples(2), SpeedSamples(2)
-    seen.load_state_dict({"seconds": [[3, 1, 2.0], [3, 2, 1.5]], "before": [[3, 10.0, 5.0]]})
+    seen.load_state_dict({"seconds": [[3, 1, 2.0], [3, 2, 1.5]], "before": [[3, 10.0, 5.0, 1]]})
     again.load_state_dict(seen.state_dict())
     assert again.state_dict() == seen.state_dict()
     again.renumber(np.array([3]))

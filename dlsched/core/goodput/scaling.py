@@ -10,13 +10,13 @@ import math
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.goodput.belief import GoodputBelief, TrainingOracle
 from dlsched.core.goodput.params import PerfParams
 from dlsched.core.goodput.throughput import iteration_time
 from dlsched.core.units import Units, UnitTable
 
-__all__ = ["FittedScaling", "TrainingScaling", "split"]
+__all__ = ["FittedScaling", "TrainingScaling", "most_gpus", "split"]
 
 EPS = 1e-8  # a part that is whole but for rounding is whole
 
@@ -33,6 +33,16 @@ def split(batch: float, gpus: int, local_max: int, maximum: int) -> tuple[int, i
         passes = max(passes, 1)
     local = math.ceil(part / (passes + 1) - EPS)
     return min(local, int(maximum / (gpus * (passes + 1)))), passes
+
+
+def most_gpus(belief: GoodputBelief, table: UnitTable, rows: Rows) -> Ints:
+    """GPUs on which rows can keep the batch that they asked for: each computes a part of it."""
+    limits = belief.limits(rows)
+    batch = np.asarray(table.extra["batch_size"], np.float64)[rows]
+    apart = np.where(np.isnan(batch), limits.initial, batch) // limits.local_min
+    most = np.where(np.asarray(limits.fixed, np.bool_), table.max_gpus[rows], np.maximum(apart, 1))
+    found: Ints = np.minimum(most, table.max_gpus[rows]).astype(np.int64)
+    return found
 
 
 class TrainingScaling:
@@ -52,11 +62,11 @@ class TrainingScaling:
         self._oracle = oracle
         self._node_gpus = node_gpus
         rows = np.arange(len(table))
-        self._batch: Floats = np.asarray(table.extra["batch_size"], np.float64)
         limits = [np.broadcast_to(column, rows.shape) for column in belief.limits(rows)]
-        _, self._maximum, local_min, self._local_max, _, fixed = limits
-        most = np.where(fixed.astype(np.bool_), table.max_gpus, self._batch // local_min)
-        self._most: list[int] = np.minimum(np.maximum(most, 1), table.max_gpus).astype(int).tolist()
+        initial, self._maximum, _, self._local_max, *_ = limits
+        asked = np.asarray(table.extra["batch_size"], np.float64)
+        self._batch: Floats = np.where(np.isnan(asked), initial, asked)
+        self._most: list[int] = most_gpus(belief, table, rows).tolist()
         models = table.extra["model"].tolist()
         self._kind = [
             (str(model), batch) for model, batch in zip(models, self._batch.tolist(), strict=True)

@@ -19,6 +19,7 @@ import numpy as np
 from dlsched.core.arrays import Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
+from dlsched.core.goodput.scaling import most_gpus
 from dlsched.core.options import option
 from dlsched.core.scaling import Scaling
 from dlsched.core.scheduling import SchedulingPolicy
@@ -75,11 +76,13 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
                     "oracle=true needs to know how fast jobs run on how many GPUs: --profiles"
                 )
             return _by_oracle(units, gpus, ctx.scaling)
-        return self._by_samples(units, gpus)
+        return self._by_samples(units, gpus, ctx)
 
-    def _by_samples(self, units: Units, gpus: int) -> Ints:
+    def _by_samples(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
         """By what was seen: who has not been tried enough grows first, in order of submission."""
         least, most = bounds_of(units, np.ones(len(units), np.bool_))
+        if ctx.goodput is not None and "batch_size" in ctx.table.extra:
+            most = np.minimum(most, most_gpus(ctx.goodput, ctx.table, units.rows))
         left = units.remaining_work
         if np.isnan(left).any():
             raise BadInput(

@@ -31,21 +31,23 @@ class SpeedSamples:
         """
         self._enough = enough
         self._seconds: dict[int, dict[int, float]] = {}  # by row and size
-        self._before: dict[int, tuple[float, float]] = {}  # when, and the work done by then
+        self._before: dict[int, tuple[float, float, int]] = {}  # when, work by then, which start
         self._models: dict[int, Floats] = {}
 
     def look(self, running: Units, now: float) -> None:
         """Take a sample of whoever runs."""
-        done, sizes = running.executed.tolist(), running.gpus_now.tolist()
-        begins = running.table.progress_from[running.rows].tolist()
+        done, sizes, starts = running.executed.tolist(), running.gpus_now, running.starts
+        works = (running.table.progress_from[running.rows] <= now).tolist()
         last, self._before = self._before, {}
-        for row, work, size, begin in zip(running.rows.tolist(), done, sizes, begins, strict=True):
-            self._before[row] = (now, work)
-            if row not in last:
+        for place, row in enumerate(running.rows.tolist()):
+            start, work = starts.item(place), done[place]
+            if works[place]:  # else it is still starting
+                self._before[row] = (now, work, start)
+            if row not in last or last[row][2] != start:
                 continue
-            then, before = last[row]
-            if work > before and begin <= then:  # neither started nor stood in between
-                self._enter(row, size, (now - then) / (work - before))
+            then, before, _ = last[row]
+            if work > before:
+                self._enter(row, sizes.item(place), (now - then) / (work - before))
 
     def _enter(self, row: int, size: int, seconds: float) -> None:
         seen = self._seconds.setdefault(row, {})
@@ -84,7 +86,10 @@ class SpeedSamples:
         self._seconds, self._models = {}, {}
         for row, size, seconds in state["seconds"]:
             self._seconds.setdefault(int(row), {})[int(size)] = float(seconds)
-        self._before = {int(row): (float(now), float(work)) for row, now, work in state["before"]}
+        self._before = {
+            int(row): (float(now), float(work), int(start))
+            for row, now, work, start in state["before"]
+        }
 
     def renumber(self, old: Rows) -> None:
         """Rows have other numbers now."""
