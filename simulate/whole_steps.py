@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from dlsched.core.arrays import Floats
+from dlsched.core.occupancy import Occupancy
+from dlsched.core.semantics import Semantics
 from dlsched.core.units import RUNNING, WAITING, UnitTable
 from simulate.adaptation import Adaptation
-
-if TYPE_CHECKING:
-    from simulate.world import World
 
 __all__ = ["WholeSteps"]
 
@@ -31,6 +30,39 @@ class Plan(NamedTuple):
     steps: float
     took: float  # seconds
     stop: float
+
+
+class Stepped(Protocol):
+    """What a world has that goes on in whole steps."""
+
+    @property
+    def table(self) -> UnitTable:
+        """All units."""
+        ...
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """Who holds which GPU."""
+        ...
+
+    @property
+    def true_work(self) -> Floats:
+        """Seconds of work each unit really needs."""
+        ...
+
+    @property
+    def semantics(self) -> Semantics:
+        """The named profile."""
+        ...
+
+    def complete(self, row: int, now: float, finish: float) -> None:
+        """End a unit."""
+
+    def credit_time(self, row: int, seconds: float) -> None:
+        """Enter time at work."""
+
+    def look_at_pace(self, row: int) -> None:
+        """A unit's pace may have changed."""
 
 
 class WholeSteps:
@@ -58,7 +90,7 @@ class WholeSteps:
         self._round_start = 0.0
         self._began = False  # has any round ended?
 
-    def begin(self, world: World, now: float, length: float) -> float:
+    def begin(self, world: Stepped, now: float, length: float) -> float:
         """Plan a round in which every running unit does whole steps only; returns its end.
 
         The round ends when the last of them stops, which may be before `length` is over; when
@@ -83,7 +115,7 @@ class WholeSteps:
         end = float(stops.max())
         return end if end > now else now + length
 
-    def end(self, world: World, now: float) -> list[int]:
+    def end(self, world: Stepped, now: float) -> list[int]:
         """Credit what was planned; returns the rows that are done, in order.
 
         GPUs are held until the round's end; what a unit did not use of it counts as overhead.
@@ -127,7 +159,7 @@ class WholeSteps:
             found[row] = (area[end] - area[first]) / (end - first)
         return found
 
-    def _credit(self, world: World, row: int, plan: Plan, *, late: bool) -> bool:
+    def _credit(self, world: Stepped, row: int, plan: Plan, *, late: bool) -> bool:
         """Enter a row's steps and time; says whether it is done."""
         semantics, executed = world.semantics, world.table.executed
         steps, time, took = plan.steps, plan.stop - self._round_start, plan.took
@@ -154,7 +186,7 @@ class WholeSteps:
         limits = self.limits_s
         return limits is not None and worked > int(semantics.overrun * limits[row])
 
-    def _adapt(self, world: World, row: int) -> None:
+    def _adapt(self, world: Stepped, row: int) -> None:
         assert self.adaptation is not None
         table = world.table
         counts = self.adaptation.adapt(row, table.executed.item(row), world.true_work.item(row))
