@@ -35,7 +35,7 @@ class PolluxOptions:
     )
     interval_s: float = option(60.0, "seconds between decisions where the run has no rounds", low=1)
     effort: int = option(
-        100, "how often the search hands out some jobs' GPUs anew; more is better", low=0
+        50, "how often the search hands out some jobs' GPUs anew; more is better", low=0
     )
     autoscale: Literal["none", "rolling", "every-round"] = option(
         "none", "ask for a cluster size: by the mean utility of some rounds, or in every round"

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dlsched.core.allocation import Grant, Refused
-from dlsched.core.arrays import Rows
+from dlsched.core.arrays import Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.node_counts import counts_of
 from dlsched.core.occupancy import Placement, lowest_bits
@@ -71,6 +73,7 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
             if self.options.autoscale == "every-round" and wanted < len(question.nodes):
                 smaller = question.problem.first_nodes(wanted)
                 rows = search(smaller, rng, effort=self.options.effort).rows
+        rows = _of_one_type(rows, question, ctx)
         plan = {
             row: [
                 (int(question.nodes[node]), int(rows[job, node]))
@@ -95,6 +98,26 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
         """Jobs have other row numbers now."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         self._tables.rename(place)
+
+
+def _of_one_type(rows: Ints, question: Question, ctx: RoundContext) -> Ints:
+    """Rows without replicas on GPUs of other types than most of the row's: steps wait for all.
+
+    The search does not tell types apart. Of equally many the type of the first node stays.
+    """
+    types = ctx.occupancy.type_of[question.nodes[: rows.shape[1]]]
+    if (types == types[0]).all():
+        return rows
+    kept = rows.copy()
+    for job in np.flatnonzero(~question.problem.pinned).tolist():
+        there = np.flatnonzero(rows[job])
+        counts = np.bincount(types[there], rows[job, there])
+        if np.count_nonzero(counts) > 1:
+            first = next(int(code) for code in types[there] if counts[code] == counts.max())
+            kept[job, types != first] = 0
+            if kept[job].sum() < question.problem.least[job]:
+                kept[job] = 0
+    return kept
 
 
 def _carry_out(plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: Walk) -> None:

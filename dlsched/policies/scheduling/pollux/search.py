@@ -51,7 +51,7 @@ class Found:
     bound: float
 
 
-def search(problem: Problem, rng: np.random.Generator, *, effort: int = 200) -> Found:
+def search(problem: Problem, rng: np.random.Generator, *, effort: int = 50) -> Found:
     """The best state that is found.
 
     Args:
