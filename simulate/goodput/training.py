@@ -2,7 +2,8 @@
 
 Progress grows by the gain of each optimiser step. Whole seconds count: an epoch that is over within
 a stretch of time ends at the nearest second. A training that tunes its batch size does so when it
-starts and when an epoch is over, by the model that it has fitted to the times it has measured.
+starts, when an epoch is over and at every round, by the model that it has fitted to the times it
+has measured.
 
 Source: the simulator in the published artifact of Qiao et al., "Pollux", OSDI 2021.
 """
@@ -49,6 +50,7 @@ class Training:
         self.split = Split(0, 0, 0)
         self.version = 0
         self._tunes = False
+        self._tuned_by: tuple[int, tuple[int, int] | None] = (0, None)  # what it knew then
         self._slowed = 0.0
         self._rates: list[float] = []  # by epoch, as long as nothing else changes
         self._seen: dict[Key, StepTime] = {}
@@ -89,6 +91,14 @@ class Training:
                 self.finish = self.at
             elif self._tunes:
                 self._choose_batch(self.asked)
+
+    def reconsider(self) -> bool:
+        """Tune the batch size, where it does and has learnt; says whether its pace is another."""
+        if not self._tunes or self._tuned_by == (len(self._seen), self._noise_of):
+            return False
+        before = self.rate
+        self._choose_batch(self.asked)
+        return self.rate != before
 
     @property
     def rate(self) -> float:
@@ -136,6 +146,7 @@ class Training:
 
     def _choose_batch(self, batch: float) -> None:
         application, replicas = self.application, sum(self.shape)
+        self._tuned_by = (len(self._seen), self._noise_of)
         perf = self.perf if self._tunes and application.fixed_batch is None else None
         if self._tunes and application.fixed_batch is not None:
             batch = application.fixed_batch

@@ -126,8 +126,8 @@ class Trainings:
         self.of[row].advance(now)
 
     def reconsider(self, row: int) -> bool:
-        """Batch sizes change where jobs start and where epochs end, not with rounds."""
-        return False
+        """A round has come: does it run at another pace, with another batch size?"""
+        return self.of[row].reconsider()
 
     def done_so_far(self, row: int) -> float:
         """Its progress."""
@@ -152,6 +152,11 @@ class Trainings:
     def fall_back(self, row: int, done: float) -> None:
         """It loses progress."""
         self.of[row].fall_back(done)
+
+    def batch_and_goodput(self, row: int) -> tuple[float, float]:
+        """Its batch size in all; its progress, in samples at the initial batch, per second."""
+        each = self.of[row]
+        return float(each.split.batch), each.rate * each.application.initial
 
     # -- for policies -----------------------------------------------------------------------------
 
