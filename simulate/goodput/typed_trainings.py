@@ -131,7 +131,7 @@ class TypedSpeeds:
         self._known: dict[tuple[str, float, int, str], float] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
-        """Samples/s of rows that have their GPUs for themselves, [row, type]."""
+        """Steps/s of rows that have their GPUs for themselves, [row, type]."""
         found = [
             [self._rate(self._of[row], scale, kind) for kind in types]
             for row, scale in zip(rows.tolist(), scales.tolist(), strict=True)
@@ -143,8 +143,9 @@ class TypedSpeeds:
         return np.zeros((len(first), len(types), 2))
 
     def steps_per_work(self, rows: Rows) -> Floats:
-        """Samples of one step at the initial batch size, which work is counted in."""
-        return np.array([float(self._of[row].typed.initial) for row in rows.tolist()])
+        """Steps at the job's own batch size in one at the initial one, which work is counted in."""
+        ratios = [each.typed.initial / each.asked for each in (self._of[r] for r in rows.tolist())]
+        return np.array(ratios, np.float64)
 
     def _rate(self, each: TypedTraining, gpus: int, kind: str) -> float:
         key = (each.typed.name, each.asked, gpus, kind)
@@ -163,7 +164,7 @@ class TypedSpeeds:
         except BadInput:
             return 0.0  # it was measured on nothing like that
         step = time.step_s + (time.step_s - time.sync_s) * split.accumulation
-        return split.batch / step / application.slowdown
+        return 1.0 / step / application.slowdown
 
 
 def _consolidated(gpus: int, size: int) -> Shape:
