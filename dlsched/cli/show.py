@@ -19,7 +19,7 @@ from dlsched.cli.connect import (
 
 if TYPE_CHECKING:
     from dlsched.cli.terminal import Terminal
-    from dlsched.client.views import Detail, Event, Job, Run
+    from dlsched.client.views import Detail, Event, Job, Run, Training
 
 __all__ = ["show_command"]
 
@@ -79,6 +79,12 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
         yield out.styled("In the policy's order:", "strong")
         for key, value in detail.order_numbers.items():
             yield f"  {shown(key)}  {shown(value)}"
+    if detail.training is not None:
+        yield out.styled("Training:", "strong")
+        lines = list(_training_lines(detail.training))
+        width = max(len(key) for key, _ in lines)
+        for key, value in lines:
+            yield f"  {key:<{width}}  {shown(value)}"
     if detail.runs:
         yield out.styled("Runs:", "strong")
         for run in detail.runs:
@@ -164,6 +170,44 @@ def _files(detail: Detail) -> Iterator[tuple[str, str]]:
             yield title, value
     if detail.last_checkpoint is not None:
         yield "checkpoint", f"step {detail.last_checkpoint_step}: {detail.last_checkpoint}"
+
+
+def _training_lines(training: Training) -> Iterator[tuple[str, str]]:
+    """What is believed of a training, and what one more GPU would give."""
+    passes = f" in {training.passes} passes" if training.passes > 1 else ""
+    bound = "fixed" if training.batch_is_fixed else f"at most {training.maximum_batch}"
+    yield (
+        "batch",
+        f"{training.batch_size} samples a step, {training.gpus} x {training.local_batch}{passes} "
+        f"(initial {training.initial_batch}, {bound})",
+    )
+    yield "progress", f"{training.progress:.1f} steps of {training.initial_batch}"
+    if training.noise_scale is not None:
+        yield "noise scale", f"{training.noise_scale:.4g} samples"
+    model = training.model_ms
+    if model:
+        yield (
+            "model",
+            f"pass {model['alpha_c']:.3g} ms + {model['beta_c']:.3g} ms a sample; synchronising "
+            f"{model['alpha_r']:.3g} ms + {model['beta_r']:.3g} ms a GPU, over nodes "
+            f"{model['alpha_n']:.3g} ms + {model['beta_n']:.3g} ms; overlap {model['gamma']:.3g} "
+            f"({training.gpu_type or 'any type'}, {training.observations} observations)",
+        )
+    present = next((size for size in training.sizes if size.gpus == training.gpus), None)
+    for size in training.sizes:
+        change = ""
+        if present is not None and size is not present and present.goodput > 0:
+            change = f", {size.goodput / present.goodput - 1:+.0%}"
+        yield (
+            f"{size.gpus} GPU" + ("s" if size.gpus > 1 else ""),
+            f"{size.goodput:.4g} useful samples/s{change} (batch {size.batch_size}, "
+            f"{size.throughput:.4g} samples/s)",
+        )
+    if training.restart_s is not None:
+        save = "" if training.save_s is None else f", {training.save_s:.3g} s to save"
+        yield "restart", f"{training.restart_s:.3g} s to start and load{save}"
+    if training.ignored_reports:
+        yield "ignored", f"{training.ignored_reports} reports that made no sense"
 
 
 def _run_line(run: Run) -> str:

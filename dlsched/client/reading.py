@@ -7,6 +7,7 @@ from typing import Any
 from dlsched.client.views import (
     Detail,
     Event,
+    ExpectedGoodput,
     Folded,
     Gpu,
     Job,
@@ -14,6 +15,7 @@ from dlsched.client.views import (
     Queue,
     Run,
     Summary,
+    Training,
     Usage,
 )
 
@@ -130,6 +132,47 @@ def detail_of(message: Any) -> Detail:
         error=message.error or message.request.error or None,
         last_checkpoint=message.last_checkpoint or None,
         last_checkpoint_step=message.last_checkpoint_step if message.last_checkpoint else None,
+        training=_training(message.training) if message.HasField("training") else None,
+    )
+
+
+MODEL = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r")  # seconds, then gamma
+
+
+def _training(view: Any) -> Training:
+    """A `TrainingView`."""
+    model = {name: 1e3 * seconds for name, seconds in zip(MODEL, view.model[:6], strict=False)}
+    if len(view.model) > len(MODEL):
+        model["gamma"] = view.model[len(MODEL)]
+    noisy = view.HasField("gradient_sqr") and view.gradient_sqr > 0
+    passes = view.batch.accumulation + 1
+    return Training(
+        gpu_type=view.gpu_type or None,
+        model_ms=model,
+        observations=view.observations,
+        noise_scale=view.initial * view.gradient_var / view.gradient_sqr if noisy else None,
+        gpus=view.replicas,
+        nodes=view.nodes,
+        batch_size=view.replicas * view.batch.local * passes,
+        local_batch=view.batch.local,
+        passes=passes,
+        initial_batch=view.initial,
+        maximum_batch=view.maximum,
+        batch_is_fixed=view.fixed,
+        progress=view.progress,
+        sizes=tuple(
+            ExpectedGoodput(
+                gpus=size.gpus,
+                nodes=size.nodes,
+                goodput=size.goodput,
+                throughput=size.throughput,
+                batch_size=size.gpus * size.batch.local * (size.batch.accumulation + 1),
+            )
+            for size in view.sizes
+        ),
+        restart_s=view.restart_s if view.HasField("restart_s") else None,
+        save_s=view.save_s if view.HasField("save_s") else None,
+        ignored_reports=view.ignored,
     )
 
 

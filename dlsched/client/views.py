@@ -8,7 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Detail", "Event", "Folded", "Gpu", "Job", "Node", "Queue", "Run", "Summary", "Usage"]
+__all__ = [
+    "Detail",
+    "Event",
+    "ExpectedGoodput",
+    "Folded",
+    "Gpu",
+    "Job",
+    "Node",
+    "Queue",
+    "Run",
+    "Summary",
+    "Training",
+    "Usage",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +166,48 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedGoodput:
+    """What a number of GPUs is expected to give a training, with the best batch size there."""
+
+    gpus: int
+    nodes: int
+    goodput: float  # useful samples/s
+    throughput: float  # samples/s
+    batch_size: int  # samples a step, all GPUs together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What is believed of an elastic training.
+
+    Attributes:
+        model_ms: what steps take, by name, in milliseconds (`gamma` is a number); empty: not
+            fitted yet.
+        observations: GPU shapes and batch sizes that it was fitted to.
+        noise_scale: samples a step at which half of each is wasted; None: not measured.
+        sizes: around the present number of GPUs.
+    """
+
+    gpu_type: str | None = None
+    model_ms: dict[str, float] = field(default_factory=dict)
+    observations: int = 0
+    noise_scale: float | None = None
+    gpus: int = 0
+    nodes: int = 0
+    batch_size: int = 0  # samples a step, all GPUs together
+    local_batch: int = 0
+    passes: int = 1
+    initial_batch: int = 0
+    maximum_batch: int = 0
+    batch_is_fixed: bool = False
+    progress: float = 0.0  # in steps at the initial batch size
+    sizes: tuple[ExpectedGoodput, ...] = ()
+    restart_s: float | None = None
+    save_s: float | None = None
+    ignored_reports: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """All that is known of a job."""
 
@@ -168,6 +223,7 @@ class Detail:
     error: str | None = None
     last_checkpoint: str | None = None
     last_checkpoint_step: int | None = None
+    training: Training | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

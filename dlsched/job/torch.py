@@ -40,13 +40,15 @@ def init_process_group(job: Job, backend: str = "", *, timeout_s: float = 600.0)
     use_gpu = torch.cuda.is_available()
     if use_gpu:
         torch.cuda.set_device(job.local_rank % torch.cuda.device_count())
-    where = f"{runtime.master_addr}:{runtime.master_port}"
+    where: dict[str, Any] = {"store": torch.distributed.HashStore()}  # type: ignore[attr-defined]  # nobody to meet
+    if job.world_size > 1:
+        where = {"init_method": f"tcp://{runtime.master_addr}:{runtime.master_port}"}
     dist.init_process_group(
         backend or ("nccl" if use_gpu else "gloo"),
-        init_method=f"tcp://{where}" if job.world_size > 1 else "tcp://127.0.0.1:0",
         rank=job.rank,
         world_size=job.world_size,
         timeout=timedelta(seconds=timeout_s),
+        **where,
     )
 
 

@@ -6,6 +6,7 @@ newest, until the daemon has answered.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from dlsched.job import messages as words
@@ -14,6 +15,10 @@ from dlsched.nodeagent.plainjson import plain
 if TYPE_CHECKING:
     from dlsched.nodeagent.job_socket import Peer
     from dlsched.nodeagent.kept_run import KeptRun
+
+
+def _values(message: words.Message) -> dict[str, object]:
+    return {each.name: plain(getattr(message, each.name)) for each in fields(message)}
 
 
 class RankSteps:
@@ -44,7 +49,7 @@ class RankSteps:
                 self._report(peer, step=message.step, restart_s=message.restart_s)
             case words.Trained():
                 self._learner = peer
-                self._report(peer, training=plain(message))
+                self._report(peer, training=_values(message))
             case words.CheckpointMade():
                 if message.save_s is not None:
                     self._report(peer, step=message.step, save_s=message.save_s)

@@ -6,8 +6,10 @@ from functools import partial
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.choosing import chosen_ids, live, names_jobs, no_such
+from dlsched.daemon.control.learning import training_view
 from dlsched.daemon.control.views import Views, foretell, stored_view
 from dlsched.daemon.launching import expand_pattern, output_pattern
+from dlsched.daemon.trainings import Training
 from dlsched.db.filters import ArrayElements, Filter
 from dlsched.db.reading import StoredJob
 from dlsched.db.records import JobSpec
@@ -52,6 +54,7 @@ async def show(
             if checkpoint is not None:
                 detail.last_checkpoint = checkpoint.path
                 detail.last_checkpoint_step = checkpoint.step
+            await _learns(detail, cluster, each.job.job)
             await _past(cluster, detail, each.job.job)
             reply.jobs.append(detail)
     return reply
@@ -76,6 +79,7 @@ async def _live_detail(
     if facts.checkpoint is not None:
         detail.last_checkpoint = facts.checkpoint.path
         detail.last_checkpoint_step = facts.checkpoint.step
+    await _learns(detail, cluster, row.job)
     if row.status is JobStatus.PENDING:
         if cluster.board.position(row.job) is not None:  # a round has left it waiting
             foretell(detail.job, await cluster.predictions.starts(PATIENCE_S))
@@ -87,6 +91,18 @@ async def _live_detail(
             detail.order_numbers["position"] = str(position)
     await _past(cluster, detail, row.job)
     return detail
+
+
+async def _learns(detail: control_pb2.JobDetail, cluster: Cluster, job: JobId) -> None:
+    """What is believed of a job's training, or was when it ended."""
+    shell = cluster.shell
+    training, run = cluster.trainings.trainings.get(job), shell.committed.live_run(job)
+    if training is None:
+        told = await shell.read(partial(shell.store.training, job))
+        training = None if told is None else Training.of_known(told.known)
+    view = None if training is None else training_view(cluster, training, run)
+    if view is not None:
+        detail.training.CopyFrom(view)
 
 
 def _why(cluster: Cluster, views: Views, row: Job) -> list[str]:

@@ -25,6 +25,7 @@ class ResizeOptions:
 
     sizes: str = option("2,3,1", "GPU counts, joined by commas; a job's k-th start has the k-th")
     period_s: float = option(60.0, "seconds that a job keeps a size", low=0.0)
+    warm: bool = option(False, "count from the first step that a job has told of, not its start")
     rounds: int = option(1, "how often the list is gone through; then the last size stays", low=1)
 
 
@@ -68,9 +69,12 @@ class Resize(SchedulingPolicy[ResizeOptions]):
         table = ctx.table
         starts, now = int(table.starts[row]), walk.occupancy.held[row].gpus
         wanted = self.size(row, starts, walk)
-        due = float(table.since[row]) + self.options.period_s
+        begun = float(table.progress_from[row])
         if wanted == now or starts >= len(self._sizes):
             return
+        if self.options.warm and begun == float(table.since[row]):
+            return  # it has yet to tell
+        due = (begun if self.options.warm else float(table.since[row])) + self.options.period_s
         if ctx.now < due:
             walk.wake_at(due)
             return

@@ -1,0 +1,67 @@
+"""torchrun for jobs whose GPUs change: `python -m dlsched.job.torchrun train.py …`, once a node.
+
+The numbers of nodes and of ranks, this node's place and the way to the first come from the
+scheduler. All other options are torchrun's own. torchrun ends with 1 whatever its ranks ended with;
+this ends with 143 when they have left because they were asked to, which is how the scheduler knows
+that nothing has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlsched.job.errors import JobError
+from dlsched.job.job import PREEMPTED
+from dlsched.job.runtime import Runtime
+
+__all__ = ["main", "options"]
+
+
+def options(environment: Mapping[str, str]) -> list[str]:
+    """What torchrun is told of this node; nothing without a scheduler."""
+    runtime = Runtime.of(environment)
+    if not runtime.job:
+        return []
+    gpus = environment.get("DLSCHED_GPUS_ON_NODE", "")
+    return [
+        f"--nnodes={environment.get('DLSCHED_NNODES', '1')}",
+        f"--nproc-per-node={gpus if gpus not in ('', '0') else 1}",
+        f"--node-rank={runtime.node_rank}",
+        f"--master-addr={runtime.master_addr}",
+        f"--master-port={runtime.master_port}",
+    ]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Start this node's ranks; the exit code."""
+    from torch.distributed import run  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+
+    launcher: Any = run
+
+    try:
+        given = launcher.parse_args(
+            [*options(os.environ), *(sys.argv[1:] if words is None else words)]
+        )
+    except JobError as error:
+        print(f"dlsched.job.torchrun: {error}", file=sys.stderr)
+        return 2
+    try:
+        launcher.run(given)
+    except ChildFailedError as error:
+        _, first = error.get_first_failure()
+        if first.exitcode == PREEMPTED:
+            return PREEMPTED
+        print(error, file=sys.stderr)
+        return first.exitcode if first.exitcode > 0 else 128 - first.exitcode
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

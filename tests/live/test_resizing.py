@@ -1,0 +1,124 @@
+"""Elastic jobs on real agents: a policy's word about a size becomes another world of ranks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlsched.client.cluster import filter_of
+from tests.live.local_cluster import LocalCluster, eventually
+
+PROGRAM = str(Path(__file__).parents[1] / "job" / "elastic_program.py")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
+SAMPLES, EPOCHS, BATCH = 960, 4, 24
+STEPS = EPOCHS * SAMPLES // BATCH
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three nodes of two GPUs; elastic jobs have 2, then 3, then 1."""
+    sizes = {"policy": "testing-resize", "options": ["sizes=2,3,1", "period_s=3", "warm=true"]}
+    with LocalCluster(nodes=3, gpus="2:v100", round=sizes) as running:
+        yield running
+
+
+class Training:
+    """An elastic job and what its ranks have seen."""
+
+    def __init__(
+        self, cluster: LocalCluster, name: str, *words: str, torchrun: bool = False, **options: Any
+    ) -> None:
+        self.cluster, self.seen = cluster, cluster.folder / f"{name}.seen"
+        program = [PROGRAM, "--seen", str(self.seen), "--samples", str(SAMPLES), *words]
+        program += ["--epochs", str(EPOCHS), "--batch", str(BATCH), "--report", "0.5"]
+        launcher = ["-m", "dlsched.job.torchrun"] if torchrun else []
+        command = [sys.executable, *launcher, *program]
+        options = {"min_gpus": "1", "max_gpus": "3", "gpus": "2", **options}
+        with cluster.client() as client:
+            self.job = client.submit(
+                command,
+                name=name,
+                launch="node" if torchrun else "gpu",
+                output=f"{cluster.out}/{name}.%n.%t.out",
+                chdir=cluster.folder,
+                **options,
+            )
+
+    def lines(self, run: int, rank: int) -> list[dict[str, Any]]:
+        """A line a pass."""
+        path = Path(f"{self.seen}.{run}.{rank}")
+        text = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in text if line.endswith("\n")]
+
+    def check(self, sizes: tuple[int, ...]) -> None:
+        """Runs of so many ranks have seen each sample once an epoch, and left together."""
+        for run, size in enumerate(sizes, 1):
+            last = {self.lines(run, rank)[-1]["step"] for rank in range(size)}
+            assert len(last) == 1, f"run {run} left after {last}"
+            assert not self.lines(run, size)
+        runs = list(enumerate(sizes, 1))
+        for epoch in range(EPOCHS):
+            places = [
+                place
+                for run, size in runs
+                for rank in range(size)
+                for line in self.lines(run, rank)
+                if line["epoch"] == epoch
+                for place in line["places"]
+            ]
+            assert sorted(places) == list(range(SAMPLES))
+        progress = [line["progress"] for run, _ in runs for line in self.lines(run, 0)]
+        assert progress == sorted(progress)
+        assert progress[-1] == pytest.approx(STEPS)
+
+
+@pytest.mark.parametrize("torchrun", [False, True], ids=["own ranks", "torchrun"])
+def test_a_training_goes_through_sizes_over_several_nodes(
+    cluster: LocalCluster, torchrun: bool
+) -> None:
+    training = Training(cluster, f"sizes-{torchrun}", "--pause", "0.1", torchrun=torchrun)
+    ended = cluster.until(training.job, "COMPLETED", "FAILED", within=150)
+    assert ended.state == "COMPLETED", cluster.story(training.job)
+    assert (ended.starts, ended.resizes, ended.preemptions, ended.failures) == (3, 2, 0, 0)
+    training.check((2, 3, 1))
+    with cluster.client() as client:
+        (detail,) = client.show(filter_of([str(training.job)]))
+    assert [run.gpus for run in detail.runs] == [2, 3, 1]
+    assert [run.end for run in detail.runs[:2]] == ["requeued: stopped: resize"] * 2
+    known = detail.training
+    assert known is not None
+    assert (known.gpus, known.batch_size, known.ignored_reports) == (1, BATCH, 0)
+    assert known.observations == 3
+    assert [size.gpus for size in known.sizes] == [1, 2]
+    assert all(size.goodput > 0 for size in known.sizes)
+    assert known.restart_s is not None
+    assert known.save_s is not None
+    assert known.restart_s > known.save_s > 0
+    shown = cluster.cli("show", str(training.job))
+    for line in ("24 samples a step, 1 x 24", "steps of 24", "v100, 3 observations", "2 GPUs"):
+        assert line in shown
+
+
+def test_a_new_daemon_believes_what_was_told(cluster: LocalCluster) -> None:
+    training = Training(cluster, "remembered", "--pause", "0.1", "--maximum", "96")
+
+    def is_shown() -> bool:
+        return "observations" in cluster.run("show", str(training.job)).stdout
+
+    eventually("a model", is_shown, within=60)
+    cluster.kill("daemon")
+    cluster.start_daemon()
+    eventually("the same model", is_shown, within=30)
+    cluster.cli("cancel", str(training.job))
+    cluster.until(training.job, "CANCELLED", within=60)
