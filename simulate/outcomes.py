@@ -90,6 +90,7 @@ def result_of(
         ),
         summary=summary,
         warnings=warnings,
+        courses=world.recorder.courses(),
     )
 
 

@@ -10,21 +10,26 @@ from array import array
 import numpy as np
 
 from dlsched.core.occupancy import Placement
-from simulate.results import Segments, Timeline
+from simulate.results import Courses, Segments, Timeline
 
 __all__ = ["Recorder"]
 
 
 class Recorder:
-    """Collects a `Timeline` and `Segments`.
+    """Collects a `Timeline`, `Segments`, and the `Courses` of elastic jobs.
 
     Attributes:
-        keeps_timeline, keeps_segments: what to collect.
+        keeps_timeline, keeps_segments, keeps_courses: what to collect; courses are, where anybody
+            is elastic.
     """
 
     def __init__(self, *, timeline: bool = True, segments: bool = True) -> None:
         self.keeps_timeline = timeline
         self.keeps_segments = segments
+        self.keeps_courses = False
+        self._last: dict[int, int] = {}  # where in `_course` a unit's last note begins
+        self._whose = array("q")
+        self._course = array("d")  # time, GPUs, batch size, goodput, in turn
         self._time = array("d")
         self._counts = array("q")  # allocated, total, running, waiting, waiting GPUs, in turn
         self._open: dict[int, tuple[Placement, float]] = {}
@@ -58,6 +63,30 @@ class Recorder:
             for node, mask in zip(placement.nodes, placement.masks, strict=True):
                 self._where.extend((row, node, mask.bit_count()))
                 self._when.extend((start, now))
+
+    def has(self, row: int, now: float, gpus: int, batch_size: float, goodput: float) -> None:
+        """An elastic unit has so many GPUs, this batch size and goodput from now on."""
+        what = (float(gpus), batch_size, goodput)
+        place = self._last.get(row, -1)
+        if place >= 0 and self._course[place] == now:  # a later note of the same moment replaces
+            self._course[place + 1 : place + 4] = array("d", what)
+        elif place < 0 or tuple(self._course[place + 1 : place + 4]) != what:
+            self._last[row] = len(self._course)
+            self._whose.append(row)
+            self._course.extend((now, *what))
+
+    def courses(self) -> Courses | None:
+        """What elastic units had, in order of time; None when not collected."""
+        if not self.keeps_courses:
+            return None
+        table = np.array(self._course, np.float64).reshape(-1, 4)
+        return Courses(
+            job=np.array(self._whose, np.int64),
+            time=table[:, 0],
+            gpus=table[:, 1].astype(np.int64),
+            batch_size=table[:, 2],
+            goodput=table[:, 3],
+        )
 
     def timeline(self) -> Timeline:
         """The step series so far."""

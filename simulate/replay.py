@@ -176,6 +176,8 @@ def prepare(
     engine.refusals.update(refusals)
     if trainings is None:  # courses cannot be forked
         engine.make_forecast = forecaster
+    elastic = engine.scaling is not None and bool((units.max_gpus > units.gang).any())
+    world.recorder.keeps_courses = settings.record and (trainings is not None or elastic)
     engine.rebuild_parts = partial(replace_parts, semantics=semantics)
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only

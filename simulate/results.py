@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClusterShape", "JobOutcomes", "ReplayResult", "Segments", "Timeline"]
+__all__ = ["ClusterShape", "Courses", "JobOutcomes", "ReplayResult", "Segments", "Timeline"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -94,6 +94,20 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Courses:
+    """What elastic jobs had: a row holds from its time until the job's next one.
+
+    Rows of one job ascend in time; 0 GPUs while it waits and after its end.
+    """
+
+    job: Ints  # row in JobOutcomes
+    time: Floats
+    gpus: Ints
+    batch_size: Floats  # samples in all, NaN where jobs have no batch size of their own
+    goodput: Floats  # useful samples per second, NaN where nobody says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterShape:
     """The nodes a result's `Segments` speak of."""
 
@@ -122,6 +136,7 @@ class ReplayResult:
     cluster: ClusterShape
     summary: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    courses: Courses | None = None  # None where no job is elastic, or when not recorded
 
     @property
     def counted_jobs(self) -> JobOutcomes:

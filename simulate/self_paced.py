@@ -59,3 +59,7 @@ class SelfPaced(Protocol):
     def fall_back(self, row: int, done: float) -> None:
         """Work since a checkpoint is lost."""
         ...
+
+    def batch_and_goodput(self, row: int) -> tuple[float, float]:
+        """Its batch size in all, and useful samples per second, as of the last `advance`."""
+        ...

@@ -213,6 +213,8 @@ class World:
         self.waiting_gpus -= table.gang.item(row)
         self.running += 1
         self.recorder.began(row, placement, now)
+        if self.recorder.keeps_courses:
+            self._note_course(row, now)
         if not self.semantics.drift and rate > 0:
             self._expect_end(row, now)
 
@@ -259,6 +261,15 @@ class World:
                     self.table.rate[row] = self.self_paced.rate(row)
                     self._pace[row] += 1
                     self._expect_end(row, now)
+                if self.recorder.keeps_courses:
+                    self._note_course(row, now)
+
+    def _note_course(self, row: int, now: float) -> None:
+        """Note what a running unit has from now on."""
+        batch_size, goodput = math.nan, math.nan
+        if self.self_paced is not None:
+            batch_size, goodput = self.self_paced.batch_and_goodput(row)
+        self.recorder.has(row, now, self.table.gpus_now.item(row), batch_size, goodput)
 
     def _follow_course(self, row: int, now: float) -> None:
         """Enter a running unit's work until now, and its pace from now on."""
@@ -373,6 +384,9 @@ class World:
         table.gpus_now[row] = 0
         self.running -= 1
         self.recorder.ended(row, now)
+        if self.recorder.keeps_courses:
+            nothing = math.nan if self.self_paced is None else 0.0
+            self.recorder.has(row, now, 0, nothing, nothing)
 
     def stop(self, row: int, now: float) -> None:
         """A running unit leaves its GPUs; how much of its work it saves, preemption says."""

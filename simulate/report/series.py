@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from simulate.report.charts import Figure, Table
 from simulate.report.compare import comparison_figure, load_figure, summary_tables
 from simulate.report.distributions import delay_figure, jct_figure
+from simulate.report.elastic import elastic_figures
 from simulate.report.fairness import fairness_figure
 from simulate.report.gantt import gantt_figure
 from simulate.report.interruptions import preemption_figure
@@ -60,6 +61,7 @@ def pictures(
             delay_figure(groups),
             occupancy_figure(groups, bins=bins),
             gantt_figure(groups, window=window, most=gantts),
+            *elastic_figures(groups),
             preemption_figure(groups),
             loss_figure(groups),
             fairness_figure(groups),
