@@ -24,8 +24,10 @@ from simulate.results import JobOutcomes, ReplayResult
 __all__ = [
     "JOB_COLUMNS",
     "appearing_whole",
+    "cell",
     "check_writable",
     "job_columns",
+    "quoted",
     "summary_text",
     "write_jobs",
 ]
@@ -147,9 +149,9 @@ def _write_table(
     tables = [job_columns(result.jobs) for result in results]
     # a column that one policy adds is empty for the others
     names = list(dict.fromkeys(name for table in tables for name in table))
-    raw.write((",".join([*tagged, *map(_quoted, names)]) + "\n").encode())
+    raw.write((",".join([*tagged, *map(quoted, names)]) + "\n").encode())
     for result, table in zip(results, tables, strict=True):
-        tags = "".join(_cell(result.summary.get(key)) + "," for key in tagged)
+        tags = "".join(cell(result.summary.get(key)) + "," for key in tagged)
         for first in range(0, len(result.jobs), BLOCK_ROWS):
             rows = slice(first, first + BLOCK_ROWS)
             empty = [""] * len(result.jobs.status[rows])
@@ -158,10 +160,11 @@ def _write_table(
             raw.write("".join(f"{tags}{line}\n" for line in lines).encode())
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """One value as a table has it."""
     if isinstance(value, float):
         return _number(value)
-    return "" if value is None else _quoted(str(value))
+    return "" if value is None else quoted(str(value))
 
 
 def _number(value: float) -> str:
@@ -170,7 +173,8 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < EXACT_INTEGERS else repr(value)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a table has it: in quotes where it has to be."""
     if any(sign in text for sign in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -180,7 +184,7 @@ def _texts(column: NDArray[Any]) -> list[str]:
     """A column as it is written; whole columns at once, since a million rows have many cells."""
     if column.dtype == np.object_:
         texts: list[str] = column.tolist()
-        special = {text: _quoted(text) for text in set(texts)}
+        special = {text: quoted(text) for text in set(texts)}
         if all(text == quoted for text, quoted in special.items()):
             return texts
         return [special[text] for text in texts]

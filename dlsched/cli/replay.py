@@ -268,6 +268,14 @@ def replay_command(
         Text,
         typer.Option("--summary-out", metavar="FILE.json", help="The figures; - for stdout."),
     ] = None,
+    courses_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--courses-out",
+            metavar="FILE.csv[.gz]",
+            help="GPUs, batch size and goodput of elastic jobs over time.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE.html", help="One self-contained page."),
@@ -323,6 +331,7 @@ def replay_command(
             executor=executor,
             jobs_out=jobs_out,
             summary_out=summary_out,
+            courses_out=courses_out,
             report=report,
             plots=plots,
         )

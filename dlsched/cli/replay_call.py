@@ -49,4 +49,5 @@ class ReplayWords:
     since: str | None = None
     compare_isolated: bool = False
     workload: str | None = None
+    courses_out: Path | None = None
     interference: float = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 
 from dlsched.cli.replay_call import ReplayWords
 from dlsched.core.errors import BadInput, DlschedError
+from simulate.course_output import write_courses
 from simulate.output import appearing_whole, check_writable, summary_text, write_jobs
 from simulate.results import ReplayResult
 from simulate.sweep.statistics import aggregates
@@ -34,6 +35,7 @@ class Outputs:
     summary: str | None
     report: Path | None
     plots: Path | None
+    courses: Path | None = None
     tagged: tuple[str, ...] = ()
     several: bool = False
 
@@ -44,8 +46,8 @@ class Outputs:
 
     @property
     def draws(self) -> bool:
-        """Are there pictures to make, for which runs must keep their time lines?"""
-        return self.report is not None or self.plots is not None
+        """Is anything to be shown over time, for which runs must keep their time lines?"""
+        return any(target is not None for target in (self.report, self.plots, self.courses))
 
     def write(self, results: Sequence[ReplayResult]) -> list[str]:
         """Write every file; returns their names.
@@ -57,6 +59,7 @@ class Outputs:
         failed: list[str] = []
         for target, write in (
             (self.jobs, self._write_jobs),
+            (self.courses, self._write_courses),
             (self.summary, self._write_summary),
             (self.report, self._write_report),
             (self.plots, self._write_plots),
@@ -80,6 +83,10 @@ class Outputs:
         write_jobs(
             results, sys.stdout.buffer if self.jobs == STDOUT else self.jobs, tagged=self.tagged
         )
+
+    def _write_courses(self, results: Sequence[ReplayResult]) -> None:
+        assert self.courses is not None
+        write_courses(results, self.courses, tagged=self.tagged)
 
     def _write_summary(self, results: Sequence[ReplayResult]) -> None:
         assert self.summary is not None
@@ -129,12 +136,14 @@ def outputs_of(
         summary=words.summary_out,
         report=words.report,
         plots=words.plots,
+        courses=words.courses_out,
         tagged=tagged,
         several=several,
     )
     named = {
         "--jobs-out": words.jobs_out,
         "--summary-out": words.summary_out,
+        "--courses-out": words.courses_out,
         "--report": words.report,
     }
     taken: dict[Path, str] = {Path(trace).absolute(): "the trace" for trace in words.traces}

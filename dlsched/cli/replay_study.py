@@ -193,7 +193,7 @@ def _base(words: ReplayWords) -> RunSettings:
         track=tracked(words.track),
         mtbf_s=None if words.mtbf is None else at_least("--mtbf", words.mtbf, SHORTEST_MTBF_S),
         mttr_s=at_least("--mttr", DEFAULT_MTTR_S if words.mttr is None else words.mttr),
-        record=words.report is not None or words.plots is not None,
+        record=any(where is not None for where in (words.report, words.plots, words.courses_out)),
     )
 
 
