@@ -132,7 +132,7 @@ def _chosen(rank: Ints, crowding: Floats, count: int, rng: np.random.Generator) 
     first = (rank[one] < rank[other]) | (
         (rank[one] == rank[other]) & (crowding[one] >= crowding[other])
     )
-    return np.where(first, one, other)
+    return np.asarray(np.where(first, one, other))
 
 
 def _crossed(parents: Ints, rng: np.random.Generator) -> Ints:

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.genetic_pollux import evolve
+from benchmarks.pollux_search import random_problem
+from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.feasible import is_feasible, repaired
 from dlsched.policies.scheduling.pollux.fitness import fitness, utility
 from dlsched.policies.scheduling.pollux.problem import fair_replicas, restart_factor
 from dlsched.policies.scheduling.pollux.search import search
-from tests.policies.pollux_instances import every_state, random_problem, worked
+from tests.policies.pollux_instances import every_state, worked
 
 # rows of A, B and C; fitness; utility: the worked instance of the published scheduler
 WORKED = (
@@ -177,3 +179,24 @@ def test_a_present_state_that_may_not_be_is_left() -> None:
     found = search(problem, np.random.default_rng(0))
     assert not is_feasible(problem, problem.base)
     assert is_feasible(problem, found.rows)
+
+
+def test_large_clusters_are_searched_in_blocks() -> None:
+    problem = random_problem(120, 140, np.random.default_rng(1))
+    found = find(problem, np.random.default_rng(1), effort=5)
+    again = find(problem, np.random.default_rng(1), effort=5)
+    assert (found.rows == again.rows).all()
+    assert is_feasible(problem, found.rows)
+    assert float(fitness(problem, found.rows)) == pytest.approx(found.fitness)
+    assert 0.94 * found.bound <= found.fitness <= found.bound * (1 + 1e-9)
+
+
+def test_blocks_keep_to_pools_and_pins() -> None:
+    rng = np.random.default_rng(2)
+    problem = random_problem(60, 120, rng)
+    allowed = np.zeros((60, 120), np.bool_)
+    allowed[:30, :70] = allowed[30:, 70:] = True
+    problem = replace(problem, allowed=allowed | (problem.base > 0), pinned=rng.random(60) < 0.3)
+    found = find(problem, rng, effort=5)
+    assert is_feasible(problem, found.rows)
+    assert found.fitness >= float(fitness(problem, problem.base))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints
+from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.policies.scheduling.pollux.fitness import gains
 from dlsched.policies.scheduling.pollux.problem import Problem
 
@@ -76,6 +76,11 @@ class Choices:
         stays = kept >= worth
         bought = np.where(stays, self.held, best % self.changed.shape[2])
         return bought, float(np.where(stays, kept, worth).sum())
+
+    def stays(self, price: float) -> Bools:
+        """Which jobs would rather keep their rows at that price."""
+        value = self.changed - price * np.arange(self.changed.shape[2])
+        return np.asarray(self.stay - price * self.held >= value.max(axis=(1, 2)))
 
     def clearing_price(self, gpus: int) -> tuple[float, float]:
         """The price at which no more GPUs are wanted than there are, and the bound at its best.

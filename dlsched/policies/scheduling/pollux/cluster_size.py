@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Ints
+from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
 from dlsched.policies.scheduling.pollux.problem import Problem
 from dlsched.policies.scheduling.pollux.question import Question
-from dlsched.policies.scheduling.pollux.search import search
 
 __all__ = ["ClusterSize"]
 
@@ -61,7 +61,7 @@ class ClusterSize:
     def _at(self, question: Question, nodes: int, rng: np.random.Generator) -> float:
         """Utility with so many nodes."""
         problem = question.problem.first_nodes(nodes)
-        return _utility(question, problem, search(problem, rng, effort=0).rows)
+        return _utility(question, problem, find(problem, rng, effort=0).rows)
 
     def _nearest_by_halving(
         self, question: Question, least: int, most: int, rng: np.random.Generator

@@ -19,10 +19,10 @@ from dlsched.core.occupancy import Placement, lowest_bits
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
+from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.cluster_size import ClusterSize
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
 from dlsched.policies.scheduling.pollux.question import Question, ask, is_plain
-from dlsched.policies.scheduling.pollux.search import search
 from dlsched.policies.scheduling.pollux.speedups import Tables
 
 __all__ = ["Pollux"]
@@ -65,14 +65,14 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
 
     def _decide(self, question: Question, ctx: RoundContext, walk: Walk) -> None:
         rng = ctx.rng
-        found = search(question.problem, rng, effort=self.options.effort)
+        found = find(question.problem, rng, effort=self.options.effort)
         rows = found.rows
         if ctx.mode == "full" and self.options.autoscale != "none":
             wanted = self._size.wanted(question, rows, rng)
             walk.want_nodes(wanted)
             if self.options.autoscale == "every-round" and wanted < len(question.nodes):
                 smaller = question.problem.first_nodes(wanted)
-                rows = search(smaller, rng, effort=self.options.effort).rows
+                rows = find(smaller, rng, effort=self.options.effort).rows
         rows = _of_one_type(rows, question, ctx)
         plan = {
             row: [
