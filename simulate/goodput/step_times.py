@@ -104,7 +104,7 @@ class StepTimes:
         columns = self._columns.get(ring_of(shape))
         if columns is None:
             if self._between is None:
-                self._between = _Between(*self._points())
+                self._between = _Between(*self.points())
             nodes = min(len(shape), self._most_nodes)
             step, sync = self._between.at(nodes, sum(shape), local)
         else:
@@ -118,7 +118,7 @@ class StepTimes:
             )
         return StepTime(step, sync)
 
-    def _points(self) -> tuple[Floats, Floats]:
+    def points(self) -> tuple[Floats, Floats]:
         """All measurements: those of shapes averaged by their counts, then the spread ones."""
         found: dict[tuple[int, int, int], list[StepTime]] = {}
         for shape, rows in self._shapes.items():

@@ -185,7 +185,13 @@ class _Problem:
         return points
 
     def _growth(self, rows: Bools, times: Floats) -> tuple[float, float]:
-        return self._line(rows, times, self.more) if rows.any() else (0.1, 0.01)
+        """Constant and growth of network times; growth beyond the constant would be charged."""
+        if not rows.any():
+            return 0.1, 0.01
+        constant, growth = self._line(rows, times, self.more)
+        if growth > constant:
+            constant = growth = float(times[rows].mean() / (1.0 + self.more[rows].mean()))
+        return max(constant, LEAST), max(growth, LEAST)
 
     def _line(self, rows: Bools, times: Floats, by: Floats | None = None) -> tuple[float, float]:
         """Constant and slope of times, relative errors counting alike; both positive."""
