@@ -13,6 +13,7 @@ from dlsched.policies.scheduling.optimus.speed import fit_ring
 
 __all__ = ["SpeedSamples"]
 
+SAME = 0.01  # a sample that differs by no more says nothing new
 RECENT = 0.5  # what a new sample counts beside the mean of those before
 
 
@@ -52,6 +53,8 @@ class SpeedSamples:
     def _enter(self, row: int, size: int, seconds: float) -> None:
         seen = self._seconds.setdefault(row, {})
         known = seen.get(size)
+        if known is not None and abs(seconds - known) <= SAME * known:
+            return
         seen[size] = seconds if known is None else known + RECENT * (seconds - known)
         self._models.pop(row, None)
 
