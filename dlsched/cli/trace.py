@@ -23,7 +23,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, slurm, "
-        "tiresias or blox; auto tells by header and content.",
+        "tiresias, blox, gavel, shockwave or pollux; auto tells by header and content.",
     ),
 ]
 DropCpuJobs = Annotated[
@@ -53,6 +53,12 @@ OnMissing = Annotated[
 SkipBadRows = Annotated[
     bool, typer.Option("--skip-bad-rows", help="Count malformed rows instead of stopping.")
 ]
+Workload = Annotated[
+    str | None,
+    typer.Option(
+        "--workload", metavar="SET:N", help="Which workload of a file that holds several."
+    ),
+]
 ClusterSpec = Annotated[
     str | None,
     typer.Option("--cluster", metavar="SPEC", help="16x8:v100, 4x4:v100+4x4:k80, or a TOML file."),
@@ -71,6 +77,7 @@ def import_trace(
     status: Status = None,
     on_missing: OnMissing = "drop",
     skip_bad_rows: SkipBadRows = False,
+    workload: Workload = None,
 ) -> None:
     """Turn a trace of any known format into a native one, and say what was left out."""
     from simulate.traces.write import write_trace  # noqa: PLC0415  # numpy is heavy
@@ -83,6 +90,7 @@ def import_trace(
         status=status,
         on_missing=on_missing,
         skip_bad_rows=skip_bad_rows,
+        workload=workload,
     )
     write_trace(trace, output)
     typer.echo(f"{output}: {len(trace)} jobs of {source} ({trace.source})")
@@ -99,6 +107,7 @@ def show_trace(
     status: Status = None,
     on_missing: OnMissing = "drop",
     skip_bad_rows: SkipBadRows = False,
+    workload: Workload = None,
     cluster: ClusterSpec = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -115,6 +124,7 @@ def show_trace(
         status=status,
         on_missing=on_missing,
         skip_bad_rows=skip_bad_rows,
+        workload=workload,
     )
     description = describe(trace, gpus=_total_gpus(cluster))
     if as_json:
@@ -166,6 +176,7 @@ def _open(
     status: str | None,
     on_missing: str,
     skip_bad_rows: bool,
+    workload: str | None,
 ) -> Trace:
     from simulate.traces.open import open_trace  # noqa: PLC0415  # numpy is heavy
     from simulate.traces.options import ReadOptions  # noqa: PLC0415
@@ -176,6 +187,7 @@ def _open(
         status=None if status is None else tuple(word.strip() for word in status.split(",")),
         on_missing=on_missing,
         skip_bad_rows=skip_bad_rows,
+        workload=workload,
     )
     return open_trace(source, format, options=options)
 
