@@ -101,11 +101,14 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(
     assert np.isfinite(trace.submit_time).all()
     assert (np.diff(trace.submit_time) >= 0).all()
     assert (trace.num_gpus > 0).all()
-    assert (trace.duration >= 0).all()
+    if trace.source == "pollux":  # a profile says how long its jobs take
+        assert np.isnan(trace.duration).all()
+    else:
+        assert (trace.duration >= 0).all()
 
 
 def test_every_single_file_format_is_damaged() -> None:
-    assert set(SEEDS) == set(FORMATS) - {"pai"}
+    assert set(SEEDS) == set(FORMATS) - {"pai", "sia"}  # a folder; the layout of pollux
 
 
 @pytest.mark.parametrize("format", sorted(SEEDS))
