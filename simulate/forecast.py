@@ -164,6 +164,7 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
         speeds=present.speeds,
         epochs=present.epochs,
         scaling=present.scaling,
+        goodput=present.goodput,
         horizon=present.now + horizon,
     )
     fork.take_over(present)

@@ -12,11 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
+from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats, Rows
+from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.throughputs import TableSpeed
-from dlsched.core.units import Units
+from dlsched.core.units import Units, UnitTable
 
-__all__ = ["Scaling", "TableScaling"]
+__all__ = ["ScaledDuration", "Scaling", "TableScaling"]
 
 
 class Scaling(Protocol):
@@ -35,6 +37,10 @@ class Scaling(Protocol):
 
     def step(self, row: int, gpus: int) -> float:
         """Seconds a step of one row takes, for who asks of few numbers of GPUs only."""
+        ...
+
+    def version(self, rows: Rows) -> int:
+        """Grows whenever anything believed of these rows changes; 0 where nothing ever does."""
         ...
 
     def steps_left(self, units: Units) -> Floats:
@@ -74,6 +80,41 @@ class TableScaling:
         rate = self._speed.by_scale(np.array([row]), self._type, gpus).item(0, gpus - 1)
         return 1.0 / rate if rate else math.inf
 
+    def version(self, rows: Rows) -> int:
+        """A table stays as it is."""
+        return 0
+
     def steps_left(self, units: Units) -> Floats:
         """What the estimator predicts, in steps."""
         return units.remaining_work * self._speed.steps_per_work(units.rows)
+
+
+class ScaledDuration:
+    """A performance model of durations that are meant on the gang that was asked for.
+
+    On more GPUs a job does more than a second's work a second, as far as it is known how it scales.
+    """
+
+    def __init__(self, scaling: Scaling) -> None:
+        """Run as is believed.
+
+        Args:
+            scaling: what is.
+        """
+        self._scaling = scaling
+
+    def rate(
+        self,
+        row: int,
+        placement: Placement,
+        units: UnitTable,
+        occupancy: Occupancy,
+        grant: Grant | None = None,
+        partners: tuple[int, ...] = (),
+    ) -> float:
+        """Seconds of work per second."""
+        gpus, gang = placement.gpus, units.gang.item(row)
+        if gpus == gang:
+            return 1.0
+        pace = self._scaling.step(row, gang) / self._scaling.step(row, gpus)
+        return pace if math.isfinite(pace) and pace > 0 else 1.0

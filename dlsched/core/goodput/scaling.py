@@ -112,6 +112,10 @@ class TrainingScaling:
         rates: Floats = 1.0 / self.step_s(rows, most)
         return rates
 
+    def version(self, rows: Rows) -> int:
+        """The truth stays as it is."""
+        return 0
+
     def steps_left(self, units: Units) -> Floats:
         """Steps from the start of the present epoch to the end."""
         return self._oracle.remaining_steps(units.rows)
@@ -154,6 +158,10 @@ class FittedScaling:
     def step(self, row: int, gpus: int) -> float:
         """Seconds a step of one row takes."""
         return self.step_s(np.array([row]), gpus).item(0, gpus - 1)
+
+    def version(self, rows: Rows) -> int:
+        """Grows with every fit."""
+        return int(self._belief.version(rows).sum()) + 1
 
     def steps_left(self, units: Units) -> Floats:
         """Predicted seconds left, which are meant on the gang that was asked for, in steps."""

@@ -14,6 +14,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Rows
 from dlsched.core.free import Ask, FreeGpus, HostResources
 from dlsched.core.performance import PlainDuration
+from dlsched.core.scaling import ScaledDuration
 from dlsched.core.shape import place_shaped
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
 from dlsched.daemon.round.snapshot import LiveSnapshot
@@ -35,7 +36,7 @@ def engine_of(standing: Standing) -> Engine:
         table,
         ctx.occupancy,
         np.where(np.isnan(believed), standing.snapshot.settings.unknown_s, believed),
-        performance=PlainDuration(),
+        performance=PlainDuration() if ctx.scaling is None else ScaledDuration(ctx.scaling),
         semantics=ctx.semantics,
         costs=Costs(restart_overhead=ctx.restart_overhead, min_run=ctx.min_run),
         recorder=Recorder(timeline=False, segments=False),
@@ -54,6 +55,9 @@ def engine_of(standing: Standing) -> Engine:
         arrivals=np.zeros(0, np.int64),
         visible=table.submit_time,
         seed=ctx.seed,
+        speeds=ctx.speeds,
+        scaling=ctx.scaling,
+        goodput=ctx.goodput,
     )
     engine.now = ctx.now
     engine._active = going

@@ -10,6 +10,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.calendar import Calendar
 from dlsched.core.context import Change, RoundContext
+from dlsched.core.goodput.scaling import FittedScaling
 from dlsched.core.performance import Speeds
 from dlsched.core.round import Parts, predict
 from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units
@@ -78,6 +79,9 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
     if state.calendar:
         calendar = Calendar.of_steps(cluster.total_gpus, state.calendar)
         calendar.forget_before(snapshot.now)
+    goodput = BelievedGoodput(
+        snapshot.trainings, table, snapshot.settings.restart_overhead_s or RESTART_S
+    )
     ctx = RoundContext(
         now=snapshot.now,
         number=snapshot.number,
@@ -93,9 +97,8 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
         restart_overhead=snapshot.settings.restart_overhead_s,
         min_run=snapshot.settings.min_run_s,
         seed=snapshot.settings.seed,
-        goodput=BelievedGoodput(
-            snapshot.trainings, table, snapshot.settings.restart_overhead_s or RESTART_S
-        ),
+        goodput=goodput,
+        scaling=FittedScaling(goodput, cluster.largest_node) if snapshot.trainings else None,
         speeds=believed_speeds(snapshot, parts, table.gang),
     )
     standing = Standing(

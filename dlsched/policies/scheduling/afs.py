@@ -177,7 +177,7 @@ class AfsOptions:
 
 
 class Afs(SchedulingPolicy[AfsOptions]):
-    """Shares are divided anew when jobs come or go, and kept in between."""
+    """Shares are divided anew when jobs come or go or are known better, and kept in between."""
 
     name = "afs"
     summary = "elastic jobs: apathetic future share (AFS-L, or by attained service)"
@@ -189,11 +189,14 @@ class Afs(SchedulingPolicy[AfsOptions]):
     def __init__(self, options: AfsOptions) -> None:
         super().__init__(options)
         self._due = True  # something has changed since shares were last divided
+        self._version = 0  # of what was believed of speeds then
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Divide if somebody came or went; between rounds only idle GPUs are given."""
-        walk.stable_until(np.inf)
-        self._due = self._due or bool(ctx.changes)
+        version = 0 if ctx.scaling is None else ctx.scaling.version(units.rows)
+        walk.stable_until(-np.inf if version else np.inf)  # what is fitted to jobs goes on changing
+        self._due = self._due or bool(ctx.changes) or version != self._version
+        self._version = version
         if not self._due or not len(units):
             return
         protected = ctx.protected(units)
@@ -238,9 +241,9 @@ class Afs(SchedulingPolicy[AfsOptions]):
         ).sizes
 
     def state_dict(self) -> dict[str, Any]:
-        """Whether shares are due."""
-        return {"due": self._due}
+        """Whether shares are due, and what they rest on."""
+        return {"due": self._due, "version": self._version}
 
     def load_state_dict(self, state: Any) -> None:
         """Go on."""
-        self._due = bool(state["due"])
+        self._due, self._version = bool(state["due"]), int(state["version"])
