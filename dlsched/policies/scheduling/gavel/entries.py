@@ -29,6 +29,8 @@ class Entries:
         known: it was there when the present X was made.
         got: seconds received since the last reset, with R/2 from the beginning.
         deficit: seconds that it should have had and did not.
+        keys, scales, line: job and partner, and GPUs, by line; the line of each key. Rounds look
+            at them one by one, for which lists are quicker than arrays.
     """
 
     def __init__(self, kinds: int) -> None:
@@ -37,6 +39,8 @@ class Entries:
         self.scale: Ints = np.zeros(0, np.int64)
         self.known: Bools = np.zeros(0, np.bool_)
         self.speed, self.x, self.got, self.deficit = (np.zeros((0, kinds)) for _ in range(4))
+        self.keys: list[tuple[int, int]] = []
+        self.scales: list[int] = []
         self.line: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
@@ -70,8 +74,9 @@ class Entries:
         self._number()
 
     def _number(self) -> None:
-        keys = zip(self.one.tolist(), self.other.tolist(), strict=True)
-        self.line = {key: line for line, key in enumerate(keys)}
+        self.keys = list(zip(self.one.tolist(), self.other.tolist(), strict=True))
+        self.scales = self.scale.tolist()
+        self.line = {key: line for line, key in enumerate(self.keys)}
 
     def state_dict(self) -> dict[str, Any]:
         """The lines as plain values."""

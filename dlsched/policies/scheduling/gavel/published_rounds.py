@@ -15,7 +15,8 @@ Workloads", OSDI 2020, section 5, and its artifact.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -126,20 +127,22 @@ class PublishedRounds:
         if not self._ran:
             return
         executed, last = ctx.table.executed, ctx.last_round
-        stops: list[tuple[float, Key, int]] = []
+        stops: list[tuple[float, Key, int, float]] = []
         for key, (kind, start, done, speed) in self._ran.items():
+            known = last.get(key[0])
+            if known is not None:
+                stops.append((-known[0], key, kind, known[1]))
+                continue
             stop = start + (executed.item(key[0]) - done[0]) / speed[0]
-            if key[0] in last:
-                stop = last[key[0]][0]
-            elif key[1] != ALONE:
+            if key[1] != ALONE:
                 stop = max(stop, start + (executed.item(key[1]) - done[1]) / speed[1])
-            stops.append((-stop, key, kind))
+            stops.append((-stop, key, kind, stop - self._round_start))
         stops.sort()
-        books, got = self._books, self._books.got
-        for stop, key, kind in stops:
-            took = last[key[0]][1] if key[0] in last else -stop - self._round_start
-            got[books.line[key], kind] += took
-            self._given[kind] += took
+        line, given = self._books.line, self._given
+        for _, _, kind, took in stops:  # one after the other: sums depend on their order
+            given[kind] += took
+        at = [line[key] for _, key, _, _ in stops], [kind for _, _, kind, _ in stops]
+        self._books.got[at] += [took for _, _, _, took in stops]
         self._round_start = -stops[0][0]
         self._ran = {}
 
@@ -230,64 +233,71 @@ class PublishedRounds:
         books, priority = self._books, self._priorities()
         picked: list[list[int]] = [[] for _ in kinds]
         free = list(self._room)
-        scale, one, other = books.scale.tolist(), books.one.tolist(), books.other.tolist()
+        scales, keys = books.scales, books.keys
         placed: set[int] = set()
-        for queue in self._queues(kinds, priority):
-            for line, kind in queue:
-                if scale[line] > free[kind] or one[line] in placed or other[line] in placed:
+        for lines, types in self._queues(kinds, priority):
+            for line, kind in zip(lines, types, strict=False):
+                one, other = keys[line]
+                if scales[line] > free[kind] or one in placed or other in placed:
                     continue
                 picked[kind].append(line)
-                placed.add(one[line])
-                if other[line] != ALONE:
-                    placed.add(other[line])
-                free[kind] -= scale[line]
+                placed.add(one)
+                if other != ALONE:
+                    placed.add(other)
+                free[kind] -= scales[line]
                 if not self._one_queue and not free[kind]:
                     break
         self._order = kinds
         return picked
 
-    def _queues(self, kinds: list[int], priority: Floats) -> list[list[tuple[int, int]]]:
-        """(line, type) of those that may be picked, best first: one queue a type, or one in all."""
+    def _queues(
+        self, kinds: list[int], priority: Floats
+    ) -> Iterator[tuple[list[int], Iterable[int]]]:
+        """Lines that may be picked, best first, and their types: a queue a type, or one in all."""
         books = self._books
         may = books.speed > 0
         if self._only_entitled:
             may &= priority > 0
+        columns = books.x, books.deficit, priority
         if self._one_queue:
-            keys = [-column[:, kinds].T.ravel() for column in (books.x, books.deficit, priority)]
-            order = np.lexsort(keys)
+            order = np.lexsort([-column[:, kinds].T.ravel() for column in columns])
             order = order[may[:, kinds].T.ravel()[order]]
-            lines, which = order % len(books), order // len(books)
-            return [list(zip(lines.tolist(), np.array(kinds)[which].tolist(), strict=True))]
-        queues = []
+            which = np.array(kinds)[order // len(books)]
+            yield (order % len(books)).tolist(), which.tolist()
+            return
         for kind in kinds:
-            order = np.lexsort((-books.x[:, kind], -books.deficit[:, kind], -priority[:, kind]))
-            order = order[may[order, kind]]
-            queues.append([(line, kind) for line in order.tolist()])
-        return queues
+            lines = np.flatnonzero(may[:, kind])
+            order = np.lexsort([-column[lines, kind] for column in columns])
+            yield lines[order].tolist(), repeat(kind)
 
     def _assign(self, picked: list[list[int]]) -> dict[Key, Lease]:
         """Exact GPUs: who was on this type keeps its own, the others take the next in order."""
-        books = self._books
+        books, leases = self._books, self._leases
         chosen: dict[Key, Lease] = {}
-        scale, known = books.scale.tolist(), books.known.tolist()
-        one, other = books.one.tolist(), books.other.tolist()
+        keys, scales, known = books.keys, books.scales, books.known
         for kind in self._order:
-            servers = [list(server) for server in self._servers[kind]]
+            servers: list[list[int]] | None = None
             taken: set[int] = set()
             pointer = 0
-            lines = picked[kind]
-            for size in sorted({scale[line] for line in lines}, reverse=True):
-                same_size = [line for line in lines if scale[line] == size]
-                for line in same_size:
-                    key = (one[line], other[line])
-                    before = self._leases.get(key)
+            by_size: dict[int, list[int]] = {}
+            for line in picked[kind]:
+                by_size.setdefault(scales[line], []).append(line)
+            for size in sorted(by_size, reverse=True):
+                others = []
+                for line in by_size[size]:
+                    key = keys[line]
+                    before = leases.get(key)
                     if before and before[0] == kind and taken.isdisjoint(before[1]):
                         chosen[key] = before
                         taken.update(before[1])
-                for line in same_size:
-                    key = (one[line], other[line])
-                    if key in chosen or not known[line]:
+                    else:
+                        others.append(line)
+                for line in others:
+                    key = keys[line]
+                    if not known[line]:
                         continue
+                    if servers is None:
+                        servers = [list(server) for server in self._servers[kind]]
                     gpus: list[int] = []
                     while len(gpus) < size:
                         if not servers[pointer]:
@@ -324,17 +334,21 @@ class PublishedRounds:
 
     def _note_what_runs(self, chosen: dict[Key, Lease], ctx: RoundContext) -> None:
         books, executed = self._books, ctx.table.executed
+        lines = [books.line[key] for key in chosen]
+        kinds = [kind for kind, _ in chosen.values()]
+        rates = books.speed[lines, kinds].tolist() if chosen else []
+        before = executed[[one for one, _ in chosen]].tolist() if chosen else []
         pairs = [key for key in chosen if key[1] != ALONE]
         both: dict[Key, list[list[float]]] = {}
         if pairs and ctx.speeds is not None:
             first, second = np.array(pairs, np.int64).T
             speeds = ctx.speeds.together(first, second, ctx.table.gang[first], self._types)
             both = dict(zip(pairs, speeds.tolist(), strict=True))
-        for key, (kind, _) in chosen.items():
-            done: tuple[float, ...] = (executed.item(key[0]),)
-            speed: tuple[float, ...] = (books.speed.item(books.line[key], kind),)
+        for key, kind, so_far, rate in zip(chosen, kinds, before, rates, strict=True):
+            done: tuple[float, ...] = (so_far,)
+            speed: tuple[float, ...] = (rate,)
             if key[1] != ALONE:
-                done = (*done, executed.item(key[1]))
+                done = (so_far, executed.item(key[1]))
                 speed = tuple(both[key][kind])
             self._ran[key] = (kind, ctx.now, done, speed)
 
