@@ -55,7 +55,7 @@ class Jobs:
         self._grads = np.column_stack([np.full(count, 0.5), rng.uniform(1.0, 50.0, count)])
         self._home = rng.integers(0, len(TYPES), count)
         self._profiled = 2 ** rng.integers(0, 6, count)
-        self._step = rng.uniform(0.7, 1.3, (count, 3)) * [0.006, 0.001, 0.0025]
+        self._step: Floats = rng.uniform(0.7, 1.3, (count, 3)) * [0.006, 0.001, 0.0025]
 
     def perf(self, rows: Rows, gpu_type: str = "") -> Floats:
         """Known on one type only."""
@@ -82,7 +82,7 @@ class Jobs:
 
     def one_gpu_step(self, rows: Rows, gpu_type: str = "") -> Floats:
         """Seconds a sample."""
-        return self._step[rows, TYPES.index(gpu_type)]
+        return np.asarray(self._step[rows, TYPES.index(gpu_type)])
 
     def restart_s(self, rows: Rows) -> Floats:
         """The same for all."""
