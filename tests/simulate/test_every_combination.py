@@ -59,6 +59,10 @@ def mixed_trace(lab: Any, seed: int, count: int = 14) -> Trace:
         time_limit=(durations * 1.3).tolist(),
         total_iterations=(durations * 2).tolist(),
         restart_overhead=[5.0] * count,
+        epoch_s=(durations / 20).tolist(),
+        loss_falls=[0.4] * count,
+        loss_begins=[0.9] * count,
+        loss_floor=[0.15] * count,
     )
 
 
