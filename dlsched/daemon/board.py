@@ -224,6 +224,7 @@ class Board:
             first_start=np.nan if first is None else first - self.origin,
             runs=job.runs,
             steps_done=np.nan if facts.progress is None else facts.progress.step,
+            loss=_loss_of(facts.progress),
         )
 
     # -- following the ledger ----------------------------------------------------------------------
@@ -525,11 +526,13 @@ class Board:
                 del self.claims[job]
         return [(job, claim.placement) for job, claim in self.claims.items()]
 
-    def note_steps(self, job: int, step: int) -> None:
-        """A run tells how many steps its job has done."""
+    def note_steps(self, job: int, step: int, loss: float = np.nan) -> None:
+        """A run tells how many steps its job has done, and perhaps its loss there."""
         row = self.jobs.row_of.get(job)
         if row is not None:
             self.jobs.set(row, steps_done=step)
+            if np.isfinite(loss):
+                self.jobs.set(row, loss=loss)
 
     def drop_claim(self, job: int) -> None:
         """What a job was promised is another's."""
@@ -746,3 +749,9 @@ def _subject(write: Write, ledger: Ledger) -> tuple[JobId | None, NodeName | Non
             return None, write.node
         case _:
             return None, None
+
+
+def _loss_of(progress: Progress | None) -> float:
+    """The loss that a run told; NaN where it told none, or nonsense."""
+    loss = None if progress is None else progress.loss
+    return loss if loss is not None and np.isfinite(loss) else np.nan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -199,9 +200,11 @@ class Cluster:
             elements=elements,
         )
 
-    def measure(self, job: m.JobId, run: Run, step: int, executed_s: float) -> None:
+    def measure(
+        self, job: m.JobId, run: Run, step: int, executed_s: float, loss: float = math.nan
+    ) -> None:
         """A run tells how far it is: its kind's speed on GPUs like its own."""
-        self.board.note_steps(job, step)
+        self.board.note_steps(job, step, loss)
         key = self._place_of(job, run)
         if run.stop is not None or run.suspended:
             key = None

@@ -7,6 +7,7 @@ safety rests on.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -107,7 +108,8 @@ class RunsService(control_pb2_grpc.RunsServicer):
             facts.step = request.step
             facts.version += 1
             if request.rank == 0:
-                self._cluster.measure(job.job, run, request.step, facts.run_now(now))
+                loss = request.loss if request.HasField("loss") else math.nan
+                self._cluster.measure(job.job, run, request.step, facts.run_now(now), loss)
         batch = self._cluster.learn(job.job, run, request)
         due = now - self._written.get(run.key.run_id, float("-inf")) >= PROGRESS_EVERY_S
         if due or request.HasField("restart_s"):

@@ -60,6 +60,7 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     # what the live world needs besides
     "expected": (_F, np.nan),  # how long its user thinks it runs, in seconds
     "steps_done": (_F, np.nan),  # as its run has told
+    "loss": (_F, np.nan),  # likewise
     "phase": (_S, PENDING),
     "outcome": (_S, 0),
     "leaving": (_S, STAYS),

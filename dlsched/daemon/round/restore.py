@@ -141,12 +141,17 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
     return _CLUSTERS[key]
 
 
+REPORTED = ("expected", "steps_done", "loss")  # what users and jobs say, for estimators
+
+
 def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
     """The units."""
     table = UnitTable(len(snapshot))
     for name, column in snapshot.columns.items():
         if name.startswith("extra:"):
             table.extra[name.removeprefix("extra:")] = column.copy()
+        elif name in REPORTED:
+            table.extra[name] = column.copy()
         elif hasattr(table, name):
             setattr(table, name, column.copy())
     for kind, code_of in numbering.code_of.items():

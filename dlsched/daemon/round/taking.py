@@ -26,7 +26,7 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
     """Everything that the next decision depends on."""
     board.note_seen()
     jobs = board.jobs
-    names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", "steps_done")
+    names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", "steps_done", "loss")
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}
     total = sum(len(machine.gpus) for machine in board.machines.all())
     bounded = np.maximum(columns["gang"], np.minimum(columns["max_gpus"], total))

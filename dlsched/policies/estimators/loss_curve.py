@@ -3,9 +3,9 @@
 When a job arrives it is thought to take as long as similar ones did (`history`). Once it has
 reported losses at three different epochs, a curve is fitted to them, and the job is thought to end
 in the epoch in which it converges; see `convergence`. Where the curve does not converge within
-`most` epochs, it is thought to go on for `else_epochs` more.
+`most` epochs, it is thought to go on for `else_epochs` more. What a user expects goes before both.
 
-Jobs report `epoch` and `loss` (`--metrics losses` in a replay).
+Jobs report `loss` and `epoch` (`--metrics losses` in a replay), or `steps_done` (a live cluster).
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ class LossCurveOptions:
     window: int = option(10, "epochs that are looked back over", low=2)
     most: int = option(100, "epochs within which it must converge", low=1)
     else_epochs: float = option(20.0, "epochs that are left where it does not", low=0.0)
+    epoch_steps: float = option(
+        1000.0, "steps that count as an epoch, of jobs that report steps only", low=1.0
+    )
     default_s: float = option(3600.0, "prediction before any job has finished, in seconds", low=1.0)
 
 
@@ -62,12 +65,18 @@ class LossCurves(Estimator[LossCurveOptions]):
     def revise(self, units: Units, ctx: RoundContext) -> Floats:
         """Look at what was reported since, and say anew how long each takes."""
         work = np.full(len(units), np.nan)
-        if "loss" not in ctx.table.extra or "epoch" not in ctx.table.extra:
+        reported = ctx.table.extra
+        if "loss" not in reported or not {"epoch", "steps_done"} & reported.keys():
             return work
-        epochs, losses, done = units.extra("epoch"), units.extra("loss"), units.executed
+        if "epoch" in reported:
+            epochs = units.extra("epoch")
+        else:
+            epochs = units.extra("steps_done") / self.options.epoch_steps
+        losses, done = units.extra("loss"), units.executed
+        said = ctx.table.has("expected")[units.rows]
         for place, row in enumerate(units.rows.tolist()):
             epoch = float(epochs[place])
-            if not epoch > 0:
+            if not epoch > 0 or said[place]:
                 continue
             if self._is_new(row, epoch, float(losses[place])):
                 self._refit(row)
