@@ -148,7 +148,8 @@ def prepare(
     )
     if trainings is not None:
         trainings.restart_overhead = world.costs.restart_overhead or 0.0
-        trainings.oracle = Oracle(trainings.of) if parts.estimator.knows else None
+        knows = parts.estimator.knows and not isinstance(trainings, TypedTrainings)
+        trainings.oracle = Oracle(trainings.of) if knows else None  # it speaks of one type
         world.self_paced = trainings
     refusals = refuse_impossible(units, pools_ever(pools, scripted), parts, cluster)
     alive = np.flatnonzero(units.status == Status.FUTURE)
@@ -162,7 +163,7 @@ def prepare(
         endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
         seed=settings.seed,
-        speeds=parts.estimator.believed(_speeds(jobs, trainings, cluster)),
+        speeds=parts.estimator.believed(_speeds(jobs, trainings)),
         best_s=best_s,
         epochs=None if jobs is None else jobs.courses,
         scaling=_scaling(jobs, trainings, units, cluster),
@@ -198,10 +199,10 @@ def _trainings(
     return found
 
 
-def _speeds(jobs: Profiled | None, trainings: Trainings | None, cluster: Cluster) -> Speeds | None:
+def _speeds(jobs: Profiled | None, trainings: Trainings | None) -> Speeds | None:
     """What policies may know of speeds by GPU type, where something knows it."""
     if isinstance(trainings, TypedTrainings):
-        return TypedSpeeds(trainings, cluster)
+        return TypedSpeeds(trainings)
     return None if jobs is None else jobs.speed
 
 

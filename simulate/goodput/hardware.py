@@ -62,6 +62,12 @@ class Hardware:
         ]
         return max(found, default=None)
 
+    def together(self, gpus: int) -> Shape:
+        """So many GPUs on as few nodes of this type as can be."""
+        size = max(sum(shape) for shape in self.shapes if len(shape) == 1)
+        whole, rest = divmod(gpus, size)
+        return (*[size] * whole, *([rest] if rest else []))
+
     @property
     def one_gpu_step(self) -> float:
         """Seconds a sample on the smallest shape, from the profile that every job begins with."""

@@ -15,7 +15,6 @@ from dlsched.core.goodput.params import BatchLimits
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
 from simulate.goodput.hardware import TypedApplication
-from simulate.goodput.step_times import Shape
 from simulate.goodput.trainings import UNKNOWN, Trainings
 from simulate.goodput.typed_training import TypedTraining
 from simulate.traces.trace import Trace
@@ -69,7 +68,7 @@ class TypedTrainings(Trainings):
         grant: Grant | None,
         ready: float,
     ) -> None:
-        """A training starts, on the type of its GPUs (of several, at the pace of the slowest)."""
+        """A training starts; on GPUs of several types it goes at the pace of the slowest."""
         each = self.typed[row]
         names = occupancy.cluster.gpu_types
         kinds = sorted({names[int(occupancy.type_of[node])] for node in placement.nodes})
@@ -77,7 +76,11 @@ class TypedTrainings(Trainings):
             if kind not in each.typed.on:
                 raise BadInput(f"{each.typed.name} was not measured on {kind}, where it is to run")
         each.gpu_type = max(kinds, key=lambda kind: each.typed.on[kind].one_gpu_step)
-        super().begin(row, placement, occupancy, grant, ready)
+        shape = tuple(mask.bit_count() for mask in placement.masks)
+        if len(kinds) > 1:
+            shape = each.there.together(sum(shape))
+        batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
+        each.begin(shape, ready, batch=batch, tunes=grant is not None and grant.tunes_batch)
 
     def reconsider(self, row: int) -> bool:
         """A round has come: it may tune its batch size."""
@@ -121,13 +124,9 @@ class TypedSpeeds:
     A job lies on as few nodes of a type as can be. A step is one of the optimiser.
     """
 
-    def __init__(self, trainings: TypedTrainings, cluster: Cluster) -> None:
-        """Look at the nodes of a cluster."""
+    def __init__(self, trainings: TypedTrainings) -> None:
+        """Know nothing yet."""
         self._of = trainings.typed
-        self._size = {
-            name: int(cluster.gpus[cluster.node_type == kind].max(initial=1))
-            for kind, name in enumerate(cluster.gpu_types)
-        }
         self._known: dict[tuple[str, float, int, str], float] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
@@ -157,7 +156,7 @@ class TypedSpeeds:
         there = application.on.get(kind)
         if there is None or gpus % there.unit:
             return 0.0
-        shape = _consolidated(gpus, self._size.get(kind, 1))
+        shape = there.together(gpus)
         split = application.split_on(there, asked, shape)
         try:
             time = there.times.at(shape, split.local)
@@ -165,11 +164,6 @@ class TypedSpeeds:
             return 0.0  # it was measured on nothing like that
         step = time.step_s + (time.step_s - time.sync_s) * split.accumulation
         return 1.0 / step / application.slowdown
-
-
-def _consolidated(gpus: int, size: int) -> Shape:
-    whole, rest = divmod(gpus, size)
-    return (*[size] * whole, *([rest] if rest else []))
 
 
 def typed(applications: Mapping[str, object]) -> bool:
