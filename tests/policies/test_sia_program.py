@@ -128,6 +128,15 @@ def test_a_weight_decides_who_gets_the_larger_part() -> None:
     assert answer(heavy)[0] == [1, 4]
 
 
+def test_a_reservation_comes_first() -> None:
+    worth = np.array([J1, J2, [MISSING, MISSING, MISSING, MISSING, 1.0]])
+    assert answer(program(worth, -0.5))[0] == [4, 1, NONE]
+    reserved = program(worth, -0.5, must=np.array([False, False, True]))
+    choice = answer(reserved)[0]
+    assert choice[2] == 4
+    assert set(choice[:2]) <= {NONE, 0, 1}  # what is left is the smaller type
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     kinds = draw(st.integers(1, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.cluster import parse_cluster_spec
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.batch import best_batch
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
@@ -19,6 +21,10 @@ from dlsched.policies.scheduling.sia.goodputs import Adaptive, goodput_rows, nor
 from dlsched.policies.scheduling.sia.ground import Ground
 from dlsched.policies.scheduling.sia.placing import Ask, fast_plan, keeping_plan
 from dlsched.policies.scheduling.sia.program import MISSING
+from simulate.replay import replay
+from simulate.settings import RunSettings
+from simulate.traces.open import open_trace
+from simulate.world import Costs
 
 FAST, SLOW = 0, 1
 ROOM = Configurations.of(["fast", "slow"], [2, 2], [8, 4])
@@ -220,3 +226,43 @@ def test_what_fits_by_count_finds_its_nodes(
             for node, gpus in counts:
                 used[node] += gpus
         assert max(used) <= 4
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+HEADER = "job_id,submit_time,num_gpus,duration,preemptible,reserved,gpu_type\n"
+
+
+def run(folder: Path, *jobs: str) -> dict[str, tuple[float, int]]:
+    """First start and starts of each job, on two nodes of 4 GPUs."""
+    path = folder / "jobs.csv"
+    path.write_text(HEADER + "".join(f"{line}\n" for line in jobs))
+    settings = RunSettings(policy="sia", check=True, costs=Costs(restart_overhead=10.0))
+    jobs_of = replay(open_trace(path), parse_cluster_spec("1x4:a+1x4:b"), settings).jobs
+    columns = (jobs_of.job_id, jobs_of.first_start_time, jobs_of.starts)
+    return {
+        name: (start, starts)
+        for name, start, starts in zip(*(each.tolist() for each in columns), strict=True)
+    }
+
+
+def test_who_may_not_be_preempted_runs_to_its_end(tmp_path: Path) -> None:
+    found = run(
+        tmp_path, "x,0,4,900,0,0,a", "y,0,4,900,0,0,b", "z,60,1,100,1,1,a", "u,60,1,100,1,0,b"
+    )
+    assert found["x"] == (0.0, 1)
+    assert found["y"] == (0.0, 1)
+    assert found["z"][0] >= 900.0
+
+
+def test_a_reservation_is_served_before_others(tmp_path: Path) -> None:
+    found = run(tmp_path, "x,0,4,900,1,0,a", "z,60,4,300,1,1,a")
+    assert found["z"][0] == 60.0
+    assert found["x"][1] == 2
+
+
+def test_a_guaranteed_type_is_kept_to(tmp_path: Path) -> None:
+    found = run(tmp_path, "x,0,4,300,1,0,a", "y,0,4,300,1,0,a", "z,0,4,300,1,0,b")
+    assert found["z"] == (0.0, 1)
+    assert sorted(start for start, _ in (found["x"], found["y"]))[0] == 0.0
+    assert max(found["x"][0], found["y"][0]) >= 300.0

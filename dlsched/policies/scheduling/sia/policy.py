@@ -1,7 +1,8 @@
 """The policy `sia`: every round chooses a configuration for every job, and nodes for each.
 
-Jobs that are still restarting keep what they have. Jobs on nodes that drain, and jobs that have not
-run their minimum time, are left where they are and out of the program.
+Jobs that are still restarting, and those whose column `preemptible` says no, keep what they have.
+Those whose column `reserved` says yes come before all others. Jobs on nodes that drain, and jobs
+that have not run their minimum time, are left where they are and out of the program.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dlsched.policies.scheduling.sia.worths import elastic_rows, worth_of
 
 __all__ = ["Sia"]
 
+NO, YES = ("0", "0.0", "no", "false"), ("1", "1.0", "yes", "true")
 WAITS = Refused("Priority", "its GPUs are worth more to others this round")
 TOO_LARGE = Refused("Resources", "no GPU type has room for it")
 SPLIT = Refused("Fragmented", "the free GPUs of the chosen type lie on too many nodes")
@@ -173,7 +175,8 @@ class Sia(SchedulingPolicy[SiaOptions]):
             penalty=options.penalty,
             rounding=options.rounding,
             now=now,
-            pinned=self._restarting(units, ctx),
+            pinned=self._restarting(units, ctx) | _says(units, "preemptible", NO),
+            must=_says(units, "reserved", YES),
             weight=_weights(units),
         )
         seconds = options.solve_limit_s if ctx.cpu_clock is not None else np.inf
@@ -204,6 +207,14 @@ class Sia(SchedulingPolicy[SiaOptions]):
         least = ctx.table.min_gpus.item(row)
         need = least if least > 0 else int(ctx.table.gang[row])
         return TOO_LARGE if need > room.capacity.max(initial=0) else WAITS
+
+
+def _says(units: Units, column: str, words: tuple[str, ...]) -> Bools:
+    """Rows that say one of some words in a further column of the trace or the submit."""
+    if column not in units.table.extra:
+        return np.zeros(len(units), np.bool_)
+    values = units.extra(column).tolist()
+    return np.array([str(value).strip().lower() in words for value in values], np.bool_)
 
 
 def _weights(units: Units) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:

@@ -58,6 +58,7 @@ class Program:
         now: by job, the configuration it has, NONE for none.
         pinned: jobs that keep what they have.
         rounding: how A was made.
+        must: jobs that get something before anybody else does; None: no job.
         weight: of each job's term.
     """
 
@@ -69,6 +70,7 @@ class Program:
     now: Ints
     pinned: Bools
     rounding: Rounding = "none"
+    must: Bools | None = None
     weight: Floats | None = None
 
     @classmethod
@@ -82,6 +84,7 @@ class Program:
         rounding: Rounding = "none",
         now: Ints | None = None,
         pinned: Bools | None = None,
+        must: Bools | None = None,
         weight: Floats | None = None,
     ) -> Program:
         """From G, in which `MISSING` or less says that a job cannot have a configuration."""
@@ -95,6 +98,7 @@ class Program:
             now=np.full(jobs, NONE, np.int64) if now is None else now,
             pinned=np.zeros(jobs, np.bool_) if pinned is None else pinned,
             rounding=rounding,
+            must=must,
             weight=weight,
         )
 
@@ -108,6 +112,9 @@ class Program:
         for job in np.flatnonzero(self.pinned & (self.now != NONE)).tolist():
             gains[job] = -np.inf  # its own is forced, whatever it is worth
             gains[job, self.now[job]] = better[job, self.now[job]]
+        if self.must is not None and self.must.any():
+            most = float(np.max(gains, initial=1.0, where=np.isfinite(gains)))
+            gains[self.must] += (len(gains) + 1) * most  # more than all others are together
         return gains
 
     def objective(self, choice: Ints) -> float:
