@@ -268,6 +268,12 @@ _ALL = (
         lambda row: local_text(row.job.predicted_start_at),
     ),
     _column(
+        "end",
+        "END",
+        "predicted end",
+        lambda row: local_text(row.job.predicted_end_at),
+    ),
+    _column(
         "basis", "BASIS", "what the prediction rests on", lambda row: row.job.predicted_basis or "-"
     ),
     _column(

@@ -34,6 +34,7 @@ _JSON = (
     *("priority_class", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at"),
     *("started_at", "run_s", "run", "starts", "preemptions", "time_limit_s", "begin_at"),
     *("deadline_at", "priority", "held", "position", "predicted_start_at", "predicted_basis"),
+    "predicted_end_at",
 )
 
 

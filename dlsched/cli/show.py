@@ -248,3 +248,5 @@ def _prediction(job: Job) -> Iterator[str]:
     if job.predicted_start_at is not None:
         basis = f" ({job.predicted_basis})" if job.predicted_basis else ""
         yield f"predicted start {local_text(job.predicted_start_at)}{basis}"
+    if job.predicted_end_at is not None:
+        yield f"predicted end {local_text(job.predicted_end_at)}"

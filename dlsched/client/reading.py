@@ -72,6 +72,7 @@ def job_of(view: Any) -> Job:
         position=view.position if known("position") else None,
         predicted_start_at=view.predicted_start_at if known("predicted_start_at") else None,
         predicted_basis=view.predicted_basis or None,
+        predicted_end_at=view.predicted_end_at if known("predicted_end_at") else None,
         array_limit=view.array_limit or None,
         dependencies=tuple(_dependency(each) for each in view.dependencies),
         progress=view.progress if known("progress") else None,

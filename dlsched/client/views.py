@@ -68,6 +68,7 @@ class Job:
     position: int | None = None
     predicted_start_at: float | None = None
     predicted_basis: str | None = None
+    predicted_end_at: float | None = None
     array_limit: int | None = None
     dependencies: tuple[str, ...] = ()
     progress: float | None = None

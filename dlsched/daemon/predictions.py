@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,7 @@ class _Answer:
     of: float  # the moment that it was asked about
     cost_s: float
     starts: Mapping[int, Foretold]
+    ends: Mapping[int, float]
 
 
 class Predictions:
@@ -101,6 +103,12 @@ class Predictions:
         known = self._answer
         return known.starts if known is not None and self._is_recent(known) else {}
 
+    @property
+    def ends(self) -> Mapping[int, float]:
+        """Predicted ends by job, of the answer that `starts` gave last; seconds since the epoch."""
+        known = self._answer
+        return known.ends if known is not None and self._is_recent(known) else {}
+
     async def suppose(self, specs: Sequence[Sequence[JobSpec]]) -> list[Foretold | str]:
         """When jobs would start that are not there; or why that cannot be said.
 
@@ -113,7 +121,7 @@ class Predictions:
             snapshot = take_snapshot(board, "full", now)
             why = {job: board.reason(JobId(job)) for job in ids}
         try:
-            found = dict(await self._forecast(snapshot))
+            found, _ = await self._forecast(snapshot)
         except (PolicyFailed, BadInput) as error:
             return [f"not predicted: {error}" for _ in specs]
         waits = set(snapshot.columns["job"][snapshot.columns["status"] == WAITING].tolist())
@@ -150,9 +158,9 @@ class Predictions:
             await self._worker.start()
             cluster, began, key = self._cluster, boottime(), self._key()
             snapshot = take_snapshot(cluster.board, "full", cluster.now)
-            starts = dict(await self._forecast(snapshot))
+            starts, ends = await self._forecast(snapshot)
             cost_s = boottime() - began
-            self._answer = _Answer(key=key, of=began, cost_s=cost_s, starts=starts)
+            self._answer = _Answer(key=key, of=began, cost_s=cost_s, starts=starts, ends=ends)
             self.failure, self._failures = "", 0
             self._record(snapshot, starts)
             return self._answer
@@ -165,11 +173,19 @@ class Predictions:
         finally:
             self._asking = None
 
-    async def _forecast(self, snapshot: LiveSnapshot) -> list[tuple[int, Foretold]]:
+    async def _forecast(
+        self, snapshot: LiveSnapshot
+    ) -> tuple[dict[int, Foretold], dict[int, float]]:
+        """Starts of pending jobs, and ends of all."""
         limit_s = self._cluster.settings.round.predict_within_s
         found = await self._worker.forecast(snapshot, limit_s=limit_s)
         origin = self._cluster.board.origin
-        return [(p.job, Foretold(at=p.start_at + origin, basis=p.basis)) for p in found]
+        starts = {
+            p.job: Foretold(at=p.start_at + origin, basis=p.basis)
+            for p in found
+            if not math.isnan(p.start_at)
+        }
+        return starts, {p.job: p.end_at + origin for p in found if not math.isnan(p.end_at)}
 
     # -- recorded ------------------------------------------------------------------------------
 

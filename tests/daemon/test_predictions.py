@@ -44,6 +44,9 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
         assert abs(views[third].predicted_start_at - (began + 1500)) < 60
         assert views[second].predicted_basis.startswith("expected times, time limits")
         assert not views[held].HasField("predicted_start_at")
+        assert abs(views[first].predicted_end_at - (began + 1000)) < 60
+        assert abs(views[second].predicted_end_at - (began + 1500)) < 120
+        assert not views[held].HasField("predicted_end_at")
         told = (await caller.show(second)).job
         assert told.predicted_start_at == views[second].predicted_start_at
         bare, _, _ = await caller.queue()

@@ -53,6 +53,7 @@ async def queue(
 ) -> AsyncIterator[control_pb2.QueuePage]:
     """The live jobs that a filter means: pending in the policy's order, then the running."""
     starts = await cluster.predictions.starts() if request.predict else {}
+    ends = cluster.predictions.ends if request.predict else {}
     rows, others = live(cluster, request.filter, caller)
     waiting = [row for row in rows if row.status is JobStatus.PENDING]
     present = [row for row in rows if row.status is not JobStatus.PENDING]
@@ -72,13 +73,13 @@ async def queue(
             for row in some
             if row.job in jobs and not jobs[row.job].status.is_terminal
         )
-        if starts:
+        if starts or ends:
             for view in page.jobs:
-                foretell(view, starts)
+                foretell(view, starts, ends)
         yield page
         await asyncio.sleep(0)
     for line in folded:
-        foretell(line.first, starts)
+        foretell(line.first, starts, ends)
     last = summary(cluster)
     last.others = others
     yield control_pb2.QueuePage(folded=folded, summary=last)

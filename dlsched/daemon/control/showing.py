@@ -82,8 +82,11 @@ async def _live_detail(
     await _learns(detail, cluster, row.job)
     if row.status is JobStatus.PENDING:
         if cluster.board.position(row.job) is not None:  # a round has left it waiting
-            foretell(detail.job, await cluster.predictions.starts(PATIENCE_S))
+            starts = await cluster.predictions.starts(PATIENCE_S)
+            foretell(detail.job, starts, cluster.predictions.ends)
         detail.why_pending.extend(_why(cluster, views, row))
+    else:  # nobody waits for a forecast that a running job's end is only a part of
+        foretell(detail.job, {}, cluster.predictions.ends)
     if why_order:
         position = cluster.board.position(row.job)
         detail.order_numbers["policy"] = cluster.board.settings.policy

@@ -177,8 +177,12 @@ def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobVi
     return view
 
 
-def foretell(view: control_pb2.JobView, starts: Mapping[int, Foretold]) -> None:
-    """Put in when a waiting job is thought to start."""
+def foretell(
+    view: control_pb2.JobView, starts: Mapping[int, Foretold], ends: Mapping[int, float]
+) -> None:
+    """Put in when a waiting job is thought to start, and when it or a running one ends."""
+    if view.job in ends and view.state in ("PENDING", "RUNNING"):
+        view.predicted_end_at = ends[view.job]
     told = starts.get(view.job) if view.state == "PENDING" else None
     if told is not None:
         view.predicted_start_at, view.predicted_basis = told.at, told.basis

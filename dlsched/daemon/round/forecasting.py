@@ -7,6 +7,7 @@ job's start can be told before it happens, together with what the telling rests 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from simulate.forecast import forecaster, twin_of
 from simulate.recorder import Recorder
 from simulate.world import Costs, World
 
-__all__ = ["engine_of", "forecaster_of", "predicted_starts"]
+__all__ = ["Foreseen", "engine_of", "forecaster_of", "foreseen", "predicted_starts"]
 
 
 def engine_of(standing: Standing) -> Engine:
@@ -104,6 +105,22 @@ def forecaster_of(standing: Standing) -> forecaster:
     return forecaster(engine_of(standing))
 
 
+class Foreseen(NamedTuple):
+    """What a run-on came to, of one job; seconds of the policy's clock.
+
+    Attributes:
+        job: its id.
+        start_at: of one that is pending; NaN of others, and where it did not come to that.
+        end_at: NaN where it did not come to that.
+        basis: what it rests on.
+    """
+
+    job: int
+    start_at: float
+    end_at: float
+    basis: str
+
+
 def predicted_starts(
     snapshot: LiveSnapshot,
     *,
@@ -121,6 +138,23 @@ def predicted_starts(
         job, seconds of the policy's clock, and the basis; jobs that would not start by then are
         left out.
     """
+    found = foreseen(snapshot, horizon_s=horizon_s, patience_s=patience_s)
+    return [(job, start, basis) for job, start, _, basis in found if not math.isnan(start)]
+
+
+def foreseen(
+    snapshot: LiveSnapshot,
+    *,
+    horizon_s: float = 30 * 86400.0,
+    patience_s: float = math.inf,
+) -> list[Foreseen]:
+    """When each pending job would start, and each job end, under the snapshot's policy.
+
+    Args:
+        snapshot: the present.
+        horizon_s: look no further.
+        patience_s: what it may cost; what was not come to by then is not told.
+    """
     standing = stand(snapshot)
     if standing is None:
         return []
@@ -129,13 +163,15 @@ def predicted_starts(
     table.first_start[pending] = np.nan  # of those that ran before, the next start is asked for
     found = forecaster(engine_of(standing), patience_s=patience_s)(horizon=horizon_s)
     rows: Rows = found.rows
-    starts = found.first_start
+    starts = np.where(pending[rows], found.first_start, np.nan)
     basis = _basis(standing)
     jobs = snapshot.columns["job"]
     return [
-        (int(jobs[row]), float(start), basis)
-        for row, start in zip(rows.tolist(), starts.tolist(), strict=True)
-        if pending[row] and not np.isnan(start)
+        Foreseen(int(jobs[row]), start, end, basis)
+        for row, start, end in zip(
+            rows.tolist(), starts.tolist(), found.finish.tolist(), strict=True
+        )
+        if not (math.isnan(start) and math.isnan(end))
     ]
 
 

@@ -36,16 +36,18 @@ PART = 0.7  # of its limit, after which a forecast ends by itself
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """When a pending job is thought to start.
+    """When a pending job is thought to start, or any to end.
 
     Attributes:
         job: the job.
-        start_at: seconds of the policy's clock.
+        start_at: seconds of the policy's clock; NaN of one that is not pending.
+        end_at: likewise; NaN where it is not come to.
         basis: what the prediction rests on ("time limits", "expected times", "history", …).
     """
 
     job: int
     start_at: float
+    end_at: float
     basis: str
 
 
@@ -126,7 +128,7 @@ class PolicyWorker:
         horizon_s: float = 30 * 86400.0,
         limit_s: float = FORECAST_S,
     ) -> list[Predicted]:
-        """When pending jobs would start if nothing more came, under the snapshot's policy.
+        """When pending jobs would start, and all end, if nothing more came.
 
         Args:
             snapshot: the present.
@@ -143,7 +145,10 @@ class PolicyWorker:
         who = f"forecast under {snapshot.settings.policy}"
         answer, _ = await self._ask("forecast", data, who, limit_s)
         rows = decode(answer)
-        return [Predicted(job=job, start_at=at, basis=basis) for job, at, basis in rows]
+        return [
+            Predicted(job=job, start_at=start, end_at=end, basis=basis)
+            for job, start, end, basis in rows
+        ]
 
     async def close(self) -> None:
         """End the process."""

@@ -15,10 +15,10 @@ import sys
 import time
 from importlib import import_module
 
-from dlsched.core.errors import BadInput, DlschedError
+from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide, table_for_needs
-from dlsched.daemon.round.forecasting import predicted_starts
+from dlsched.daemon.round.forecasting import foreseen
 from dlsched.daemon.round.parts import live_parts, refuse_unfit
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.worker import HEADER
@@ -77,15 +77,18 @@ def _try(data: bytes) -> bytes:
     snapshot = LiveSnapshot.from_bytes(data)
     parts = live_parts(snapshot.settings, has_quotas=bool(snapshot.quotas))
     refuse_unfit(parts, table_for_needs(snapshot))
+    try:
+        decide(snapshot, time.process_time)  # for nothing: does it know what to do with these jobs?
+    except PolicyFailed as error:
+        raise BadInput(str(error)) from None
     return b""
 
 
 def _forecast(data: bytes) -> bytes:
     asked = decode(data)
     snapshot = LiveSnapshot.from_bytes(asked["snapshot"])
-    return encode(
-        predicted_starts(snapshot, horizon_s=asked["horizon_s"], patience_s=asked["patience_s"])
-    )
+    found = foreseen(snapshot, horizon_s=asked["horizon_s"], patience_s=asked["patience_s"])
+    return encode([tuple(each) for each in found])
 
 
 _VERBS = {"decide": _decide, "try": _try, "forecast": _forecast}

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlsched.core.errors import BadInput, PolicyFailed
@@ -176,5 +177,7 @@ def test_starts_are_foretold_with_what_the_telling_rests_on(live: Any, with_work
     foretold = {one.job: one for one in with_worker(lambda worker: worker.forecast(snapshot))}
     assert foretold[second].start_at == 100.0
     assert foretold[third].start_at == 130.0
-    assert set(foretold) == {second, third}
+    assert foretold[second].end_at == 130.0
+    assert (np.isnan(foretold[1].start_at), foretold[1].end_at) == (True, 100.0)
+    assert set(foretold) == {1, second, third}
     assert foretold[second].basis.startswith("expected times, time limits")
