@@ -52,6 +52,7 @@ class Metrics:
                 ("orphans", "Runs that are alive and unknown"),
                 ("store_available", "1 while the database stores"),
                 ("nudges_lost", "Nudges that did not reach their node"),
+                ("reports_ignored", "Words of jobs that made no sense or were of another run"),
             )
         }
         self._server: tuple[Any, threading.Thread] | None = None
@@ -86,6 +87,7 @@ class Metrics:
             ("orphans", len(ledger.orphans)),
             ("store_available", not shell.store_down),
             ("nudges_lost", cluster.agents.lost_nudges),
+            ("reports_ignored", cluster.trainings.ignored),
         ):
             self._gauges[name].set(float(value))
 

@@ -149,8 +149,8 @@ class Gradients:
 
     def _norms_in_a_row(self) -> tuple[torch.Tensor, torch.Tensor]:
         now, before = self._grads(), self._last
-        local = (_sqr(now) + _sqr(before)) / 2
-        return local, _sqr([(a + b) / 2 for a, b in zip(now, before, strict=True)])
+        both = _dot(now, now) + _dot(before, before)
+        return both / 2, (both + 2 * _dot(now, before)) / 4
 
     def _grads(self) -> list[torch.Tensor]:
         return [
@@ -161,6 +161,12 @@ class Gradients:
         return [each.detach().clone() for each in self._grads()]
 
 
-def _sqr(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """The squared norm of all together."""
-    return torch.stack([torch.linalg.vector_norm(each).float() for each in tensors]).square().sum()
+def _dot(one: list[torch.Tensor], other: list[torch.Tensor]) -> torch.Tensor:
+    """The product of two gradients."""
+    parts = [torch.dot(a.flatten(), b.flatten()) for a, b in zip(one, other, strict=True)]
+    return torch.stack([part.float() for part in parts]).sum()
+
+
+def _sqr(gradient: list[torch.Tensor]) -> torch.Tensor:
+    """The squared norm of one."""
+    return _dot(gradient, gradient)

@@ -1,0 +1,1 @@
+../../dlsched/quickstart/jobs/elastic_images.py

@@ -1,0 +1,69 @@
+"""The elastic example under Pollux on three agents learns as well as one that nobody resizes."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlsched import quickstart
+from dlsched.client.cluster import filter_of
+from tests.live.local_cluster import LocalCluster
+
+PROGRAM = str(Path(quickstart.__path__[0]) / "jobs" / "elastic_images.py")
+EPOCHS = "12"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
+]
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """Three nodes of two GPUs under Pollux."""
+    with LocalCluster(nodes=3, gpus="2:v100", round={"policy": "pollux", "interval_s": 5}) as it:
+        yield it
+
+
+def accuracy(text: str) -> float:
+    """The last word of a training."""
+    (line,) = [line for line in text.splitlines() if line.startswith("accuracy ")]
+    return float(line.split()[1])
+
+
+def test_it_grows_and_reaches_the_accuracy_of_a_fixed_run(cluster: LocalCluster) -> None:
+    with cluster.client() as client:
+        job = client.submit(
+            [sys.executable, PROGRAM, "--epochs", EPOCHS, "--sample-ms", "2", "--report", "2"],
+            name="images",
+            adaptive="yes",
+            launch="gpu",
+            output=f"{cluster.out}/%j.%n.%t.out",
+            chdir=cluster.folder,
+        )
+    ended = cluster.until(job, "COMPLETED", "FAILED", within=300)
+    assert ended.state == "COMPLETED", cluster.story(job)
+    assert ended.resizes >= 1
+    assert (ended.starts, ended.failures) == (ended.resizes + 1, 0)
+    with cluster.client() as client:
+        (detail,) = client.show(filter_of([str(job)]))
+    assert len({run.gpus for run in detail.runs}) > 1
+    assert detail.training is not None
+    assert detail.training.model_ms["beta_c"] == pytest.approx(2.0, abs=0.7)  # what it sleeps
+    elastic = accuracy("".join(f.read_text() for f in cluster.out.glob(f"{job}.*")))
+    fixed = subprocess.run(
+        [sys.executable, PROGRAM, "--epochs", EPOCHS, "--maximum", "64"],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert elastic == pytest.approx(accuracy(fixed.stdout), abs=0.03)
+    assert elastic > 0.93
