@@ -162,3 +162,34 @@ def test_a_solve_that_never_ends_is_killed_and_the_plan_stays(tmp_path: Path) ->
         await reaches(caller, second, "RUNNING")
 
     play(tmp_path, scene, round={"policy": "gavel", "interval_s": 0.2})
+
+
+def test_what_would_fail_in_every_round_is_refused_when_it_is_switched_on(tmp_path: Path) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        root = running.caller("root", 0)
+        await caller.submit(job(model="cnn"), job(model="rnn"))
+        await eventually(lambda: len(agent.running()) == 2)
+
+        async def refusal(*options: str) -> str:
+            asked = c.SetPolicyRequest(parts={"scheduling": "gavel"}, options=options)
+            code, text = await refused(root.control.SetPolicy(asked, timeout=30))
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "\n" not in text
+            return text
+
+        text = await refusal("objective=ftf-agnostic", "reference=h100")
+        assert "looks at speeds on h100 only, and the cluster has v100" in text
+        text = await refusal("objective=cost", "prices=k80:1")
+        assert "cost needs the price of v100" in text
+        assert "rounds of whole steps" in await refusal("mechanism=published")
+        assert "only a replay has" in await refusal("semantics=gavel")
+        status = await root.control.Status(c.StatusRequest(), timeout=10)
+        assert (status.policy, status.policy_failures) == ("fifo", 0)
+        for objective in ("max-min-packed", "gandiva", "allox", "hierarchical", "cost-slo"):
+            asked = c.SetPolicyRequest(
+                parts={"scheduling": "gavel"}, options=[f"objective={objective}"]
+            )
+            await root.control.SetPolicy(asked, timeout=30)
+            assert len(agent.running()) == 2
+
+    play(tmp_path, scene)

@@ -98,7 +98,10 @@ def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
         BadInput: an unknown part or option, or one that only a replay can serve.
     """
     run = settings.run_settings()
-    parts = build_parts(run, resolve_semantics(run), has_quotas=has_quotas)
+    semantics = resolve_semantics(run)
+    if semantics.drift:
+        raise BadInput(f"semantics {semantics.name} has rounds of whole steps: only a replay has")
+    parts = build_parts(run, semantics, has_quotas=has_quotas)
     if parts.estimator.name in _NEED_THE_TRUTH:
         raise BadInput(
             f"--estimate {parts.estimator.name} needs durations that only a replay knows; "
