@@ -51,6 +51,13 @@ REFUSED = [
     ("not a number", {"time_limit_s": math.nan}, "time limit: nan is not within"),
     ("infinite", {"priority": math.inf}, "priority: inf is not within"),
     ("min over max", {"min_gpus": 4, "max_gpus": 2}, "more than max gpus"),
+    ("fewer than min", {"gpus": 1, "min_gpus": 2}, "gpus: 1 is fewer than min gpus, 2"),
+    ("more than max", {"gpus": 5, "max_gpus": 4}, "gpus: 5 is more than max gpus, 4"),
+    ("min nowhere", {"min_gpus": 25}, "needs 25 GPUs, and the cluster has 24"),
+    ("elastic by node", {"adaptive": True, "nodes": 2}, "an elastic job: its GPUs lie wherever"),
+    ("elastic share", {"fixed_batch": True, "share": 0.5}, "cannot have a share"),
+    ("elastic whole nodes", {"max_gpus": 4, "exclusive": True}, "cannot have whole nodes"),
+    ("elastic and once", {"max_gpus": 4, "no_requeue": True}, "which no-requeue forbids"),
     ("escape codes", {"name": "a\x1b[31m"}, r"name: has the character \x1b"),
     ("new line", {"name": "a\nb"}, r"name: has the character \n"),
     ("reversed text", {"name": "a\u202eb"}, r"name: has the character \u202e"),
@@ -119,3 +126,20 @@ def test_arrays(text: str, tasks: Any, limit: int) -> None:
 
 def test_tasks_are_folded() -> None:
     assert fold_tasks([2, 3, 4, 9], 2) == "2-4,9%2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({"gpus": 4}, (4, None, None)),
+        ({"gpus": 4, "max_gpus": 8}, (4, None, 8)),
+        ({"min_gpus": 2, "max_gpus": 8}, (2, 2, 8)),
+        ({"adaptive": True}, (1, 1, None)),
+        ({"adaptive": True, "gpus": 4}, (4, 1, None)),
+        ({"adaptive": True, "min_gpus": 2}, (2, 2, None)),
+        ({"fixed_batch": True, "max_gpus": 30}, (1, 1, 30)),
+    ],
+)
+def test_the_sizes_of_elastic_jobs(fields: dict[str, Any], sizes: tuple[Any, ...]) -> None:
+    body = admitted(c.JobRequest(script=b"#!/bin/sh\n", **fields)).body
+    assert (body.gpus, body.min_gpus, body.max_gpus) == sizes

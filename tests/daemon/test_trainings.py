@@ -223,7 +223,7 @@ def test_policies_see_what_was_told_and_stand_ins_for_the_rest() -> None:
     rows = np.arange(3)
     nothing = BelievedGoodput({}, table, 30.0)
     assert np.isnan(nothing.perf(rows)).all()
-    assert nothing.limits(rows).initial.tolist() == [256, 16, 1]
+    assert np.asarray(nothing.limits(rows).initial).tolist() == [256, 16, 1]
     assert nothing.restart_s(rows).tolist() == [30.0] * 3
     assert nothing.version(rows).tolist() == [0] * 3
     book.of(JobId(9)).saved(1.0)  # has told nothing of its training
@@ -233,9 +233,9 @@ def test_policies_see_what_was_told_and_stand_ins_for_the_rest() -> None:
     assert np.isnan(belief.perf(rows, "k80")).all()
     assert belief.grads(rows).tolist() == [[0, 1], [0.5, 4], [0, 1]]
     limits = belief.limits(rows)
-    assert limits.initial.tolist() == [256, 128, 1]
-    assert limits.maximum.tolist() == [256, 4096, 1]
-    assert limits.fixed.tolist() == [True, False, True]
+    assert np.asarray(limits.initial).tolist() == [256, 128, 1]
+    assert np.asarray(limits.maximum).tolist() == [256, 4096, 1]
+    assert np.asarray(limits.fixed).tolist() == [True, False, True]
     assert belief.profiled(rows).tolist() == [0, 16, 0]
     assert belief.one_gpu_step(rows)[1] == pytest.approx(0.178 / 64)
     assert belief.restart_s(rows).tolist() == [4.0] * 3

@@ -15,7 +15,7 @@ from dlsched.job.elastic import ElasticTraining
 from dlsched.job.torch import init_process_group
 
 
-class Points(torch.utils.data.Dataset):  # type: ignore[misc,type-arg]  # as torch has it
+class Points(torch.utils.data.Dataset):  # type: ignore[type-arg]  # as torch has it
     """Points of a noisy line; each knows its number."""
 
     def __init__(self, count: int) -> None:

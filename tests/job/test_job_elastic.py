@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ class Story:
             for place in line["places"]
         ]
 
+    def has(self, run: int, count: int) -> bool:
+        """Whether a run has done so many passes."""
+        return len(self.of(run)) >= count
+
     def progress(self, runs: dict[int, int]) -> list[float]:
         return [line["progress"] for run in runs for line in self.of(run)]
 
@@ -76,7 +81,7 @@ def test_resized_in_the_middle_of_an_epoch_each_sample_is_seen_once(
     step = 0
     for run, size in enumerate((2, 3), 1):
         gang = ranks.gang(PROGRAM, size, free_port, *given, "--pause", "0.02")
-        eventually("some steps", lambda run=run: len(story.of(run)) >= 7)
+        eventually("some steps", partial(story.has, run, 7))
         before, step = step, leave(gang, ranks)
         assert story.of(run)[0]["step"] in (before, before + 1)  # the first pass of a step, or all
         assert story.of(run)[-1]["step"] == step

@@ -35,7 +35,7 @@ def test_one_measurement_counts_fully_and_the_mean_forgets_slowly() -> None:
     noise = GradientNoise()
     assert (noise.is_known, noise.sqr, noise.var, noise.gain(8)) == (False, 0.0, 1.0, 1.0)
     noise.measured(3.0, 2.0, count=2, scale=1.0)  # sqr 2·2-3, var 3-2
-    assert (noise.sqr, noise.var) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert [noise.sqr, noise.var] == pytest.approx([1.0, 1.0])
     noise.measured(8.0, 5.0, count=2, scale=2.0)  # sqr 2, var 6; kept: 0.999 ** 2
     kept, fresh = 0.999**2 * 0.001, 1 - 0.999**2
     assert noise.sqr == pytest.approx((kept * 1 + fresh * 2) / (kept + fresh))
@@ -45,9 +45,9 @@ def test_one_measurement_counts_fully_and_the_mean_forgets_slowly() -> None:
 def test_what_two_steps_in_a_row_told_gives_way_to_better() -> None:
     noise = GradientNoise()
     noise.measured_in_a_row(3.0, 2.0, scale=0.5)
-    assert (noise.sqr, noise.var) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert [noise.sqr, noise.var] == pytest.approx([1.0, 1.0])
     noise.measured(8.0, 5.0, count=2, scale=2.0)
-    assert (noise.sqr, noise.var) == (pytest.approx(2.0), pytest.approx(6.0))
+    assert [noise.sqr, noise.var] == pytest.approx([2.0, 6.0])
     noise.measured_in_a_row(3.0, 2.0, scale=0.5)
     assert noise.sqr == pytest.approx(2.0)
 
@@ -62,7 +62,7 @@ def test_gradients_that_are_not_finite_are_skipped(bad: float) -> None:
 def test_estimates_below_zero_are_held_at_it() -> None:
     noise = GradientNoise()
     noise.measured(5.0, 1.0, count=2, scale=1.0)  # sqr -3
-    assert (noise.sqr, noise.var) == (0.0, pytest.approx(4.0))
+    assert [noise.sqr, noise.var] == pytest.approx([0.0, 4.0])
     noise = GradientNoise()
     noise.measured(1.0, 2.0, count=2, scale=1.0)
     assert noise.var == 1e-6
