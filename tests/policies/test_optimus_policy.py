@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlsched.core.errors import PolicyFailed
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.policies.registry import make
+from dlsched.policies.scheduling.optimus.marginal import divide_gpus
 from dlsched.policies.scheduling.optimus.samples import SpeedSamples
 
 FAST, SLOW = [1 / (1.0 / k + 0.05) for k in range(1, 9)], [1 / (0.02 / k + 1) for k in range(1, 9)]
@@ -96,3 +100,44 @@ def test_samples_survive_and_follow_their_rows() -> None:
     assert model is not None
     assert model.sum() == pytest.approx(2.0)
     assert again.model(3) is None
+
+
+def test_where_jobs_tell_their_steps_samples_are_of_those(lab: Any) -> None:
+    ctx = lab.context("1x8", [4], holding={0: {0: 15}}, now=100.0)
+    ctx.table.min_gpus[:], ctx.table.max_gpus[:] = 1, 8
+    ctx.table.extra["steps_done"] = np.array([50.0])
+    policy = make("scheduling", "optimus", {"samples": "2"})
+    policy.load_state_dict({"seconds": [[0, 1, 0.9], [0, 2, 0.5]], "before": []})
+    policy._samples.look(ctx.running, 100.0)
+    ctx.now, ctx.table.extra["steps_done"][0] = 130.0, 150.0
+    policy._samples.look(ctx.running, 130.0)
+    left = policy._in_steps(ctx.units, np.array([60.0]))
+    assert left[0] == pytest.approx(60.0 / 0.3, rel=0.01)  # 0.3 s a step on its gang of 4
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 10), st.floats(0, 1), st.floats(1, 1e4)), max_size=8),
+    st.integers(0, 24),
+    st.integers(1, 6),
+)
+def test_every_gpu_goes_to_whom_it_saves_most(
+    jobs: list[tuple[float, float, float]], gpus: int, most: int
+) -> None:
+    def step(job: int, size: int) -> float:
+        return jobs[job][0] / size + jobs[job][1] * size
+
+    count = len(jobs)
+    left = [job[2] for job in jobs]
+    sizes = divide_gpus([1] * count, [most] * count, left, gpus, step)
+    plain = [1 if job < gpus else 0 for job in range(count)]
+    room = gpus - sum(plain)
+    while room > 0:
+        gains = [
+            (step(j, k) - step(j, k + 1)) * left[j] if 0 < k < most else 0.0
+            for j, k in enumerate(plain)
+        ]
+        if not gains or max(gains) <= 0:
+            break
+        plain[gains.index(max(gains))] += 1
+        room -= 1
+    assert sizes == plain

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dlsched.core.arrays import Ints, Rows
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import most_gpus
@@ -26,7 +26,8 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.optimus.marginal import divide_gpus
-from dlsched.policies.scheduling.optimus.samples import SpeedSamples
+from dlsched.policies.scheduling.optimus.samples import SpeedSamples, told_steps
+from dlsched.policies.scheduling.optimus.speed import ring_step_s
 from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool
 
 __all__ = ["Optimus"]
@@ -91,6 +92,7 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
             )
         rows = units.rows.tolist()
         models = [self._samples.model(row) for row in rows]
+        left = self._in_steps(units, left)
         wanted = least.copy()
         room = gpus - int(least.sum())
         for place, row in enumerate(rows):
@@ -106,6 +108,15 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
 
         sizes = divide_gpus(wanted.tolist(), most.tolist(), left.tolist(), gpus, step)
         return np.array(sizes, np.int64)
+
+    def _in_steps(self, units: Units, left: Floats) -> Floats:
+        """What is left in the measure of the samples: predictions are meant on the asked gang."""
+        found = left.copy()
+        for place in np.flatnonzero(told_steps(units)).tolist():
+            model = self._samples.model(int(units.rows[place]))
+            if model is not None:
+                found[place] /= float(ring_step_s(model, units.gang[[place]])[0])
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """What jobs were seen to do."""

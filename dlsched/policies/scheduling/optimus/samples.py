@@ -1,4 +1,4 @@
-"""What jobs were seen to do: seconds that a unit of work took, by number of GPUs."""
+"""What jobs were seen to do: seconds that a step, or a unit of work, took by number of GPUs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.optimus.speed import fit_ring
 
-__all__ = ["SpeedSamples"]
+__all__ = ["SpeedSamples", "progress_of", "told_steps"]
 
 SAME = 0.01  # a sample that differs by no more says nothing new
 RECENT = 0.5  # what a new sample counts beside the mean of those before
+
+
+def told_steps(units: Units) -> Bools:
+    """Which units tell their steps themselves."""
+    return units.table.has("steps_done")[units.rows]
+
+
+def progress_of(units: Units) -> Floats:
+    """How far units are: in the steps that they tell, else in the work that the world counts."""
+    if "steps_done" not in units.table.extra:
+        return units.executed
+    return np.where(told_steps(units), units.extra("steps_done"), units.executed)
 
 
 class SpeedSamples:
@@ -37,7 +49,8 @@ class SpeedSamples:
 
     def look(self, running: Units, now: float) -> None:
         """Take a sample of whoever runs."""
-        done, sizes, starts = running.executed.tolist(), running.gpus_now, running.starts
+        done = progress_of(running).tolist()
+        sizes, starts = running.gpus_now, running.starts
         works = (running.table.progress_from[running.rows] <= now).tolist()
         last, self._before = self._before, {}
         for place, row in enumerate(running.rows.tolist()):
