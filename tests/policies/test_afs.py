@@ -114,6 +114,21 @@ def test_a_rigid_job_has_its_gang_or_nothing(lab: Any) -> None:
     )
 
 
+def test_who_cannot_be_placed_whole_gets_fewer(lab: Any) -> None:
+    trace = lab.trace(
+        [(0, 1, 1), (0, 1, 1)],
+        model=["m0", "m0"],
+        total_iterations=[300, 30],
+        min_gpus=[1, 1],
+        max_gpus=[4, 4],
+    )
+    result = lab.run(
+        trace, "afs", cluster="3x2:v100", throughputs=table(LINEAR), placement="consolidated"
+    )
+    assert result.jobs.first_start_time.tolist() == [0, 0]
+    assert result.jobs.finish_time.tolist() == [150, 15]
+
+
 def test_nobody_grows_beyond_the_knee() -> None:
     assert divided([[1.0, 1.5, 1.4, 1.9]], [10], 4) == ({"A": 2}, "AA")
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
-from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 
@@ -56,17 +55,16 @@ def share_by_pool(units: Units) -> list[tuple[int, Rows]]:
     return [(int(pool), np.flatnonzero(pools == pool)) for pool in np.unique(pools)]
 
 
-def resize(walk: Walk, units: Units, sizes: Ints, ctx: RoundContext) -> None:
+def resize(walk: Walk, units: Units, sizes: Ints) -> None:
     """Carry out chosen numbers of GPUs.
 
-    A row that cannot be placed at its new number goes back to its old GPUs where they are still
-    free, and otherwise waits.
+    A row that cannot be placed at its new number gets the next smaller one that can be, when all
+    others have theirs.
 
     Args:
         walk: the decision's walk.
         units: rows.
         sizes: GPUs of each, 0 for none.
-        ctx: the snapshot.
     """
     before = units.gpus_now
     changed = np.flatnonzero(sizes != before)
@@ -75,18 +73,27 @@ def resize(walk: Walk, units: Units, sizes: Ints, ctx: RoundContext) -> None:
         walk.suspend(int(rows[place]))
     wanted = sizes[changed]
     order = np.argsort(wanted, kind="stable")
-    homeless: list[tuple[int, int]] = []
+    homeless: list[tuple[int, Refused]] = []
     for place in changed[order[wanted[order] > 0]].tolist():
-        row = int(rows[place])
-        placed = walk.place(row, int(sizes[place]))
+        placed = walk.place(int(rows[place]), int(sizes[place]))
         if isinstance(placed, Refused):
-            walk.refuse(row, placed)
-            homeless.append((row, int(before[place])))
-    for row, gpus in homeless:
-        if gpus:
-            walk.place(row, gpus)
+            homeless.append((place, placed))
+    for place, why in homeless:
+        _place_fewer(walk, int(rows[place]), int(sizes[place]), why)
     for place in np.flatnonzero(sizes == 0).tolist():
         walk.refuse(int(rows[place]), Refused("Resources", "the GPUs went to other jobs"))
+
+
+def _place_fewer(walk: Walk, row: int, size: int, why: Refused) -> None:
+    """Try smaller and smaller gangs, where the row may have such."""
+    low = walk.table.min_gpus.item(row)
+    least = max(low, 1) if low >= 0 else size
+    for gpus in range(size - 1, least - 1, -1):
+        placed = walk.place(row, gpus)
+        if not isinstance(placed, Refused):
+            return
+        why = placed
+    walk.refuse(row, why)
 
 
 def shown(rates: Floats) -> Bools:

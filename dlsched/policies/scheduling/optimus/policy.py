@@ -68,7 +68,7 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
         for pool, places in share_by_pool(units):
             some = units[places]
             if len(some):
-                resize(walk, some, self._divide(some, capacity(some, walk, pool), ctx), ctx)
+                resize(walk, some, self._divide(some, capacity(some, walk, pool), ctx))
 
     def _divide(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
         if self.options.oracle:
