@@ -184,7 +184,11 @@ def test_times_of_a_run_replace_each_other_and_those_of_runs_are_averaged() -> N
     here = Place("v100", 1, 1)
 
     def tell(run: int, steps: int, seconds: float) -> None:
-        times = {"steps": [steps], "accumulation_s": [seconds], "optimiser_s": [seconds]}
+        times: dict[str, Any] = {
+            "steps": [steps],
+            "accumulation_s": [seconds],
+            "optimiser_s": [seconds],
+        }
         assert book.told(JOB, run, here, report(**times)) == ""
 
     tell(1, 5, 1.0)

@@ -55,6 +55,41 @@ def test_a_pending_job_ends_with_why(dlsched, control, job_view, local_is_utc):
     assert control.request("Show").why_order
 
 
+def test_a_training_shows_its_model_and_what_one_more_gpu_would_give(dlsched, control, job_view):
+    training = pb.TrainingView(
+        gpu_type="v100", model=[0.05, 0.002, 0.1, 0.01, 0.02, 0.003, 1.5], observations=8,
+        gradient_sqr=0.5, gradient_var=4.0, initial=128, maximum=4096, local_min=32, local_max=256,
+        may_accumulate=True, batch=pb.Batch(local=87, accumulation=1), nodes=1, replicas=4,
+        progress=12.5, restart_s=4.0, save_s=0.25, ignored=3,
+        sizes=[
+            pb.ExpectedGoodput(gpus=gpus, nodes=1, goodput=goodput, throughput=2 * goodput,
+                               batch=pb.Batch(local=100))
+            for gpus, goodput in ((3, 900.0), (4, 1000.0), (5, 1100.0))
+        ],
+    )  # fmt: skip
+    detail = pb.JobDetail(job=job_view(job=7, state="RUNNING"), training=training)
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    lines = dlsched("show", "7").out.split("Training:\n")[1].splitlines()
+    told = {line[2:15].strip(): line[15:] for line in lines}
+    assert told == {
+        "batch": "696 samples a step, 4 x 87 in 2 passes (initial 128, at most 4096)",
+        "progress": "12.5 steps of 128",
+        "noise scale": "1024 samples",
+        "model": "pass 50 ms + 2 ms a sample; synchronising 20 ms + 3 ms a GPU, over nodes "
+        "100 ms + 10 ms; overlap 1.5 (v100, 8 observations)",
+        "3 GPUs": "900 useful samples/s, -10% (batch 300, 1800 samples/s)",
+        "4 GPUs": "1000 useful samples/s (batch 400, 2000 samples/s)",
+        "5 GPUs": "1100 useful samples/s, +10% (batch 500, 2200 samples/s)",
+        "restart": "4 s to start and load, 0.25 s to save",
+        "ignored": "3 reports that made no sense",
+    }
+    (entry,) = json.loads(dlsched("show", "7", "--json").out)["jobs"]
+    assert entry["training"]["model_ms"]["beta_c"] == 2
+    assert entry["training"]["sizes"][2]["goodput"] == 1100
+    control.answers["Show"] = pb.ShowReply(jobs=[pb.JobDetail(job=job_view(job=7))])
+    assert "Training" not in dlsched("show", "7").out
+
+
 def test_a_job_that_ran_shows_its_runs(dlsched, control, job_view, local_is_utc):
     run = pb.RunView(
         run=2,
