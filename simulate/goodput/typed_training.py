@@ -1,7 +1,7 @@
 """One training on a cluster of several GPU types.
 
 Times, batch sizes that fit, and the fitted model are each type's own; gradients and progress are
-the training's. One that tunes its batch size does so at every round too.
+the training's.
 
 Source: the simulator in the published artifact of Subramanya et al., "Sia", SOSP 2023.
 """
@@ -60,14 +60,6 @@ class TypedTraining(Training):
     def replicas(self) -> int:
         """On how many replicas it runs."""
         return sum(self.shape) // self.there.unit
-
-    def reconsider(self) -> bool:
-        """Tune the batch size, where it does; says whether its pace is another one now."""
-        if not self._tunes or not self.shape:
-            return False
-        before = self.rate
-        self._choose_batch(self.asked)
-        return self.rate != before
 
     def _choose_batch(self, batch: float) -> None:
         application, there, shape = self.typed, self.there, self.shape

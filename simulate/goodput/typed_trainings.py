@@ -82,10 +82,6 @@ class TypedTrainings(Trainings):
         batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
         each.begin(shape, ready, batch=batch, tunes=grant is not None and grant.tunes_batch)
 
-    def reconsider(self, row: int) -> bool:
-        """A round has come: it may tune its batch size."""
-        return self.typed[row].reconsider()
-
     # -- for policies -----------------------------------------------------------------------------
 
     def perf(self, rows: Rows, gpu_type: str = "") -> Floats:

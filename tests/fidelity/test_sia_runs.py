@@ -42,7 +42,7 @@ ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" 
 FOLDER = ROOT / "sia"
 CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
 
-pytestmark = pytest.mark.fidelity
+pytestmark = [pytest.mark.fidelity, pytest.mark.timeout(600)]
 
 Case = dict[str, str]
 Shape = tuple[int, ...]
@@ -243,3 +243,32 @@ def test_gavel_end_to_end(case: Case) -> None:
     assert len(mine) == len(theirs)
     assert mine.mean() <= 1.05 * theirs.mean()
     assert np.median(mine) == pytest.approx(np.median(theirs), rel=0.12)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not rows_of("golden_summary.csv"), reason=f"no {FOLDER} (set DLSCHED_DATA)")
+def test_the_published_order() -> None:
+    """Table 3: Sia before Pollux, which does not know types apart, before Gavel."""
+    trace = open_trace(FOLDER / "workloads.csv.gz", options=ReadOptions(workload="philly:1"))
+    averages = []
+    for policy, round_s, options in (
+        ("sia", 60.0, ()),
+        ("pollux", 60.0, ()),
+        ("gavel", 360.0, ("objective=max-throughput",)),
+    ):
+        engine = prepare(
+            trace,
+            parse_cluster_spec(CLUSTER),
+            RunSettings(
+                policy=policy,
+                options=("semantics=sia", *options),
+                round_s=round_s,
+                record=False,
+            ),
+            applications=applications(),
+        )
+        engine.run()
+        averages.append(float(np.mean(list(jcts(trace, engine).values()))))
+    sia, pollux, gavel = averages
+    assert 1.2 * sia < pollux
+    assert 1.2 * pollux < gavel
