@@ -107,10 +107,11 @@ def test_skipping_rounds_changes_nothing(lab: Any, toys: dict[str, Application])
     trace = trace_of(
         *((17.0 * k, ("toy", "fixed")[k % 2], 1 + k % 4, 16 + 8 * (k % 5)) for k in range(12))
     )
-    for policy in ("tiresias", "fifo", "las", "srtf"):
+    options = {"optimus": ("oracle=true",)}
+    for policy in ("tiresias", "fifo", "las", "srtf", "optimus", "pollux"):
         results = [
-            run(lab, toys, trace, policy=policy, skipping=skipping, options=())
-            for skipping in (True, False)
+            run(lab, toys, trace, policy=policy, skipping=skips, options=options.get(policy, ()))
+            for skips in (True, False)
         ]
         assert lab.outcome(results[0]) == lab.outcome(results[1])
         assert (results[0].jobs.status == "completed").all()
