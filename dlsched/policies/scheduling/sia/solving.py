@@ -53,7 +53,7 @@ class Solution:
     Attributes:
         choice: by job a configuration, NONE for nothing.
         objective: its value, without what ties were broken by.
-        bound: no choice has a better value than this (but for ties).
+        bound: no choice has a better value than this (but for ties and reservations).
     """
 
     choice: Ints
