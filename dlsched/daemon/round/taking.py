@@ -28,11 +28,9 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
     jobs = board.jobs
     names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", "steps_done", "loss")
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}
-    total = sum(len(machine.gpus) for machine in board.machines.all())
-    bounded = np.maximum(columns["gang"], np.minimum(columns["max_gpus"], total))
-    columns["max_gpus"] = np.where(columns["max_gpus"] > total, bounded, columns["max_gpus"])
     columns["claimed"] = np.zeros(jobs.count, np.bool_)
     columns["status"] = _status(board, now)
+    _bound_elastic(board, columns)
     _show_leaving(board, columns, now)
     held = _holders(board)
     _show_claims(board, columns, held, now)
@@ -79,6 +77,18 @@ def _status(board: Board, now: float) -> Any:
     well = jobs["outcome"][ended] == c.COMPLETED
     status[ended] = np.where(well, COMPLETED, int(Status.CANCELLED))
     return status
+
+
+def _bound_elastic(board: Board, columns: dict[str, Any]) -> None:
+    """Elastic jobs are seen with no more GPUs than there are, and than quotas leave them."""
+    most = columns["max_gpus"]
+    least = np.where(columns["gpus_now"] > 0, columns["gpus_now"], columns["gang"])
+    total = sum(len(machine.gpus) for machine in board.machines.all())
+    over = most > total
+    most[over] = np.maximum(least[over], total)
+    for job, bound in board.eligibility.tenant_limits.most.items():
+        row = board.jobs.row_of[job]
+        most[row] = max(int(least[row]), min(int(most[row]), bound))
 
 
 def _runs_on(board: Board) -> Bools:

@@ -38,11 +38,14 @@ class TenantLimits:
         quotas: by kind and name.
         parents: of accounts; a quota holds for all below.
         used_hours: GPU-hours in each quota's window, as far as known.
+        most: GPUs that elastic jobs may have at most, as of the last `apply`. What a quota leaves
+            is shared out evenly, so that a round that gives all of it to all breaks none.
     """
 
     quotas: Mapping[Ward, Quota] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
     used_hours: Mapping[Ward, float] = field(default_factory=dict)
+    most: dict[int, int] = field(default_factory=dict)
     _wards: dict[int, tuple[Ward, ...]] = field(default_factory=dict)
 
     def wards_of(self, user: str, account: str, vc: str) -> tuple[Ward, ...]:
@@ -104,11 +107,13 @@ class TenantLimits:
             claimed: jobs that have been given GPUs and have not started.
             place: a job's place in the policy's order, from 1.
         """
+        self.most = {}
         if not self._wards:
             return {}
         given = set(claimed)
         holds = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.GIVES_WAY)
         used: Counter[Ward] = Counter()
+        base: dict[int, int] = {}  # GPUs that count already, of jobs that have some or may get some
         candidates: list[tuple[int, int]] = []
         for job, wards in self._wards.items():
             row = jobs.row_of.get(job)
@@ -117,6 +122,7 @@ class TenantLimits:
             if holds[row] or job in given:
                 gpus = jobs.get("gpus_now", row) if holds[row] else jobs.get("gang", row)
                 used.update(dict.fromkeys(wards, gpus))
+                base[job] = gpus
             elif eligible[row]:
                 candidates.append((place(job) or 1 << 60, job))
         reasons: dict[int, str] = {}
@@ -129,7 +135,20 @@ class TenantLimits:
                 reasons[job] = why
             else:
                 used.update(dict.fromkeys(self._wards[job], gang))
+                base[job] = gang
+        self._share_out(jobs, base, used)
         return reasons
+
+    def _share_out(self, jobs: JobColumns, base: Mapping[int, int], used: Counter[Ward]) -> None:
+        """How far elastic jobs may grow."""
+        elastic = [job for job in base if jobs.get("max_gpus", jobs.row_of[job]) >= 0]
+        count = Counter(ward for job in elastic for ward in self._wards[job])
+        for job in elastic:
+            for ward in self._wards[job]:
+                quota = self.quota(ward).gpus
+                if quota is not None:
+                    more = max(quota - used[ward], 0) // count[ward]
+                    self.most[job] = min(self.most.get(job, base[job] + more), base[job] + more)
 
     def _forbids(self, wards: tuple[Ward, ...], gang: int, used: Counter[Ward]) -> str:
         for ward in wards:

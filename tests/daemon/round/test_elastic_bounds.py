@@ -1,0 +1,38 @@
+"""How far elastic jobs may grow: no further than the cluster and the quotas of their tenants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.daemon.round import columns as c
+from dlsched.daemon.round.columns import JobColumns
+from dlsched.daemon.round.tenant_limits import TenantLimits
+from dlsched.db.records import JobBody, JobSpec
+from dlsched.db.tenants import Quota
+
+
+def spec(user: str) -> JobSpec:
+    return JobSpec(body=JobBody(name="x"), user=user, uid=1, submitted_at=0.0)
+
+
+def test_what_a_quota_leaves_is_shared_out_evenly() -> None:
+    jobs, limits = JobColumns(), TenantLimits()
+    running = {"phase": c.HOLDING, "max_gpus": 100, "min_gpus": 1}
+    jobs.append(1, gang=1, gpus_now=3, **running)
+    jobs.append(2, gang=2, max_gpus=100, min_gpus=1)
+    jobs.append(3, gang=2, gpus_now=2, phase=c.HOLDING)  # not elastic
+    jobs.append(4, gang=1, gpus_now=1, **running)  # another's
+    limits.change(
+        {("user", "ann"): Quota(kind="user", name="ann", gpus=12)},
+        {},
+        [(job, spec("ann" if job < 4 else "bob")) for job in (1, 2, 3, 4)],
+    )
+    eligible = np.array([False, True, False, False])
+    assert limits.apply(jobs, eligible, (), lambda job: None) == {}
+    assert limits.most == {1: 3 + 2, 2: 2 + 2}  # of 12 - 7 left, 2 each
+    limits.change({("user", "ann"): Quota(kind="user", name="ann", gpus=4)}, {}, [(1, spec("ann"))])
+    limits.apply(jobs, eligible, (), lambda job: None)
+    assert limits.most == {1: 4}
+    limits.change({}, {}, [])
+    limits.apply(jobs, eligible, (), lambda job: None)
+    assert limits.most == {}
