@@ -134,6 +134,7 @@ def test_whatever_was_repaired_may_be(
         least=rng.integers(1, 3, jobs),
         allowed=rng.random((jobs, nodes)) < 0.8,
         widest=int(rng.integers(1, 4)),
+        kind=rng.integers(0, 2, nodes) if rng.random() < 0.5 else None,
     )
     wild = rng.integers(0, 5, (7, jobs, nodes))
     tame = repaired(problem, wild, rng)
@@ -141,12 +142,15 @@ def test_whatever_was_repaired_may_be(
     problem.allowed[problem.base > 0] = True
     within = replace(
         problem,
+        kind=None,
         least=np.minimum(problem.least, 1),
         most=np.maximum(problem.most, problem.base.sum(axis=1)),
         widest=max(problem.widest, int((problem.base > 0).sum(axis=1).max())),
     )
     assert is_feasible(within, tame).all()
     free = random_problem(jobs, nodes, np.random.default_rng(seed), apart=apart)
+    free = replace(free, kind=problem.kind)
+    free.base[:] = 0
     once = repaired(free, wild, rng)
     assert is_feasible(free, once).all()
     assert (repaired(free, once, rng) == once).all()
@@ -161,6 +165,9 @@ def test_what_is_found_may_be_and_is_never_worse_than_staying(
     rng = np.random.default_rng(seed)
     problem = random_problem(jobs, nodes, rng, exponent=exponent, apart=apart)
     problem = replace(problem, pinned=(rng.random(jobs) < 0.2) & problem.base.any(axis=1))
+    if rng.random() < 0.3:
+        problem = replace(problem, kind=rng.integers(0, 2, nodes))
+        problem.base[:] = repaired(problem, problem.base, rng)
     found = search(problem, np.random.default_rng(seed), effort=10)
     again = search(problem, np.random.default_rng(seed), effort=10)
     assert (found.rows == again.rows).all()

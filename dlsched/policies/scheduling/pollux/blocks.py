@@ -112,4 +112,5 @@ def _part(problem: Problem, jobs: Ints, nodes: Ints) -> Problem:
         least=problem.least[jobs],
         most=problem.most[jobs],
         pinned=problem.pinned[jobs],
+        kind=None if problem.kind is None else problem.kind[nodes],
     )

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dlsched.core.allocation import Grant, Refused
-from dlsched.core.arrays import Ints, Rows
+from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.node_counts import counts_of
 from dlsched.core.occupancy import Placement, lowest_bits
@@ -22,7 +20,7 @@ from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.cluster_size import ClusterSize
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
-from dlsched.policies.scheduling.pollux.question import Question, ask, is_plain
+from dlsched.policies.scheduling.pollux.question import Question, ask
 from dlsched.policies.scheduling.pollux.speedups import Tables
 
 __all__ = ["Pollux"]
@@ -48,22 +46,22 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs."""
+        no: dict[int, Refused] = {}  # by row of the question
         if ctx.mode == "full" or ctx.free_gpus:
             question = ask(ctx, walk, self.options, self._tables)
             if question is not None:
-                self._decide(question, ctx, walk)
+                no = dict.fromkeys(question.rows.tolist(), WAITS)
+                no |= self._decide(question, ctx, walk)
         for row in ctx.active.tolist():
-            if row in ctx.occupancy.held:
-                continue
-            placed: Placement | Refused = WAITS
-            if not is_plain(row, ctx) and ctx.free_gpus:
-                placed = walk.place(row)
-            if isinstance(placed, Refused):
-                walk.refuse(row, placed)
+            if row not in ctx.occupancy.held:
+                placed = no[row] if row in no else walk.place(row)
+                if isinstance(placed, Refused):
+                    walk.refuse(row, placed)
         if not ctx.round_length and len(ctx.active):  # jobs grow older, which changes what is best
             walk.wake_at(ctx.now + self.options.interval_s)
 
-    def _decide(self, question: Question, ctx: RoundContext, walk: Walk) -> None:
+    def _decide(self, question: Question, ctx: RoundContext, walk: Walk) -> dict[int, Refused]:
+        """Search, and carry out what was found; who could not start after all, and why."""
         rng = ctx.rng
         found = find(question.problem, rng, effort=self.options.effort)
         rows = found.rows
@@ -73,7 +71,6 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
             if self.options.autoscale == "every-round" and wanted < len(question.nodes):
                 smaller = question.problem.first_nodes(wanted)
                 rows = find(smaller, rng, effort=self.options.effort).rows
-        rows = _of_one_type(rows, question, ctx)
         plan = {
             row: [
                 (int(question.nodes[node]), int(rows[job, node]))
@@ -82,7 +79,7 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
             for job, row in enumerate(question.rows.tolist())
             if not question.problem.pinned[job]
         }
-        _carry_out(plan, ctx, walk)
+        return _carry_out(plan, ctx, walk)
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -100,28 +97,11 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
         self._tables.rename(place)
 
 
-def _of_one_type(rows: Ints, question: Question, ctx: RoundContext) -> Ints:
-    """Rows without replicas on GPUs of other types than most of the row's: steps wait for all.
-
-    The search does not tell types apart. Of equally many the type of the first node stays.
-    """
-    types = ctx.occupancy.type_of[question.nodes[: rows.shape[1]]]
-    if (types == types[0]).all():
-        return rows
-    kept = rows.copy()
-    for job in np.flatnonzero(~question.problem.pinned).tolist():
-        there = np.flatnonzero(rows[job])
-        counts = np.bincount(types[there], rows[job, there])
-        if np.count_nonzero(counts) > 1:
-            first = next(int(code) for code in types[there] if counts[code] == counts.max())
-            kept[job, types != first] = 0
-            if kept[job].sum() < question.problem.least[job]:
-                kept[job] = 0
-    return kept
-
-
-def _carry_out(plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: Walk) -> None:
-    """Stop who changes, then start them, jobs of precedence first."""
+def _carry_out(
+    plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: Walk
+) -> dict[int, Refused]:
+    """Stop who changes, then start them, jobs of precedence first; who could not, and why."""
+    no: dict[int, Refused] = {}
     held = ctx.occupancy.held
     before: dict[int, Placement] = {}
     for row, counts in plan.items():
@@ -142,7 +122,8 @@ def _carry_out(plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: 
         ):
             walk.place_exactly(row, back)
         else:
-            walk.refuse(row, refused)
+            no[row] = refused
+    return no
 
 
 def _start(row: int, counts: list[tuple[int, int]], walk: Walk) -> Refused | None:

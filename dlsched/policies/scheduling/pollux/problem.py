@@ -39,6 +39,7 @@ class Problem:
         exponent: p of the power mean; None: the plain sum (the library's).
         apart: no two jobs that span nodes meet on one (interference avoidance).
         widest: nodes that a job may span.
+        kind: [node] its GPU type, if there are several: a job that spans nodes has one type.
     """
 
     speedup: Floats
@@ -53,6 +54,7 @@ class Problem:
     exponent: float | None = -1.0
     apart: bool = True
     widest: int = 16
+    kind: Ints | None = None
 
     @property
     def jobs(self) -> int:
@@ -84,6 +86,7 @@ class Problem:
                 self.capacity[:kept], (0, more), constant_values=int(self.capacity.max(initial=0))
             ),
             allowed=np.pad(self.allowed[:, :kept], ((0, 0), (0, more)), constant_values=True),
+            kind=None if self.kind is None else np.pad(self.kind[:kept], (0, more), mode="edge"),
         )
 
     def speedups(self, states: NDArray[np.integer]) -> Floats:

@@ -1,8 +1,8 @@
 """From a round's snapshot to the question that the search answers.
 
 Jobs that may not be touched (started a moment ago, on a node that takes no new work, frozen while
-idle GPUs are filled) are pinned. Those that share GPUs or ask for a shape are left out, and so are
-the GPUs they hold.
+idle GPUs are filled) are pinned. Those that share GPUs, ask for a shape, or have replicas of more
+than one GPU are left out, and so are the GPUs they hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlsched.policies.scheduling.pollux.options import PolluxOptions
 from dlsched.policies.scheduling.pollux.problem import Problem, fair_replicas, restart_factor
 from dlsched.policies.scheduling.pollux.speedups import Model, Tables, speedup_tables
 
-__all__ = ["Question", "ask", "is_plain"]
+__all__ = ["Question", "ask"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +40,33 @@ class Question:
     single: Floats
 
 
-def is_plain(row: int, ctx: RoundContext) -> bool:
-    """Is a row one that may lie on any nodes?"""
-    table = ctx.table
-    return row not in table.shapes and row not in table.whole_nodes and row not in table.homes
+def _movable(ctx: RoundContext) -> Rows:
+    """Active rows that may lie on any nodes and share no GPUs, whose replicas are one GPU each."""
+    table, rows = ctx.table, ctx.active
+    special = {*table.shapes, *table.whole_nodes, *table.homes, *ctx.occupancy.beside}
+    plain = np.array([row not in special for row in rows.tolist()], np.bool_)
+    if ctx.goodput is not None:
+        for gpu_type in _types(ctx):
+            plain &= ctx.goodput.replica_gpus(rows, gpu_type) <= 1
+    return rows[plain]
 
 
 def ask(ctx: RoundContext, walk: Walk, options: PolluxOptions, tables: Tables) -> Question | None:
     """The question of this round; None when nothing could change."""
     occupancy = ctx.occupancy
-    rows = [r for r in ctx.active.tolist() if is_plain(r, ctx) and r not in occupancy.beside]
+    rows = _movable(ctx)
     nodes = np.array([n for n in range(len(occupancy.free)) if occupancy.in_service >> n & 1])
-    if not rows or not len(nodes):
+    if not len(rows) or not len(nodes):
         return None
-    units = Units(ctx.table, np.array(rows, np.int64), ctx.now)
-    holds = np.array([row in occupancy.held for row in rows])
+    units = Units(ctx.table, rows, ctx.now)
+    holds = np.array([row in occupancy.held for row in rows.tolist()])
     pinned = holds & _untouchable(units.rows, ctx, walk)
-    least, most = _bounds(units, ctx, options)
+    model = None if ctx.goodput is None else _model(units.rows, ctx)
+    least, most = _bounds(units, model, ctx, options)
     order = np.lexsort((units.submit_time, _precedence(units, least, options), ~pinned))
     units, pinned = units[order], pinned[order]
     least, most = least[order], most[order]
+    model = None if model is None else model.take(order)
     base = _base(units.rows, nodes, ctx)
     usable = [
         occupancy.free[node].bit_count() if occupancy.open_nodes >> node & 1 else 0
@@ -74,7 +81,7 @@ def ask(ctx: RoundContext, walk: Walk, options: PolluxOptions, tables: Tables) -
     most = np.maximum(most, np.where(pinned, base.sum(axis=1), 0))
     published = options.variant == "published"
     fair = fair_replicas(gpus, len(units)) if published else 1
-    speedup, single = _speedups(units.rows, most, fair, ctx, tables)
+    speedup, single = _speedups(units.rows, model, most, fair, ctx, tables)
     problem = Problem(
         speedup=speedup,
         weight=np.full(len(units), len(nodes) / gpus),
@@ -88,6 +95,7 @@ def ask(ctx: RoundContext, walk: Walk, options: PolluxOptions, tables: Tables) -
         exponent=options.p if published else None,
         apart=options.avoid_interference,
         widest=options.widest,
+        kind=occupancy.type_of[nodes] if len(_types(ctx)) > 1 else None,
     )
     return Question(problem, units.rows, nodes, single)
 
@@ -113,7 +121,9 @@ def _precedence(units: Units, least: Ints, options: PolluxOptions) -> Floats:
     return units.attained if options.variant == "published" else least.astype(np.float64)
 
 
-def _bounds(units: Units, ctx: RoundContext, options: PolluxOptions) -> tuple[Ints, Ints]:
+def _bounds(
+    units: Units, model: Model | None, ctx: RoundContext, options: PolluxOptions
+) -> tuple[Ints, Ints]:
     """Replicas that each job needs at least, and may have at most.
 
     A job grows no faster than `growth` times what it has run on before, so that nobody is believed
@@ -125,12 +135,11 @@ def _bounds(units: Units, ctx: RoundContext, options: PolluxOptions) -> tuple[In
     most = np.where(table.max_gpus[rows] >= 0, table.max_gpus[rows], gang)
     elastic = most > least
     profiled = table.largest_scale[rows]
-    if ctx.goodput is not None:
+    if ctx.goodput is not None and model is not None:
         for gpu_type in _types(ctx):
             profiled = np.maximum(profiled, ctx.goodput.profiled(rows, gpu_type))
-        limits = ctx.goodput.limits(rows)
         with np.errstate(invalid="ignore", divide="ignore"):
-            by_batch = np.asarray(limits.maximum) // np.asarray(limits.local_min)
+            by_batch = np.asarray(model.limits.maximum) // np.asarray(model.limits.local_min)
         by_batch = np.where(np.isfinite(by_batch) & (by_batch >= 1), by_batch, np.inf)
         most = np.where(elastic, np.minimum(most, by_batch), most).astype(np.int64)
     reach = np.maximum((options.growth * profiled).astype(np.int64), 1)
@@ -184,14 +193,13 @@ def _factor(units: Units, ctx: RoundContext, options: PolluxOptions) -> Floats:
 
 
 def _speedups(
-    rows: Rows, most: Ints, fair: int, ctx: RoundContext, tables: Tables
+    rows: Rows, model: Model | None, most: Ints, fair: int, ctx: RoundContext, tables: Tables
 ) -> tuple[Floats, Floats]:
     """Tables of speedups over `fair` GPUs of one node, and over one GPU."""
-    if ctx.goodput is None:
+    if ctx.goodput is None or model is None:
         goodput = np.zeros((len(rows), 2, int(most.max(initial=1)) + 1))
         unknown = np.zeros(len(rows))
         return speedup_tables(goodput, unknown, fair), speedup_tables(goodput, unknown, 1)
-    model = _model(rows, ctx)
     goodput = tables.goodput(rows, ctx.goodput.version(rows), model, most)
     shares = model.goodput(np.array([1, 1]), np.array([1, fair]))
     single = speedup_tables(goodput, shares[:, 0], 1)
@@ -202,11 +210,17 @@ def _model(rows: Rows, ctx: RoundContext) -> Model:
     """What is believed of jobs; of several GPU types that on which a job has run most widely."""
     belief = ctx.goodput
     assert belief is not None
-    types = _types(ctx)
+    types, jobs = _types(ctx), np.arange(len(rows))
     perf = np.stack([belief.perf(rows, gpu_type) for gpu_type in types])
     widest = np.stack([belief.profiled(rows, gpu_type) for gpu_type in types])
     chosen = np.where(np.isfinite(perf[:, :, 0]), widest, -1).argmax(axis=0)
-    believed = perf[chosen, np.arange(len(rows))]
-    limits = belief.limits(rows)
-    columns = [np.broadcast_to(np.asarray(c), (len(rows),)) for c in limits]
-    return Model(PerfParams(*believed.T), GradParams(*belief.grads(rows).T), BatchLimits(*columns))
+    limits = [belief.limits(rows, gpu_type) for gpu_type in types]
+    columns = [
+        np.stack([np.broadcast_to(np.asarray(column), (len(rows),)) for column in each])
+        for each in zip(*limits, strict=True)
+    ]
+    return Model(
+        PerfParams(*perf[chosen, jobs].T),
+        GradParams(*belief.grads(rows).T),
+        BatchLimits(*(column[chosen, jobs] for column in columns)),
+    )

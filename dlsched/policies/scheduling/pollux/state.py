@@ -41,7 +41,7 @@ class State:
         replicas: [job].
     """
 
-    __slots__ = ("_choices", "_everywhere", "_spans", "free", "gain", "owner", "problem",
+    __slots__ = ("_choices", "_everywhere", "_kinds", "_spans", "free", "gain", "owner", "problem",
                  "replicas", "rows")  # fmt: skip
 
     def __init__(self, problem: Problem, choices: Choices, rows: Ints) -> None:
@@ -55,6 +55,8 @@ class State:
         self.problem = problem
         self._choices = choices
         self._everywhere = bool(problem.allowed.all())
+        kind = problem.kind
+        self._kinds = [] if kind is None else [kind == k for k in np.unique(kind).tolist()]
         self._spans: Bools = (problem.base > 0).sum(axis=1) > 1
         self.rows = rows.copy()
         self.free: Ints = problem.capacity - rows.sum(axis=0)
@@ -72,6 +74,7 @@ class State:
         twin = object.__new__(State)
         twin.problem, twin._choices = self.problem, self._choices
         twin._everywhere, twin._spans = self._everywhere, self._spans
+        twin._kinds = self._kinds
         twin.rows, twin.free = self.rows.copy(), self.free.copy()
         twin.owner, twin.gain = self.owner.copy(), self.gain.copy()
         twin.replicas = self.replicas.copy()
@@ -113,7 +116,11 @@ class State:
             apart = np.where(barred, 0, room)
         else:
             apart = room
-        on_several = np.minimum(self._widest_sum(apart, jobs), tables)
+        if self._kinds:
+            each = [self._widest_sum(np.where(k, apart, 0), jobs) for k in self._kinds]
+            on_several = np.minimum(np.max(each, axis=0), tables)
+        else:
+            on_several = np.minimum(self._widest_sum(apart, jobs), tables)
         one = menu.value[jobs, ONE_NODE, on_one]
         several = menu.value[jobs, SEVERAL, on_several]
         stays = (problem.base[jobs] <= room).all(axis=1)
@@ -161,6 +168,10 @@ class State:
             else:
                 if self.problem.apart:
                     room[(self.owner != NOBODY) & (self.owner != job)] = 0
+                if self._kinds:
+                    jobs = np.array([job])
+                    each = [np.where(kind, room, 0) for kind in self._kinds]
+                    room = max(each, key=lambda one: int(self._widest_sum(one[None], jobs)[0]))
                 _spread(row, room, replicas)
         same = bool((row == self.problem.base[job]).all())
         gain = self._choices.stay[job] if same else self._choices.changed[job, kind, replicas]
