@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.errors import PolicyFailed
+from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.invariants import check_world
 from dlsched.policies.registry import find, names
 from simulate.cluster_events import ClusterEvent
@@ -23,7 +23,7 @@ def occupancy_of(engine: Any) -> tuple[Any, ...]:
 
 def test_adversaries_are_found_by_name_but_listed_apart() -> None:
     adversaries = names("scheduling", for_tests=True)
-    assert len(adversaries) == 7
+    assert len(adversaries) == 8
     assert not set(adversaries) & set(names("scheduling"))
     assert all(find("scheduling", name).name == name for name in adversaries)
 
@@ -132,3 +132,20 @@ def test_the_random_policy_depends_on_the_seed_only(lab: Any) -> None:
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
     assert np.isfinite(float(runs[0]["finish"][0]))
+
+
+def test_an_elastic_job_goes_through_its_sizes_and_others_stay(lab: Any) -> None:
+    trace = lab.trace([(0, 2, 500), (0, 2, 300)], min_gpus=[1, 2], max_gpus=[3, 2])
+    sizes = ("sizes=2,9,1", "period_s=100")
+    result = lab.run(
+        trace, "testing-resize", cluster="2x4", clock="rounds", round_s=100, options=sizes
+    )
+    assert result.jobs.status.tolist() == ["completed"] * 2
+    assert result.jobs.starts.tolist() == [3, 1]  # 2, then 3 as 9 is too many, then 1
+    assert result.jobs.resizes.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("sizes", ["", "2,x", "0", "2,,3", "-1"])
+def test_sizes_that_are_none_are_refused(lab: Any, sizes: str) -> None:
+    with pytest.raises(BadInput, match="GPU counts are needed"):
+        lab.run(JOBS, "testing-resize", cluster="2x4", options=(f"sizes={sizes}",))
