@@ -24,7 +24,7 @@ from dlsched.protocol.ledger import Attach, Quarantine
 from dlsched.protocol.messages import NodeName, StopReason, SuspendLevel
 
 POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-thrash", "testing-random",
-            "testing-never"]  # fmt: skip
+            "testing-never", "testing-resize"]  # fmt: skip
 SHAPELESS = {"testing-thrash", "testing-random"}  # they choose GPUs themselves, and know no shapes
 FEW = ("what-if.scheduling=las,srtf", "what-if.admission=accept-all")
 jobs_of = st.lists(
