@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats, Ints
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.options import option
@@ -247,3 +247,6 @@ class Afs(SchedulingPolicy[AfsOptions]):
     def load_state_dict(self, state: Any) -> None:
         """Go on."""
         self._due, self._version = bool(state["due"]), int(state["version"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Nothing is kept by row."""
