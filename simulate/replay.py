@@ -180,6 +180,11 @@ def prepare(
     elastic = engine.scaling is not None and bool((units.max_gpus > units.gang).any())
     world.recorder.keeps_courses = settings.record and (trainings is not None or elastic)
     engine.rebuild_parts = partial(replace_parts, semantics=semantics)
+    if parts.scheduling.needs_scaling and engine.scaling is None:
+        raise BadInput(
+            f"policy {parts.scheduling.name} needs to know how fast jobs run on how many GPUs: "
+            "--profiles"
+        )
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only
 

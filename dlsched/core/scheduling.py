@@ -37,6 +37,11 @@ class SchedulingPolicy(Stage[O], ABC):
     preemptive: bool = False
     rests: bool = True
 
+    @property
+    def needs_scaling(self) -> bool:
+        """Must it be known how fast jobs run on how many GPUs? A replay asks before the run."""
+        return False
+
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """Order the units, best first.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.errors import PolicyFailed
+from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.optimus.marginal import divide_gpus
@@ -70,7 +70,7 @@ def test_rounds_may_be_skipped_or_not(lab: Any) -> None:
 
 
 def test_perfect_knowledge_must_come_from_somewhere(lab: Any) -> None:
-    with pytest.raises(PolicyFailed, match="oracle=true needs to know how fast"):
+    with pytest.raises(BadInput, match="optimus needs to know how fast jobs run"):
         lab.run([(0, 1, 100)], "optimus", options=("oracle=true",))
 
 

@@ -59,6 +59,11 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
         super().__init__(options)
         self._samples = SpeedSamples(options.samples)
 
+    @property
+    def needs_scaling(self) -> bool:
+        """Perfect knowledge must come from somewhere."""
+        return self.options.oracle
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Divide the GPUs of each pool, and resize whoever has another number now."""
         if not self.options.oracle:
