@@ -65,6 +65,7 @@ def test_who_scales_gets_the_gpus(live: Any, policy: str, options: tuple[str, ..
 
 def test_of_whom_nothing_is_known_has_what_it_asked_for(live: Any) -> None:
     assert sizes(snapshot(live, "afs")) == [1, 1]
+    assert sizes(snapshot(live, "optimus", "oracle=true")) == [1, 1]
     nan = tuple([np.nan] * 7)
     known = replace(snapshot(live, "afs"), trainings=told([nan, nan]))
     assert sizes(known) == [1, 1]

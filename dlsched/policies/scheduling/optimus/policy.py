@@ -76,11 +76,11 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
                 resize(walk, some, self._divide(some, capacity(some, walk, pool), ctx))
 
     def _divide(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
-        if self.options.oracle:
-            if ctx.scaling is None:
-                raise BadInput(
-                    "oracle=true needs to know how fast jobs run on how many GPUs: --profiles"
-                )
+        if self.options.oracle and ctx.scaling is None:  # live, before any job has told its speed
+            gangs = units.gang.tolist()
+            sizes = divide_gpus(gangs, gangs, [0.0] * len(gangs), gpus, lambda job, size: 0.0)
+            return np.array(sizes, np.int64)
+        if self.options.oracle and ctx.scaling is not None:
             return _by_oracle(units, gpus, ctx.scaling)
         return self._by_samples(units, gpus, ctx)
 
