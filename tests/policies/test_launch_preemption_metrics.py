@@ -56,7 +56,8 @@ def test_what_a_suspension_saves_is_chosen_by_name(lab, preemption, interval, fi
 
 
 def test_every_launch_preemption_and_metrics_part_can_be_combined(lab):
-    losses = dict.fromkeys(("epoch_s", "loss_falls", "loss_begins", "loss_floor"), [1.0, 2.0])
+    named = ("epoch_s", "loss_falls", "loss_begins", "loss_floor")
+    losses = {name: [1.0, 2.0] for name in named}
     trace = lab.trace(SRTF, total_iterations=[1000, 50], restart_overhead=[1.0, 2.0], **losses)
     for launch in registry.names("launch"):
         for preemption in registry.names("preemption"):
