@@ -56,6 +56,7 @@ def test_the_small_case_ends_like_the_artifact_s_run(case: dict[str, str]) -> No
 
 
 @pytest.mark.fidelity
+@pytest.mark.timeout(600)
 @pytest.mark.skipif("6" not in PUBLISHED, reason=f"no authors_avg_jct.csv in {FOLDER}")
 def test_the_testbed_s_workload_and_the_order_of_the_three() -> None:
     pollux = average("6")
@@ -63,9 +64,8 @@ def test_the_testbed_s_workload_and_the_order_of_the_three() -> None:
     optimus = average("6", "optimus", "oracle=true")
     assert pollux == pytest.approx(PUBLISHED["6"], rel=0.05)
     assert pollux < tiresias < optimus
-    # the paper's testbed: 37 to 50 % below the two with tuned jobs
-    assert 1 - pollux / tiresias > 0.25
-    assert 1 - pollux / optimus > 0.5
+    assert 1 - pollux / tiresias > 0.25  # the authors' own runs: 0.295
+    assert 1 - pollux / optimus > 0.5  # 0.539
 
 
 @pytest.mark.slow
