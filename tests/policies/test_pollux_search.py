@@ -108,7 +108,7 @@ def test_the_search_is_at_least_as_good_as_100_generations(
         problem = random_problem(jobs, nodes, np.random.default_rng(1000 + seed))
         before = evolve(problem, np.random.default_rng(seed), generations=20)
         published = evolve(problem, np.random.default_rng(seed), start=before.population)
-        ours = search(problem, np.random.default_rng(seed))
+        ours = search(problem, np.random.default_rng(seed), effort=200)
         ratios.append(ours.fitness / published.fitness)
     assert min(ratios) >= 0.998
     assert np.mean(ratios) >= 1.0
