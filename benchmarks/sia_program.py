@@ -50,7 +50,15 @@ class Jobs:
         """Draw them."""
         rng = np.random.default_rng(seed)
         self.count = count
-        self._perf: Floats = rng.uniform(0.5, 2.0, (count, 7)) * [0.05, 0.002, 0.1, 0.01, 0.02, 0.003, 1.0]
+        self._perf: Floats = rng.uniform(0.5, 2.0, (count, 7)) * [
+            0.05,
+            0.002,
+            0.1,
+            0.01,
+            0.02,
+            0.003,
+            1.0,
+        ]
         self._perf[:, 6] = rng.uniform(1.0, 3.0, count)
         self._grads = np.column_stack([np.full(count, 0.5), rng.uniform(1.0, 50.0, count)])
         self._home = rng.integers(0, len(TYPES), count)

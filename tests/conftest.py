@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-SOLVES_PROGRAMS = {"shockwave"}  # integer ones, each round: what runs all policies takes minutes
+SEARCH_EVERY_ROUND = {"pollux", "shockwave"}  # with them what runs all policies takes minutes
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The matrix of all policies goes over the dear ones by marker."""
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and call.params.get("policy") in SOLVES_PROGRAMS:
+        if call is not None and call.params.get("policy") in SEARCH_EVERY_ROUND:
             item.add_marker(pytest.mark.slow)
 
 

@@ -266,7 +266,7 @@ def test_a_user_of_many_jobs_has_no_more_than_a_user_of_one(lab: Any) -> None:
     assert four["one"] == pytest.approx(18000, abs=4 * 60)  # it cannot use more than one GPU
 
 
-@pytest.mark.parametrize("length", [25.0, 60.0, 150.0])
+@pytest.mark.parametrize("length", [pytest.param(25.0, marks=pytest.mark.slow), 60.0, 150.0])
 def test_a_user_of_short_jobs_has_no_more_than_a_user_of_a_long_one(
     lab: Any, length: float
 ) -> None:
