@@ -197,6 +197,7 @@ class Job:
             self._signal.let_finish()
         self.close()
         if kind is None and self.stopped:
+            _leave_group()
             raise SystemExit(PREEMPTED)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -284,6 +285,13 @@ class Job:
             self._listen()
         agreement.barrier()
         self.stopped = True
+
+
+def _leave_group() -> None:
+    """End PyTorch's process group: its threads must not meet the end of the interpreter."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _gpu_memory() -> int | None:

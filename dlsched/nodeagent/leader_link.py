@@ -108,6 +108,8 @@ class LeaderLink:
             if before == self._answered:
                 self._why = self._told(error)
             return
+        except HungUp:  # by `_back_off`, which knows why: no word about the channel that came after
+            return
         except DlschedError as error:
             self._why = str(error)
             return

@@ -339,9 +339,10 @@ class LocalCluster:
             raise AssertionError(f"{error}\n{self.story(job)}") from None
 
     def story(self, job: int) -> str:
-        """What `show` says of a job, and the daemon's last words."""
+        """What `show` says of a job, and the last words of all processes."""
         done = self.run("show", str(job))
-        return f"{done.stdout}{done.stderr}\n{self.log('daemon')}"
+        logs = "\n".join(f"{name}:\n{self.log(name)}" for name in self.processes)
+        return f"{done.stdout}{done.stderr}\n{logs}"
 
     def node(self, name: str) -> Node:
         """A node as `nodes` has it."""

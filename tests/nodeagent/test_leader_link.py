@@ -11,16 +11,39 @@ import pytest
 from grpc import aio
 
 from dlsched.nodeagent.leader_link import LeaderLink
-from dlsched.protocol.messages import JobId, NodeName, RunId, RunKey, RunNumber
+from dlsched.protocol.messages import (
+    BootId,
+    Digest,
+    Incarnation,
+    JobId,
+    NodeName,
+    RunId,
+    RunKey,
+    RunNumber,
+    Sync,
+    Term,
+)
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.channels import ClientTrust
-from dlsched.rpc.v1 import control_pb2, control_pb2_grpc
+from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2_grpc
 
 KEY = RunKey(job=JobId(7), run=RunNumber(1), run_id=RunId("a" * 32))
 WITHIN_S = 20
 
 
-class Slow(control_pb2_grpc.RunsServicer):
+SYNC = Sync(
+    node=NodeName("n1"),
+    boot_id=BootId("b"),
+    incarnation=Incarnation(1),
+    sequence=1,
+    last=Term(),
+    applied=Term(),
+    held_digest=Digest(""),
+    held=(),
+)
+
+
+class Slow(control_pb2_grpc.RunsServicer, node_pb2_grpc.LeaderServicer):
     """Keeps its first call waiting for ever and answers the later ones."""
 
     def __init__(self) -> None:
@@ -32,6 +55,10 @@ class Slow(control_pb2_grpc.RunsServicer):
         if self.asked == 1:
             self.waiting.set()
             await asyncio.Event().wait()
+
+    async def Sync(self, request: Any, context: Any) -> Any:  # noqa: N802  # the protocol names it
+        await self._first_waits()
+        raise AssertionError("one sync is enough")
 
     async def Launch(self, request: Any, context: Any) -> Any:  # noqa: N802  # the protocol names it
         await self._first_waits()
@@ -50,6 +77,7 @@ class Slow(control_pb2_grpc.RunsServicer):
 async def link_to(service: Slow) -> AsyncIterator[LeaderLink]:
     server = aio.server()
     control_pb2_grpc.add_RunsServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    node_pb2_grpc.add_LeaderServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     link = LeaderLink(
@@ -105,3 +133,16 @@ def test_who_is_cancelled_while_waiting_ends() -> None:
                 await task
 
     asyncio.run(cancelled())
+
+
+def test_a_sync_that_was_hung_up_on_says_nothing_of_the_channel_that_came_after() -> None:
+    async def hung_up() -> None:
+        service = Slow()
+        async with link_to(service) as link:
+            task = asyncio.ensure_future(link._exchange(SYNC))
+            await asyncio.wait_for(service.waiting.wait(), WITHIN_S)
+            await link.close()
+            await asyncio.wait_for(task, WITHIN_S)
+            assert not link._why
+
+    asyncio.run(hung_up())
