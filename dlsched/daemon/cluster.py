@@ -215,13 +215,10 @@ class Cluster:
 
     def _place_of(self, job: m.JobId, run: Run) -> SpeedKey | None:
         """What a run is and where; None where its GPUs are of several types, or of none named."""
-        kind = self.board.asks.kinds.get(job)
-        machines = [self.board.machines.get(name) for name in run.members]
-        types = {"" if machine is None else machine.gpu_type for machine in machines}
-        gpus = sum(len(member.gpus) for member in run.members.values())
-        if kind is None or not kind[0] or len(types) != 1 or types & {"", ANY_TYPE} or not gpus:
+        kind, place = self.board.asks.kinds.get(job), self.training_place(run)
+        if kind is None or not kind[0] or place.gpu_type in ("", ANY_TYPE) or not place.gpus:
             return None
-        return SpeedKey(*kind, types.pop(), gpus)
+        return SpeedKey(*kind, place.gpu_type, place.gpus)
 
     def learn(self, job: m.JobId, run: Run, report: RunReport) -> tuple[int, int] | None:
         """A run tells how its training goes; the batch size that would do better there."""
