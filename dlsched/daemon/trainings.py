@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,8 +263,8 @@ class Training:
             "saves": [self.saves, self.save_s],
             "ignored": self.ignored,
             "times": [
-                [*key, times.steps, times.accumulation_s, times.optimiser_s]
-                for key, times in self._times()
+                [*key, seen.run, *astuple(seen.before), *astuple(seen.latest)]
+                for key, seen in self._seen.items()
             ],
         }
 
@@ -289,9 +289,9 @@ class Training:
                 save_s=known["saves"][1],
                 ignored=known["ignored"],
             )
-            for *key, steps, accumulation_s, optimiser_s in known["times"]:
-                times = Times(steps, accumulation_s, optimiser_s)
-                found._seen[Key(*key)] = _Seen(0, times)
+            for row in known["times"]:
+                key, (run, *times) = Key(*row[:4]), row[4:]
+                found._seen[key] = _Seen(run, Times(*times[:3]), Times(*times[3:]))
             for gpu_type in {key.gpu_type for key in found._seen}:
                 found._fit(gpu_type)
         except (KeyError, TypeError, ValueError, IndexError) as error:
