@@ -23,6 +23,7 @@ HEADER = (
 )  # fmt: skip
 
 profile_app = typer.Typer(
+    add_completion=False,
     help="How fast kinds of trainings run, by GPU type.",
     no_args_is_help=True,
     rich_markup_mode=None,

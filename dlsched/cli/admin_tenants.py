@@ -26,7 +26,9 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ . 
 
 
 def _app(help_: str) -> typer.Typer:
-    return typer.Typer(help=help_, no_args_is_help=True, rich_markup_mode=None)
+    return typer.Typer(
+        add_completion=False, help=help_, no_args_is_help=True, rich_markup_mode=None
+    )
 
 
 user_app = _app("Users: their account and virtual cluster.")

@@ -171,7 +171,10 @@ def _told(made: CertificateFolder, roles: list[Role], *, in_place: bool) -> list
 # -- ca -------------------------------------------------------------------------------------------
 
 ca_app = typer.Typer(
-    help="Certificates: issue, renew, deny, show.", no_args_is_help=True, rich_markup_mode=None
+    add_completion=False,
+    help="Certificates: issue, renew, deny, show.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -284,7 +287,10 @@ def ca_show(folder: FolderOption = ETC, as_json: AsJson = False) -> None:
 # -- tokens ---------------------------------------------------------------------------------------
 
 token_app = typer.Typer(
-    help="Tokens for users at a distance.", no_args_is_help=True, rich_markup_mode=None
+    add_completion=False,
+    help="Tokens for users at a distance.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["policy_app"]
 
 policy_app = typer.Typer(
-    help="List policies and their options.", no_args_is_help=True, rich_markup_mode=None
+    add_completion=False,
+    help="List policies and their options.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]

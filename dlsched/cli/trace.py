@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["trace_app"]
 
 trace_app = typer.Typer(
-    help="Import, show and generate traces.", no_args_is_help=True, rich_markup_mode=None
+    add_completion=False,
+    help="Import, show and generate traces.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Source = Annotated[Path, typer.Argument(help="The trace: a file (plain or gzip) or its folder.")]

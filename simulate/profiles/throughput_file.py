@@ -46,7 +46,10 @@ def measurements_of(place: Path) -> list[Measurement]:
         found = [*place.glob("*throughputs*.csv"), *place.glob("*throughputs*.csv.gz")]
         files = sorted(found)
         if not files:
-            raise BadInput(f"{place}: a folder without *throughputs*.csv or *throughputs*.csv.gz")
+            raise BadInput(
+                f"{place}: a folder without *throughputs*.csv[.gz] of speeds, and without "
+                "applications.csv[.gz] of measured applications"
+            )
     return [m for file in files for m in _measurements(file)]
 
 
