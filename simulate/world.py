@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dlsched.core.allocation import Allocation, Grant
@@ -184,7 +185,7 @@ class World:
             table.first_start[row] = now
         overhead = costs.restart_overhead or 0.0
         if self.launch is not None and before is not None:
-            pace = self._pace_before(row, placement, grant)
+            pace = partial(self._pace_before, row, placement, grant)
             overhead = self.launch.adjustment(row, before, placement, table, overhead, pace)
         elif self.launch is not None:
             overhead = self.launch.overhead(row, placement, table, overhead)

@@ -17,7 +17,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.options import NoOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dlsched.core.arrays import Bools, Floats, Ints, Rows
     from dlsched.core.cluster import Cluster
@@ -218,7 +218,7 @@ class LaunchPart(Stage[O], ABC):
         after: Placement,
         units: UnitTable,
         usual: float,
-        pace: float,
+        pace: Callable[[], float],
     ) -> float:
         """Seconds without progress where a running row goes on elsewhere; a start unless said so.
 
@@ -228,7 +228,7 @@ class LaunchPart(Stage[O], ABC):
             after: those that it gets.
             units: all units.
             usual: the run's own restart overhead.
-            pace: how fast it ran before, over how fast it will.
+            pace: says how fast it ran before, over how fast it will.
         """
         return self.overhead(row, after, units, usual)
 

@@ -77,7 +77,7 @@ def test_a_resize_costs(
     before = Placement((0,), (0b11,))
     nodes = [node for node, mask in enumerate(after) if mask]
     placed = Placement(tuple(nodes), tuple(after[node] for node in nodes))
-    cost = launch.adjustment(0, before, placed, UnitTable(1), 30.0, pace)
+    cost = launch.adjustment(0, before, placed, UnitTable(1), 30.0, lambda: pace)
     assert cost == pytest.approx(expected)
     assert launch.overhead(0, placed, UnitTable(1), 30.0) == 30.0
 

@@ -8,6 +8,7 @@ it runs at its old pace while new workers start is charged as the time by which 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,12 +58,12 @@ class ElasticAdjustment(LaunchPart[AdjustmentOptions]):
         after: Placement,
         units: UnitTable,
         usual: float,
-        pace: float,
+        pace: Callable[[], float],
     ) -> float:
         """Of a running job that changes its GPUs; never more than stopping and starting it."""
         old, new = set(_gpus(before)), set(_gpus(after))
         fresh = sorted(new - old)
-        behind = self.options.startup_s * max(1.0 - pace, 0.0) if fresh else 0.0
+        behind = self.options.startup_s * max(1.0 - pace(), 0.0) if fresh else 0.0
         return min(self._pause(row, sorted(old), fresh, units) + behind, usual)
 
     def _pause(self, row: int, old: list[int], fresh: list[int], units: UnitTable) -> float:
