@@ -20,6 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dlsched.core.arrays import Floats
+from dlsched.policies.scheduling.gavel.central_path import middle_of_best
 from dlsched.policies.scheduling.gavel.centre import centre
 from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline
 from dlsched.policies.scheduling.gavel.fairness import (
@@ -161,6 +162,19 @@ def _earning(worth_of: Callable[[Problem], Floats], *, deadlines: bool = False) 
     return solve
 
 
+def _earning_alike(worth_of: Callable[[Problem], Floats]) -> Objective:
+    """Maximise Σ worth_ij x_ij, in the middle of all X that do."""
+
+    def solve(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
+        free = (problem.throughput > 0) & (problem.workers > 0)
+        worth = np.where(free, worth_of(problem), 0.0)
+        x = middle_of_best(worth / worth.max(), problem.scale, problem.workers, free)
+        shares = without_rounding(problem, x, None, np.zeros(problem.size, np.bool_))
+        return replace(shares, objective=float((worth * shares.x).sum()))
+
+    return solve
+
+
 def _wishes(problem: Problem) -> Floats:
     """What breaks ties, [job, type]: stay where you are; then older jobs on their faster types."""
     home, count, kinds = problem.home, problem.size, len(problem.workers)
@@ -220,5 +234,7 @@ CENTRED: Mapping[str, Objective] = MappingProxyType(
         "ftf-agnostic": _centred(finish_time_path, worst_rho),
         "makespan": _bisected,
         "makespan-agnostic": _bisected,
+        "max-throughput": _earning_alike(_throughput),
+        "cost": _earning_alike(_throughput_per_dollar),
     }
 )
