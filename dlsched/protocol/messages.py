@@ -152,8 +152,8 @@ class DesiredRun:
     suspension: int = 0  # which one, if others are to have its GPUs meanwhile; 0: it keeps them
     stop: StopReason | None = None
     stop_step: int | None = None  # a cooperative job stops after this step, all ranks alike
-    share_group: str = ""  # runs of equal non-empty group may hold the same GPU
     request_id: RequestId = RequestId("")
+    gpu_share: float | None = None  # of each of its GPUs, beside others; None: all of it
 
     @property
     def is_gang(self) -> bool:

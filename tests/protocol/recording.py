@@ -32,7 +32,6 @@ DESIRED = m.DesiredRun(
     suspend_level=m.SuspendLevel.COOPERATIVE,
     stop=m.StopReason.RESIZE,
     stop_step=1200,
-    share_group="pack-1",
     request_id=m.RequestId("r-1"),
 )
 HELD = m.HeldRun(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dlsched.protocol import agent, keeper, leader, ledger, rules
+from dlsched.protocol import agent, gpu_shares, keeper, leader, ledger, rules
 from dlsched.protocol.leader import hearing, one_step, placeable, silence
-from dlsched.protocol.ledger import Request, applying, ends
+from dlsched.protocol.ledger import Request, applying, ends, rows
 from dlsched.protocol.messages import (
     ExitRecord,
     Fence,
@@ -143,7 +143,7 @@ def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
 def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out while a run is being stopped, and the node does not look."""
     patch.setattr(agent.one_step._Turn, "veto", lambda self, want: "")
-    patch.setattr(ledger.Ledger, "busy", lambda self, node, without=None: set())
+    patch.setattr(ledger.Ledger, "busy", lambda self, node, without=None, **_: set())
 
 
 def nobody_waits_for_a_suspension(patch: pytest.MonkeyPatch) -> None:
@@ -157,11 +157,28 @@ def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
     """Neither leader nor node look who is on the GPUs of a run that is to go on."""
     original = ledger.Ledger.busy
 
-    def busy(self: ledger.Ledger, node: NodeName, without: RunId | None = None) -> set:
-        return set() if without is not None else original(self, node)
+    def busy(
+        self: ledger.Ledger,
+        node: NodeName,
+        without: RunId | None = None,
+        *,
+        share: float | None = None,
+    ) -> set:
+        return set() if without is not None else original(self, node, share=share)
 
     patch.setattr(ledger.Ledger, "busy", busy)
     patch.setattr(agent.one_step._Turn, "lent_to", lambda self, held: None)
+
+
+def a_full_gpu_takes_more(patch: pytest.MonkeyPatch) -> None:
+    """Whoever shares a GPU with one other has room for a third, of whatever size."""
+    patch.setattr(gpu_shares, "is_room", lambda taken, part: taken < 1.0 and part < 1.0)
+
+
+def whoever_says_nothing_shares(patch: pytest.MonkeyPatch) -> None:
+    """A run that has not said that it may share is joined nevertheless."""
+    for module in (rows, agent.runs):
+        patch.setattr(module, "part_of", lambda share: 0.5 if share is None else share)
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -334,6 +351,8 @@ ALL = [
     Sabotage("no veto", "one-node", ("P4",), agent_has_no_veto),
     Sabotage("suspension not awaited", "giving way", ("P4",), nobody_waits_for_a_suspension),
     Sabotage("lent and going on", "giving way", ("P4",), a_run_goes_on_while_its_gpus_are_lent),
+    Sabotage("full GPU shared", "sharing", ("P4",), a_full_gpu_takes_more),
+    Sabotage("shared unasked", "sharing", ("P4",), whoever_says_nothing_shares),
     Sabotage("stuck forgotten", "stuck_process", ("P2",), stuck_processes_are_forgotten),
     Sabotage("late ends dropped", "end_told_late", ("P3",), late_ends_are_dropped),
     Sabotage(

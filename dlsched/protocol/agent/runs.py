@@ -14,6 +14,7 @@ from dlsched.protocol.agent.commands import (
 from dlsched.protocol.agent.records import RunRecord
 from dlsched.protocol.agent.state import Held
 from dlsched.protocol.agent.turn import Turn
+from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
 from dlsched.protocol.messages import (
     Adjust,
     DesiredRun,
@@ -77,13 +78,22 @@ class RunsTurn(Turn):
                 pass
 
     def lent_to(self, held: Held) -> Held | None:
-        """Who is on the GPUs of a run that has let them go."""
-        if not held.let_go:
-            return None
-        mine = set(held.desired.gpus)
-        others = (h for run_id, h in self.state.held.items() if run_id != held.desired.key.run_id)
-        on_them = (h for h in others if mine & set(h.desired.gpus))
-        return next((h for h in on_them if not self.is_off_its_gpus(h)), None)
+        """Who is on the GPUs of a run that has let them go, and leaves it no room there."""
+        return self.in_the_way(held.desired) if held.let_go else None
+
+    def in_the_way(self, want: DesiredRun) -> Held | None:
+        """Who is on the GPUs of a run and leaves it no room there."""
+        mine = set(want.gpus)
+        on_them = [
+            held
+            for run_id, held in self.state.held.items()
+            if run_id != want.key.run_id
+            and mine & set(held.desired.gpus)
+            and not self.is_off_its_gpus(held)
+        ]
+        parts = [(held.desired.gpus, _part_of(held)) for held in on_them]
+        full = mine & without_room(parts, part_of(want.gpu_share))
+        return next((held for held in on_them if full & set(held.desired.gpus)), None)
 
     def is_off_its_gpus(self, held: Held) -> bool:
         """Whether a run is suspended for others to have its GPUs, and has left them."""
@@ -102,11 +112,10 @@ class RunsTurn(Turn):
             return "no such GPU here"
         if set(want.gpus) & set(state.unhealthy):
             return "GPU is unhealthy"
+        holder = self.in_the_way(want)
+        if holder is not None:
+            return f"GPU held by run {holder.desired.key}"
         for held in state.held.values():
-            shared = want.share_group and want.share_group == held.desired.share_group
-            on_them = set(held.desired.gpus) & set(want.gpus) and not self.is_off_its_gpus(held)
-            if on_them and not shared:
-                return f"GPU held by run {held.desired.key}"
             if held.desired.key.job == want.key.job:
                 return f"run {held.desired.key} of the same job is here"
         return ""
@@ -218,3 +227,8 @@ class RunsTurn(Turn):
             self.ended(now, record)  # nothing was ever reserved: nothing to overwrite
         else:
             self.say(WriteEnd(record))
+
+
+def _part_of(held: Held) -> float:
+    """What a run that is here takes of each of its GPUs; what is stuck takes all."""
+    return WHOLE if held.quarantined else part_of(held.desired.gpu_share)

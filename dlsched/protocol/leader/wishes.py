@@ -121,6 +121,7 @@ class WishesTurn(Turn):
     def misfit(self, event: PlaceAsked) -> str:
         """Verify a plan against fresh state."""
         ledger, timing = self.state.reserved, self.state.timing
+        needed = ledger.jobs[event.job].request.gpu_share
         for share in event.shares:
             node = ledger.nodes.get(share.node)
             hearing = self.state.hearings.get(share.node)
@@ -130,7 +131,7 @@ class WishesTurn(Turn):
                 return f"{share.node} is late"
             if not set(share.gpus) <= set(node.gpus):
                 return f"{share.node} has no such GPU"
-            if set(share.gpus) & ledger.busy(share.node):
+            if set(share.gpus) & ledger.busy(share.node, share=needed):
                 return f"{share.node} is busy"
         return ""
 
@@ -149,7 +150,8 @@ class WishesTurn(Turn):
             return
         if not event.suspended and run.gives_way:
             for name, member in run.members.items():
-                if not member.is_over and set(member.gpus) & ledger.busy(name, run.key.run_id):
+                full = ledger.busy(name, run.key.run_id, share=ledger.share_of(run))
+                if not member.is_over and set(member.gpus) & full:
                     self.say(Refused(job, f"its GPUs of {name} are not free"))
                     return
         self.write(SuspendRun(run.key.run_id, event.suspended, event.gives_way))

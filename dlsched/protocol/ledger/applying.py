@@ -226,8 +226,9 @@ def _move(ledger: Ledger, job: JobId, cause: Cause, why: str = "", **changes: An
 
 def _assign(ledger: Ledger, write: Assign) -> Ledger:
     key = write.key
+    needed = ledger.jobs[key.job].request.gpu_share
     for share in write.shares:
-        held = set(share.gpus) & ledger.busy(share.node)
+        held = set(share.gpus) & ledger.busy(share.node, share=needed)
         if held:
             raise InvariantBroken(f"run {key}: {share.node} {sorted(held)} is not free")
     members = {}
@@ -260,7 +261,8 @@ def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
     run = ledger.runs[write.run_id]
     if not write.suspended and run.gives_way:
         for name, member in run.members.items():
-            lent = set(member.gpus) & ledger.busy(name, run.key.run_id)
+            full = ledger.busy(name, run.key.run_id, share=ledger.share_of(run))
+            lent = set(member.gpus) & full
             if lent and not member.is_over:
                 raise InvariantBroken(f"run {run.key}: {name} {sorted(lent)} is not free")
     gives_way = write.suspended and write.gives_way

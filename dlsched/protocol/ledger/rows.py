@@ -6,12 +6,13 @@ counts as over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import TypeVar
 
+from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
 from dlsched.protocol.messages import (
     BootId,
     DesiredRun,
@@ -146,6 +147,7 @@ class Request:
     grace_s: float = 30.0
     suspend_level: SuspendLevel = SuspendLevel.FREEZE
     requeue: bool = True  # else a run that is lost or taken back is the job's end
+    gpu_share: float | None = None  # needed of each GPU, beside others; None: all of it
     spec: object = None  # what else the job is; compared, stored, never looked into here
 
 
@@ -316,20 +318,36 @@ class Ledger:
                 return self.runs[run_id]
         return None
 
-    def busy(self, node: NodeName, without: RunId | None = None) -> set[GpuId]:
-        """The GPUs of a node that cannot be given out; one run may be left out of the count.
+    def busy(
+        self, node: NodeName, without: RunId | None = None, *, share: float | None = None
+    ) -> set[GpuId]:
+        """The GPUs of a node that have no room for a run; one run may be left out of the count.
 
         A run that is away holds none, until it is asked to leave: it may want to save before.
+
+        Args:
+            node: whose.
+            without: the run that is not counted.
+            share: what is needed of each GPU; None: all of it.
         """
-        taken = set(self.nodes[node].quarantined)
+        return without_room(self._holders(node, without), part_of(share))
+
+    def _holders(
+        self, node: NodeName, without: RunId | None
+    ) -> Iterator[tuple[tuple[GpuId, ...], float]]:
+        """Whose GPUs of a node these are, and what they need of each."""
+        yield self.nodes[node].quarantined, WHOLE
         for run_id in self.held_by.get(node, ()):
             run = self.runs[run_id]
             if run_id != without and not (run.is_away and run.stop is None):
-                taken.update(run.members[node].gpus)
+                yield run.members[node].gpus, part_of(self.share_of(run))
         for (place, _), orphan in self.orphans.items():
             if place == node:
-                taken.update(orphan.held.gpus)
-        return taken
+                yield orphan.held.gpus, WHOLE
+
+    def share_of(self, run: Run) -> float | None:
+        """What a run needs of each of its GPUs; None: all of it."""
+        return self.jobs[run.key.job].request.gpu_share
 
     def desired(self, node: NodeName) -> tuple[DesiredRun, ...]:
         """What a node is to hold; runs that are over are not in it."""
@@ -360,4 +378,5 @@ class Ledger:
             stop=run.stop,
             stop_step=run.stop_step,
             request_id=request.request_id,
+            gpu_share=request.gpu_share,
         )

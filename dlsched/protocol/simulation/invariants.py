@@ -110,7 +110,7 @@ class Checker:
     def _runs(self, ledger: Ledger) -> dict[JobId, RunId]:
         """Runs and GPUs in the database; the live run of each job."""
         live: dict[JobId, RunId] = {}
-        used: dict[tuple[NodeName, str], RunId] = {}
+        used: dict[tuple[NodeName, str], float] = {}
         for run in ledger.runs.values():
             run_id = run.key.run_id
             if run.released:
@@ -124,11 +124,11 @@ class Checker:
             if run.key.job in live:
                 self.fail("P2", f"job {run.key.job} has two runs in the database", run.key.job)
             live[run.key.job] = run_id
+            share = ledger.jobs[run.key.job].request.gpu_share
             for member in run.members.values():
                 for gpu in () if member.is_over or run.is_away else member.gpus:
-                    if (member.node, gpu) in used:
+                    if not _adds(used, (member.node, gpu), share):
                         self.fail("P4", f"{gpu} of {member.node} is given twice", member.node)
-                    used[member.node, gpu] = run_id
         return live
 
     def _compare(self, ledger: Ledger) -> None:
@@ -213,14 +213,18 @@ class Checker:
         """After each start, end, freeze and thaw."""
         self.checks += 1
         alive: dict[JobId, RunId] = {}
-        used: dict[tuple[NodeName, str], RunId] = {}
+        there: set[tuple[NodeName, RunId]] = set()
+        used: dict[tuple[NodeName, str], float] = {}
         for process in self.world.processes:
             key = process.desired.key
             if process.node in self.lied:
                 continue
-            for gpu in () if process.let_go else process.desired.gpus:
-                if used.setdefault((process.node, gpu), key.run_id) != key.run_id:
-                    self.fail("P4", f"{gpu} of {process.node} has two runs", process.node, key.job)
+            if not process.let_go and (process.node, key.run_id) not in there:
+                there.add((process.node, key.run_id))
+                for gpu in process.desired.gpus:
+                    if not _adds(used, (process.node, gpu), process.desired.gpu_share):
+                        what = f"{gpu} of {process.node} has two runs"
+                        self.fail("P4", what, process.node, key.job)
             if process.frozen_by_fence:
                 continue
             other = alive.setdefault(key.job, key.run_id)
@@ -270,3 +274,11 @@ class Checker:
         status = ledger.jobs[job].status
         if won and status not in (JobStatus.COMPLETED, JobStatus.CANCELLED):
             self.fail("P3", f"job {job} succeeded and is {status.value}", job)
+
+
+def _adds(
+    used: dict[tuple[NodeName, str], float], gpu: tuple[NodeName, str], share: float | None
+) -> bool:
+    """Count what somebody needs of a GPU; whether there was that much left of it."""
+    used[gpu] = used.get(gpu, 0.0) + (1.0 if share is None else share)
+    return used[gpu] <= 1.0 + 1e-6

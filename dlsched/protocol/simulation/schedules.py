@@ -31,6 +31,8 @@ class Theme:
     fence: Fence = Fence.HOLD
     unrest: float = 0.02  # chance a second and running job of a preemption or suspension
     gives_way: float = 0.0  # share of the suspensions in which others get the GPUs
+    gpus: int = 2  # of each node
+    shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; none: all of it
     rough: bool = True  # a network that loses, doubles and delays
 
 
@@ -59,6 +61,16 @@ THEMES = {
         unrest=0.08,
         gives_way=0.8,
     ),
+    "sharing": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, "restore", "preempt", "resume"),
+        leaders=2,
+        jobs=7,
+        gangs=True,
+        unrest=0.05,
+        gives_way=0.6,
+        gpus=1,
+        shares=(None, 0.5, 0.5, 1 / 3, 0.7),
+    ),
 }
 
 
@@ -82,6 +94,7 @@ def world(theme: str, seed: int) -> World:
     return World(
         seed=seed,
         nodes=chosen.nodes,
+        gpus=chosen.gpus,
         leaders=chosen.leaders,
         jobs=jobs,
         faults=Faults(
@@ -124,6 +137,8 @@ def _job(theme: Theme, rng: random.Random, number: int) -> tuple[Request, Behavi
     )
     if rng.random() < 0.1:
         request = replace(request, limits=Limits(time_s=15.0))
+    if theme.shares:
+        request = replace(request, gpu_share=rng.choice(theme.shares))
     behaviour = Behaviour(
         work_s=rng.choice([1.0, 20.0, 60.0, 120.0]),
         code=rng.choice([0, 0, 0, 3]),

@@ -441,7 +441,7 @@ class World(Agenda):
         for job in sorted(ledger.jobs):
             row = ledger.jobs[job]
             if row.status is JobStatus.PENDING:
-                shares = self.first_fit(state, row.request.gang, taken)
+                shares = self.first_fit(state, row.request, taken)
                 if shares:
                     run_id = RunId(f"{job}-{self.rng.getrandbits(32):08x}")
                     self.to_leader(name, partial(self.place_event, name, job, run_id, shares))
@@ -460,18 +460,18 @@ class World(Agenda):
             self.to_leader(name, lambda: leader.StopAsked(self.clock(name), job, kind))
 
     def first_fit(
-        self, state: leader.LeaderState, gang: tuple[int, ...], taken: set[tuple[NodeName, str]]
+        self, state: leader.LeaderState, request: Request, taken: set[tuple[NodeName, str]]
     ) -> tuple[Share, ...]:
         """GPUs for a gang on distinct nodes, or nothing."""
         shares: list[Share] = []
         names = sorted(state.reserved.nodes)
         self.rng.shuffle(names)
-        for need in gang:
+        for need in request.gang:
             for name in names:
                 node = state.reserved.nodes[name]
                 if node.status is not NodeStatus.UP or any(s.node == name for s in shares):
                     continue
-                busy = state.reserved.busy(name)
+                busy = state.reserved.busy(name, share=request.gpu_share)
                 free = [g for g in node.gpus if g not in busy and (name, g) not in taken]
                 if len(free) >= need:
                     shares.append(Share(node=name, gpus=tuple(free[:need])))

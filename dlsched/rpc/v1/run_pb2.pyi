@@ -149,7 +149,7 @@ class Limits(_message.Message):
     def __init__(self, time_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., cpus: _Optional[int] = ...) -> None: ...
 
 class DesiredRun(_message.Message):
-    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "share_group", "request_id", "suspension")
+    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "request_id", "suspension", "gpu_share")
     KEY_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -164,9 +164,9 @@ class DesiredRun(_message.Message):
     SUSPEND_LEVEL_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
     STOP_STEP_FIELD_NUMBER: _ClassVar[int]
-    SHARE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SUSPENSION_FIELD_NUMBER: _ClassVar[int]
+    GPU_SHARE_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     want: Want
     epoch: int
@@ -181,10 +181,10 @@ class DesiredRun(_message.Message):
     suspend_level: SuspendLevel
     stop: StopReason
     stop_step: int
-    share_group: str
     request_id: str
     suspension: int
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., share_group: _Optional[str] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ...) -> None: ...
+    gpu_share: float
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., gpu_share: _Optional[float] = ...) -> None: ...
 
 class HeldRun(_message.Message):
     __slots__ = ("key", "phase", "gpus", "nodes", "request_id", "suspension", "let_go")
