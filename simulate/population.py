@@ -17,7 +17,7 @@ from simulate.traces.trace import Trace
 if TYPE_CHECKING:
     from simulate.profiles.jobs import Profiled
 
-__all__ = ["offered_load", "populate", "scaled_submits"]
+__all__ = ["offered_load", "populate", "restarts_of", "scaled_submits"]
 
 NUMBERS = {
     "num_cpus": "cpus",
@@ -46,6 +46,14 @@ def scaled_submits(submit: Floats, load: float | None) -> Floats:
         return submit.copy()
     first = float(submit[0])
     return np.asarray(first + (submit - first) / load)
+
+
+def restarts_of(trace: Trace) -> Floats | None:
+    """Seconds that a start of each job takes, NaN where nobody knows; None: of no job."""
+    column = trace.columns.get("restart_overhead")
+    if column is None or column.dtype.kind != "f" or bool(np.isnan(column).all()):
+        return None
+    return np.asarray(column, np.float64)
 
 
 def _codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, tuple[str, ...]]:

@@ -29,7 +29,7 @@ from simulate.goodput.application import Application
 from simulate.goodput.trainings import Oracle, Trainings, trainings_of
 from simulate.goodput.typed_trainings import TypedSpeeds, TypedTrainings, typed
 from simulate.outcomes import result_of
-from simulate.population import populate
+from simulate.population import populate, restarts_of
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import Profiled, profiled
 from simulate.recorder import Recorder
@@ -116,7 +116,8 @@ def prepare(
         raise BadInput(f"--load must be a positive number, not {settings.load:g}")
     semantics = resolve_semantics(settings)
     quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
-    parts = build_parts(settings, semantics, has_quotas=quotas)
+    measured = restarts_of(trace)
+    parts = build_parts(settings, semantics, has_quotas=quotas, has_restarts=measured is not None)
     jobs = None
     if throughputs is not None:
         jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
@@ -148,6 +149,8 @@ def prepare(
     )
     if trainings is not None:
         trainings.restart_overhead = world.costs.restart_overhead or 0.0
+        if settings.costs.restart_overhead is None:
+            trainings.own_restarts = measured
         knows = parts.estimator.knows and not isinstance(trainings, TypedTrainings)
         trainings.oracle = Oracle(trainings.of) if knows else None  # it speaks of one type
         world.self_paced = trainings

@@ -128,18 +128,26 @@ def resolve_semantics(settings: RunSettings) -> Semantics:
     return semantics
 
 
-def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool = False) -> Parts:
+def build_parts(
+    settings: RunSettings,
+    semantics: Semantics,
+    *,
+    has_quotas: bool = False,
+    has_restarts: bool = False,
+) -> Parts:
     """Make the parts of a run from their names and options.
 
     Args:
         settings: names and options.
         semantics: its option defaults come first, the user's options win.
         has_quotas: the cluster names quotas, so that they are kept unless told otherwise.
+        has_restarts: the trace says what starts of its jobs take, so that they take it unless told
+            otherwise.
 
     Raises:
         BadInput: an unknown name or option, or an option that no part knows.
     """
-    chosen = part_names(settings, semantics, has_quotas=has_quotas)
+    chosen = part_names(settings, semantics, has_quotas=has_quotas, has_restarts=has_restarts)
     given = split_options(settings.options)
     given.pop("semantics", None)
     values = {stage: text.partition(":")[2] for stage, text in chosen.items() if ":" in text}
@@ -168,9 +176,15 @@ def build_parts(settings: RunSettings, semantics: Semantics, *, has_quotas: bool
 
 
 def part_names(
-    settings: RunSettings, semantics: Semantics, *, has_quotas: bool = False
+    settings: RunSettings,
+    semantics: Semantics,
+    *,
+    has_quotas: bool = False,
+    has_restarts: bool = False,
 ) -> dict[str, str]:
     """The name of each stage's part, defaults filled in."""
+    own = has_restarts and settings.costs.restart_overhead is None
+    launch = semantics.part_defaults.get("launch", "profiled" if own else "constant")
     placement = settings.placement or semantics.part_defaults.get("placement", "min-nodes")
     fairness = settings.fairness or ("vc-quota" if has_quotas else "none")
     chosen = {
@@ -178,7 +192,7 @@ def part_names(
         "placement": placement,
         "admission": settings.admission or "accept-all",
         "estimator": settings.estimate or "oracle",
-        "launch": settings.launch or semantics.part_defaults.get("launch", "constant"),
+        "launch": settings.launch or launch,
         "preemption": settings.preemption or "checkpoint",
         "metrics": settings.metrics or "none",
     }

@@ -308,6 +308,13 @@ _ALL = (
     ),
     _column("lost", "LOST", "time executed in vain", lambda row: _span(row.job.lost_s), right=True),
     _column(
+        "restart",
+        "RESTART",
+        "what a start took until the first step, where measured",
+        lambda row: _span(row.job.restart_s),
+        right=True,
+    ),
+    _column(
         "progress",
         "STEPS",
         "steps, as the job tells",

@@ -155,8 +155,8 @@ def replay_command(
         typer.Option(
             "--restart-overhead",
             metavar="S",
-            help="Time without progress after each start. [default: as the semantics say, mostly "
-            "0]",
+            help="Time without progress after each start. [default: what the trace says of the "
+            "job, else the semantics; mostly 0]",
         ),
     ] = None,
     interference: Annotated[

@@ -139,10 +139,12 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     elif job.time_limit_s is not None:
         yield "time limit", duration_text(job.time_limit_s)
     if job.starts:
+        each = "" if job.restart_s is None else f", {job.restart_s:.3g} s each to the first step"
         yield (
             "starts",
             f"{job.starts} ({job.preemptions} preemptions, {job.migrations} migrations, "
-            f"{job.resizes} resizes, {job.failures} failures; {duration_text(job.lost_s)} lost)",
+            f"{job.resizes} resizes, {job.failures} failures; {duration_text(job.lost_s)} lost)"
+            f"{each}",
         )
     for title, value in (
         ("priority", None if job.priority is None else f"{job.priority:g}"),

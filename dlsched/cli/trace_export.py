@@ -78,6 +78,7 @@ def _csv(jobs: Sequence[Job]) -> str:
         "start_time": lambda job: _after(job.first_started_at, zero),
         "end_time": lambda job: _after(job.ended_at, zero),
         "attempts": lambda job: job.starts,
+        "restart_overhead": lambda job: _number(job.restart_s),
     }
     rows = {
         name: ["" if (cell := text(job)) is None else str(cell) for job in jobs]
@@ -93,9 +94,13 @@ def _csv(jobs: Sequence[Job]) -> str:
 
 
 def _worked(job: Job) -> float:
-    """What it did, once: time that was lost and done again is a policy's doing."""
+    """What it did, once: time that was lost and done again is a policy's doing.
+
+    So are starts, as far as they were measured: the replay charges its own.
+    """
     run_s = job.run_s or 0.0
-    return run_s - job.lost_s if 0 < job.lost_s < run_s else run_s
+    idle = max(job.lost_s, 0.0) + max(job.starting_s, 0.0)
+    return run_s - idle if idle < run_s else run_s
 
 
 def _number(value: float | None) -> str | None:

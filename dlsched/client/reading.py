@@ -55,6 +55,8 @@ def job_of(view: Any) -> Job:
         run_s=view.run_s if known("run_s") else None,
         gpu_s=view.gpu_s if known("gpu_s") else None,
         lost_s=view.lost_s,
+        restart_s=view.restart_s if known("restart_s") else None,
+        starting_s=view.starting_s,
         run=view.run or None,
         starts=view.starts,
         preemptions=view.preemptions,

@@ -51,6 +51,8 @@ class Job:
     run_s: float | None = None
     gpu_s: float | None = None
     lost_s: float = 0.0
+    restart_s: float | None = None  # seconds of a start, the mean of those that were measured
+    starting_s: float = 0.0  # of run_s, what measured starts took and lost_s has not
     run: int | None = None
     starts: int = 0
     preemptions: int = 0

@@ -2,6 +2,8 @@
 
 A number near the end of a column's range would otherwise be taken for the newest that anybody has
 seen, and whatever is counted up from it could be stored no more, by anybody, ever.
+
+What a rank says comes from a user's program: nonsense is taken out of its report and counted.
 """
 
 from __future__ import annotations
@@ -12,14 +14,26 @@ from collections.abc import Iterable
 from dlsched.core.errors import BadInput
 from dlsched.protocol.ledger import Ledger
 from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
+from dlsched.rpc.v1.control_pb2 import RunReport
 
-__all__ = ["check_sync"]
+__all__ = ["LONGEST_TAKEN_S", "MOST", "MOST_STEPS", "check_sync", "take_out_nonsense"]
 
 AHEAD = 1 << 32  # further than any database can be behind what a node has seen
 MOST = 1 << 53
 LONGEST_NAME = 253
 LONGEST_TEXT = 64 * 1024
 LONGEST_S = 1e10
+MOST_STEPS = 1e12
+LONGEST_TAKEN_S = 86400.0  # by one pass, one start, one checkpoint
+LARGEST_METRIC = 1e30
+_NUMBERS = {  # of a rank's report: from and to
+    "step": (0.0, MOST_STEPS),
+    "batch_s": (0.0, LONGEST_TAKEN_S),
+    "loss": (-LARGEST_METRIC, LARGEST_METRIC),
+    "gpu_memory_bytes": (0.0, float(MOST)),
+    "restart_s": (0.0, LONGEST_TAKEN_S),
+    "save_s": (0.0, LONGEST_TAKEN_S),
+}
 
 
 def check_sync(sync: Sync, known: Ledger) -> None:
@@ -52,6 +66,21 @@ def check_sync(sync: Sync, known: Ledger) -> None:
             raise BadInput(f"sync of {sync.node}: ran_s {record.ran_s:g} is no time")
         if len(record.detail) > LONGEST_TEXT:
             raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
+
+
+def take_out_nonsense(report: RunReport) -> int:
+    """Clear the numbers of a rank's report that cannot be; how many those were."""
+    wrong = [
+        name
+        for name, (least, most) in _NUMBERS.items()
+        if report.HasField(name) and not least <= getattr(report, name) <= most  # true for NaN
+    ]
+    for name in wrong:
+        report.ClearField(name)
+    strange = [name for name, value in report.metrics.items() if not abs(value) <= LARGEST_METRIC]
+    for name in strange:
+        del report.metrics[name]
+    return len(wrong) + len(strange)
 
 
 def _keys(sync: Sync) -> Iterable[RunKey]:

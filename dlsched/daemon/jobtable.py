@@ -17,6 +17,7 @@ from dlsched.db.records import (
     HoldChanged,
     JobBody,
     JobSpec,
+    Progress,
 )
 from dlsched.protocol.ledger import (
     Adopt,
@@ -59,6 +60,10 @@ class Facts:
     migrations: int = 0
     resizes: int = 0
     lost_s: float = 0.0
+    restarts: int = 0  # starts that were measured
+    restart_s: float | None = None  # of one of them, the mean
+    starting_s: float = 0.0  # of those of runs that are over what is not in `lost_s`
+    run_restart_s: float = 0.0  # that of the present run
     cancelled_by: str = ""
     running_since: float | None = None  # boottime: executing, not suspended
     run_executed_s: float = 0.0  # of the present run, before `running_since`
@@ -71,6 +76,13 @@ class Facts:
         """Executed seconds of all runs up to now."""
         current = now - self.running_since if self.running_since is not None else 0.0
         return self.executed_s + self.run_executed_s + current
+
+    def restarted(self, seconds: float) -> None:
+        """The present run has done its first step."""
+        total = (self.restart_s or 0.0) * self.restarts - self.run_restart_s
+        self.restarts += not self.run_restart_s  # what a run says again is the same start
+        self.run_restart_s = seconds
+        self.restart_s = (total + seconds) / self.restarts
 
     def run_now(self, now: float) -> float:
         """Executed seconds of the present run up to now."""
@@ -167,7 +179,7 @@ class JobTable:
         changed: set[JobId] = set()
         for write in writes:
             if isinstance(write, Attach):
-                self._attached(write.row, changed)
+                self._attached(write.row, after, changed)
             elif (job := job_of(write, after)) is not None:
                 changed.add(job)
         for job in changed:
@@ -178,8 +190,15 @@ class JobTable:
             self.version += 1
         return changed
 
-    def _attached(self, row: object, changed: set[JobId]) -> None:
+    def _attached(self, row: object, ledger: Ledger, changed: set[JobId]) -> None:
         match row:
+            case Progress(run_id=run_id, restart_s=seconds) if seconds is not None:
+                found = _job_of_run(ledger, run_id)
+                live = None if found is None else ledger.live_run(found)
+                if found is None or live is None or live.key.run_id != run_id:
+                    return
+                job = found
+                self.of(job).restarted(seconds)
             case HoldChanged(job=job, held=held):
                 self.of(job).held = held
             case FieldsChanged(job=job, fields=updated):
@@ -208,11 +227,14 @@ class JobTable:
 
     def _lose(self, facts: Facts, run: Run, row: Job) -> None:
         """What a run did since its checkpoint is done again, unless the job ended with it."""
-        if row.status.is_terminal and run.key.run == row.runs:
-            return
-        saved = facts.checkpoint
-        kept = saved.executed_s if saved and saved.run_id == run.key.run_id else 0.0
-        facts.lost_s += max(facts.last_run_s - kept, 0.0)
+        lost = 0.0
+        if not (row.status.is_terminal and run.key.run == row.runs):
+            saved = facts.checkpoint
+            kept = saved.executed_s if saved and saved.run_id == run.key.run_id else 0.0
+            lost = max(facts.last_run_s - kept, 0.0)
+        facts.lost_s += lost
+        facts.starting_s += min(facts.run_restart_s, max(facts.last_run_s - lost, 0.0))
+        facts.run_restart_s = 0.0
 
     def _follow_run(self, facts: Facts, old: Run | None, run: Run, now: float, at: float) -> None:
         if run.released and not (old is not None and old.released):

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from dlsched.core.errors import BadInput, Unavailable
-from dlsched.daemon.believable import check_sync
+from dlsched.daemon.believable import MOST, check_sync, take_out_nonsense
 from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.faultpoints import faultpoint
@@ -102,6 +102,9 @@ class RunsService(control_pb2_grpc.RunsServicer):
         job, run = self._run(request.node, request.key)
         if run.is_over:
             return control_pb2.ReportReply()
+        request.ignored = min(max(request.ignored, 0), MOST) + take_out_nonsense(request)
+        if request.rank != 0:
+            request.ClearField("restart_s")  # its run has one start
         shell, now = self._cluster.shell, boottime()
         facts = shell.table.of(job.job)
         if request.HasField("step"):

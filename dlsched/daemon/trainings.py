@@ -23,6 +23,7 @@ from dlsched.core.goodput.efficiency import UNKNOWN_NOISE, efficiency
 from dlsched.core.goodput.fitting import Observations, fit
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 from dlsched.core.goodput.throughput import throughput
+from dlsched.daemon.believable import LONGEST_TAKEN_S, MOST_STEPS
 from dlsched.db.trainings import TrainingTold
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.v1.control_pb2 import TrainingReport
@@ -31,8 +32,6 @@ __all__ = ["Expected", "Place", "Training", "TrainingBook"]
 
 WORTH_A_CHANGE = 1.05  # gain in goodput for which a running job changes its batch size
 MOST_KEYS = 256  # shapes and batch sizes that are remembered of a job
-MOST_STEPS = 1e12
-LONGEST_S = 86400.0  # of one pass, and of a restart
 LARGEST_BATCH = 10**9
 LARGEST_NORM = 1e30
 
@@ -339,14 +338,14 @@ class TrainingBook:
 
     def restarted(self, job: JobId, seconds: float) -> None:
         """A run has done its first step so many seconds after its start."""
-        if _within(seconds, 0.0, LONGEST_S):
+        if _within(seconds, 0.0, LONGEST_TAKEN_S):
             self.of(job).restarted(seconds)
         else:
             self.ignore(job)
 
     def saved(self, job: JobId, seconds: float) -> None:
         """A checkpoint took so many seconds."""
-        if _within(seconds, 0.0, LONGEST_S):
+        if _within(seconds, 0.0, LONGEST_TAKEN_S):
             self.of(job).saved(seconds)
         else:
             self.ignore(job)
@@ -420,7 +419,7 @@ def _nonsense(report: TrainingReport, place: Place) -> str:
         and len(set(report.local)) == len(report.local) <= MOST_KEYS,
         "local batch sizes": all(_within(size, 1, LARGEST_BATCH) for size in report.local),
         "steps": all(_within(count, 1, MOST_STEPS) for count in report.steps),
-        "times": all(0 < a <= b <= LONGEST_S for a, b in passes),
+        "times": all(0 < a <= b <= LONGEST_TAKEN_S for a, b in passes),
     }
     wrong = [what for what, holds in checks.items() if not holds]
     if not wrong:

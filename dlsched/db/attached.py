@@ -39,7 +39,7 @@ from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.statements import add, put
 from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
 from dlsched.db.trainings import TrainingTold, keep_trainings
-from dlsched.protocol.messages import Epoch, NodeName
+from dlsched.protocol.messages import Epoch, NodeName, RunId
 
 __all__ = ["store_attached"]
 
@@ -139,8 +139,14 @@ def _predictions(place: _Place, rows: Sequence[Prediction]) -> None:
 
 
 def _progress(place: _Place, rows: Sequence[Progress]) -> None:
-    latest = {row.run_id: codec.encode(row) | {"at": place.at} for row in rows}
-    put(place.connection, schema.progress, list(latest.values()))
+    latest: dict[RunId, dict[str, Any]] = {}
+    for row in rows:  # what a run does not say again stands
+        latest[row.run_id] = latest.get(row.run_id, {}) | codec.encode(row) | {"at": place.at}
+    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for values in latest.values():  # a statement has the same columns for all its rows
+        alike.setdefault(frozenset(values), []).append(values)
+    for some in alike.values():
+        put(place.connection, schema.progress, some)
 
 
 def _checkpoints(place: _Place, rows: Sequence[CheckpointCommitted]) -> None:

@@ -30,7 +30,7 @@ from dlsched.db.speed_rows import read_speeds
 from dlsched.db.speeds import SpeedRow
 from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
-from dlsched.db.told import lost_seconds
+from dlsched.db.told import Spent, spent_in_vain
 from dlsched.db.trainings import TrainingTold, read_trainings
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
@@ -57,6 +57,10 @@ class JobFacts:
     resizes: int = 0
     failures: int = 0
     lost_s: float = 0.0  # executed since the last checkpoint by runs that others followed
+    restarts: int = 0  # starts that were measured
+    restart_s: float | None = None  # of one of them, the mean
+    starting_s: float = 0.0  # of those of ended runs together, what is not lost
+    run_restart_s: float = 0.0  # that of the live run
     cancelled_by: str = ""
     checkpoint: CheckpointCommitted | None = None  # the last that counts
     progress: Progress | None = None  # of the latest run that told any
@@ -207,9 +211,10 @@ def facts_of(
     row: Row,
     checkpoint: CheckpointCommitted | None = None,
     progress: Progress | None = None,
-    lost_s: float = 0.0,
+    spent: Spent | None = None,
 ) -> JobFacts:
     """What a job's row says beside the ledger's part."""
+    spent = spent or Spent()
     with of_row("jobs", row["job"]):
         return JobFacts(
             job=JobId(row["job"]),
@@ -226,7 +231,11 @@ def facts_of(
             migrations=row["migrations"],
             resizes=row["resizes"],
             failures=row["failures"],
-            lost_s=lost_s,
+            lost_s=spent.lost_s,
+            restarts=spent.restarts,
+            restart_s=spent.restart_s,
+            starting_s=spent.starting_s,
+            run_restart_s=spent.run_restart_s,
             cancelled_by=row["cancelled_by"],
             checkpoint=checkpoint,
             progress=progress,
@@ -306,12 +315,12 @@ def load(connection: Connection) -> Loaded:
     )
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
-    lost = lost_seconds(connection, rows)
+    spent = spent_in_vain(connection, rows)
     return Loaded(
         ledger=ledger,
         jobs={
             JobId(row["job"]): facts_of(
-                row, saved.get(row["job"]), steps.get(row["job"]), lost.get(row["job"], 0.0)
+                row, saved.get(row["job"]), steps.get(row["job"]), spent.get(row["job"])
             )
             for row in rows
         },

@@ -30,7 +30,7 @@ from dlsched.db.records import Event, JobSpec, Prediction, Progress
 from dlsched.db.rows import Row, of_row
 from dlsched.db.statements import rows_in
 from dlsched.db.submitting import seal_fits
-from dlsched.db.told import Came, came_true, first_predictions, lost_seconds
+from dlsched.db.told import Came, came_true, first_predictions, spent_in_vain
 from dlsched.db.trainings import TrainingTold, read_trainings
 from dlsched.protocol.ledger import Job, Request, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
@@ -391,7 +391,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
     where = _where(connection, ids)
-    lost, told = lost_seconds(connection, rows), first_predictions(connection, ids)
+    spent, told = spent_in_vain(connection, rows), first_predictions(connection, ids)
     found = []
     for row in rows:
         nodes, end = where.get(row["job"], ((), ""))
@@ -399,7 +399,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
         found.append(
             StoredJob(
                 job=jobs[JobId(job)],
-                facts=facts_of(row, saved.get(job), steps.get(job), lost.get(job, 0.0)),
+                facts=facts_of(row, saved.get(job), steps.get(job), spent.get(job)),
                 state=row["state"],
                 nodes=nodes,
                 end=end,

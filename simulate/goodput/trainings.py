@@ -66,6 +66,7 @@ class Trainings:
     Attributes:
         of: by row.
         restart_overhead: seconds that a start costs.
+        own_restarts: the same of each job, NaN where it is not known; None: of no job.
         oracle: the truth, for policies; None where the run's estimator does not know it.
         Course: what each of them is.
     """
@@ -75,6 +76,7 @@ class Trainings:
     def __init__(self, of: Sequence[Training]) -> None:
         self.of = of
         self.restart_overhead = 0.0
+        self.own_restarts: Floats | None = None
         self.oracle: TrainingOracle | None = None
 
     @property
@@ -190,7 +192,10 @@ class Trainings:
 
     def restart_s(self, rows: Rows) -> Floats:
         """Seconds that a start costs."""
-        return np.full(len(rows), self.restart_overhead)
+        if self.own_restarts is None:
+            return np.full(len(rows), self.restart_overhead)
+        own = self.own_restarts[rows]
+        return np.where(np.isnan(own), self.restart_overhead, own)
 
     def version(self, rows: Rows) -> Ints:
         """Grows with whatever they learn."""

@@ -156,6 +156,8 @@ def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
         "duration": rows.duration,
         "num_gpus": rows.num_gpus,
     }
+    if "restart_overhead" in rows.columns:
+        quantities["restart_overhead"] = rows.columns["restart_overhead"]
     for name, column in quantities.items():
         for row in np.flatnonzero(rows.usable & ((column < 0) | (column > LARGEST))):
             wrong = "negative" if column[row] < 0 else "too large"

@@ -221,13 +221,14 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
         *,
         reason: m.ExitReason = m.ExitReason.EXITED,
         desired: m.DesiredRun | None = None,
+        ran_s: float = 0.01,
         **more: Any,
     ) -> None:
         """A job's end on this node."""
         if desired is None:
             desired = self.keepers[run_id].desired
         record = m.ExitRecord(
-            key=desired.key, node=self.name, reason=reason, code=code, ran_s=0.01,
+            key=desired.key, node=self.name, reason=reason, code=code, ran_s=ran_s,
             nodes=tuple(share.node for share in desired.layout), request_id=desired.request_id,
             **more,
         )  # fmt: skip

@@ -33,6 +33,19 @@ def test_profiled_launch_takes_each_jobs_own_column(lab):
     assert lab.spans(run) == {"A": (0, 112), "B": (10, 18)}
 
 
+def test_what_the_trace_says_of_starts_is_charged_unless_the_run_says_otherwise(lab):
+    trace = lab.trace(SRTF, restart_overhead=[2.0, math.nan])
+    told = lab.run(trace, "srtf", overhead=None)
+    # A: 8 s done by 10, out until 15 (nobody knows what B takes), then 2 s and the 92 s left
+    assert lab.spans(told) == {"A": (0, 109), "B": (10, 15)}
+    assert told.summary["options"]["restart_overhead"] == 0.0
+    for words in ({"overhead": 3.0}, {"overhead": None, "launch": "constant"}):
+        said = lab.run(trace, "srtf", **words)
+        assert lab.spans(said) == lab.spans(lab.run(SRTF, "srtf", **words))
+    unknown = lab.trace(SRTF, restart_overhead=[math.nan, math.nan])
+    assert lab.spans(lab.run(unknown, "srtf", overhead=None)) == {"A": (0, 105), "B": (10, 15)}
+
+
 def test_profiled_launch_may_charge_for_every_further_node(lab):
     run = lab.run(
         [(0, 8, 10)], cluster="2x4", launch="profiled", options=("launch.per_node=4",), overhead=1.0

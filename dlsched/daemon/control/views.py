@@ -102,6 +102,8 @@ class Views:
         view.held = bool(facts.held)
         view.array_limit = table.array_limit(row)
         view.lost_s = facts.lost_s
+        view.starting_s = facts.starting_s + facts.run_restart_s
+        _put(view, restart_s=facts.restart_s)
         view.cancelled_by = facts.cancelled_by
         if facts.step is not None:
             view.progress = facts.step
@@ -206,6 +208,8 @@ def stored_view(stored: Any) -> control_pb2.JobView:
     view.run_s, view.gpu_s, view.starts = facts.executed_s, facts.gpu_s, facts.starts
     view.migrations, view.resizes = facts.migrations, facts.resizes
     view.lost_s = facts.lost_s
+    view.starting_s = facts.starting_s + facts.run_restart_s
+    _put(view, restart_s=facts.restart_s)
     if stored.foretold is not None:
         view.predicted_start_at = stored.foretold.start_at
         view.predicted_basis = stored.foretold.basis

@@ -263,7 +263,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +310,8 @@ class JobView(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_END_AT_FIELD_NUMBER: _ClassVar[int]
+    RESTART_S_FIELD_NUMBER: _ClassVar[int]
+    STARTING_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -356,7 +358,9 @@ class JobView(_message.Message):
     where: _containers.RepeatedCompositeFieldContainer[GpusOnNode]
     account: str
     predicted_end_at: float
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ...) -> None: ...
+    restart_s: float
+    starting_s: float
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ...) -> None: ...
 
 class GpusOnNode(_message.Message):
     __slots__ = ("node", "gpus")

@@ -31,7 +31,7 @@ NUMBER_COLUMNS = frozenset(
         *("submit_time", "num_gpus", "duration", "total_iterations", "batch_size"),
         *("min_gpus", "max_gpus", "num_cpus", "num_nodes", "memory_gb"),
         *("priority", "weight", "deadline", "time_limit"),
-        *("start_time", "end_time", "round_delivered", "attempts"),
+        *("start_time", "end_time", "round_delivered", "attempts", "restart_overhead"),
     }
 )
 TEXT_COLUMNS = frozenset(

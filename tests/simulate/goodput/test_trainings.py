@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from simulate.traces.trace import Trace
 from simulate.world import Costs
 
 STEP = 0.1 + 0.01 * 16 + 1e-5  # of 16 samples on one GPU
+POLLUX = ("semantics=pollux",)
 EPOCH = round(100 * STEP)  # s, at the initial batch size
 
 
@@ -69,6 +71,24 @@ def test_the_life_of_a_training(lab: Any, toys: dict[str, Application]) -> None:
     assert jobs.starts.tolist() == [1]
     assert jobs.lost_seconds.tolist() == [30]
     assert jobs.gpu_seconds.tolist() == [120]  # until the round that sees it
+
+
+def test_a_training_s_own_start_is_charged_and_believed(
+    lab: Any, toys: dict[str, Application]
+) -> None:
+    trace = trace_of((0, "toy", 1, 16), (0, "toy", 1, 16))
+    own = {**trace.columns, "restart_overhead": np.array([5.0, math.nan])}
+    trace = replace(trace, columns=own)
+    jobs = run(lab, toys, trace).jobs
+    assert jobs.finish_time.tolist() == [60 + 5 + 3 * EPOCH, 60 + 30 + 3 * EPOCH]
+    cluster, settings = lab.cluster("2x2"), RunSettings(policy="pollux", options=POLLUX)
+    believed = prepare(trace, cluster, settings, applications=toys).goodput
+    assert believed is not None
+    assert believed.restart_s(np.array([1, 0])).tolist() == [30.0, 5.0]
+    said = RunSettings(policy="pollux", options=POLLUX, costs=Costs(restart_overhead=7.0))
+    believed = prepare(trace, cluster, said, applications=toys).goodput
+    assert believed is not None
+    assert believed.restart_s(np.array([1, 0])).tolist() == [7.0, 7.0]
 
 
 def test_a_larger_batch_gains_more_a_step(lab: Any, toys: dict[str, Application]) -> None:

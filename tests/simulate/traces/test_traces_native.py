@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pytest
 
@@ -109,6 +112,19 @@ class TestBadRow:
         trace = open_trace(trace_file(f"{HEADER}1,0,1,1\n{row}\n3,5,1,1\n"), options=SKIP)
         assert trace.job_id.tolist() == ["1", "3"]
         assert trace.dropped == {reason: 1}
+
+
+def test_what_starts_take_is_a_time(trace_file):
+    header = "job_id,submit_time,num_gpus,duration,restart_overhead\n"
+    trace = open_trace(trace_file(f"{header}1,0,1,9,2.5\n2,0,1,9,\n"))
+    assert trace.columns["restart_overhead"].tolist() == [2.5, pytest.approx(math.nan, nan_ok=True)]
+    for given, message in (
+        ("-1", "restart_overhead is -1, below 0"),
+        ("1e300", "restart_overhead is 1e+300, above 1e+15"),
+        ("soon", "restart_overhead is 'soon', not a number"),
+    ):
+        with pytest.raises(BadInput, match=rf":2: {re.escape(message)}"):
+            open_trace(trace_file(f"{header}1,0,1,9,{given}\n"))
 
 
 def test_an_unknown_status_is_refused(trace_file):
