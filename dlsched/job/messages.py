@@ -23,6 +23,8 @@ What the library (a *rank*: a process that said `hello`) expects of the keeper:
   times, gradient noise, batch limits. The daemon fits a model to it, and `use_batch` comes back
   when another batch size would do better; the ranks take it up when they next can.
 - A rank that says the `run_id` of another run is not heard.
+- Numbers that cannot be (not finite, of another type) make a message count as nonsense; it is
+  skipped, the rank is heard again with its next one. What is no message at all ends the connection.
 
 What `dlsched run` (a *caller*: a process that says `run` instead of `hello`) expects:
 
@@ -59,6 +61,7 @@ __all__ = [
     "FromKeeper",
     "Hello",
     "Limit",
+    "Nonsense",
     "Output",
     "Refused",
     "Restored",
@@ -82,6 +85,10 @@ OUTPUT_CHUNK = 32 * 1024  # bytes of output in one message, before base64
 
 class BadMessage(ValueError):
     """A message that cannot be read; the text says why, in one line."""
+
+
+class Nonsense(BadMessage):
+    """A word about the training with values that cannot be: to be counted and skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +348,13 @@ def _decode(packet: bytes, known: Mapping[str, Any]) -> Any:
     kind = known.get(given["type"])
     if kind is None:
         return None
+    try:
+        return _made(kind, given)
+    except BadMessage as error:
+        raise (Nonsense if kind in _OF_TRAININGS else BadMessage)(str(error)) from None
+
+
+def _made(kind: Any, given: Mapping[str, Any]) -> Any:
     values = {}
     for each in fields(kind):
         if given.get(each.name) is not None:
@@ -364,12 +378,26 @@ def _reader(kinds: type | tuple[type, ...], said: str) -> Callable[[str, Any], A
     return read
 
 
-_text = _reader(str, "text")
+_characters = _reader(str, "text")
 _number = _reader((int, float), "a number")
 
 
+def _text(name: str, value: Any) -> str:
+    found: str = _characters(name, value)
+    try:
+        found.encode("utf-8", "surrogateescape")  # as file names may be
+    except UnicodeEncodeError:
+        raise BadMessage(f"{name}: text that no file name could be") from None
+    if "\0" in found:
+        raise BadMessage(f"{name}: text without zero bytes expected")
+    return found
+
+
 def _real(name: str, value: Any) -> float:
-    found = float(_number(name, value))
+    try:
+        found = float(_number(name, value))
+    except OverflowError:  # a whole number of hundreds of digits
+        found = math.inf
     if not math.isfinite(found):
         raise BadMessage(f"{name}: a finite number expected")
     return found
@@ -385,7 +413,7 @@ def _several(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def _mapping(of: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     def read(name: str, value: Any) -> Any:
         entries = _reader(dict, "an object")(name, value)
-        return {key: of(f"{name}.{key}", item) for key, item in entries.items()}
+        return {_text(name, key): of(f"{name}.{key}", item) for key, item in entries.items()}
 
     return read
 
@@ -411,6 +439,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a fie
     "Mapping[str, float]": _mapping(_real),
     "Mapping[str, str]": _mapping(_text),
 }
+_OF_TRAININGS = (StepDone, Restored, Trained, CheckpointMade)
 _FROM_JOB: dict[str, Any] = {
     kind.type: kind
     for kind in (Hello, StepDone, CheckpointMade, Restored, Trained, RunRanks, SignalRanks)

@@ -2,7 +2,7 @@
 
 Who connects is what SO_PEERCRED says; only the job's user and root are heard. A rank that says
 hello is told when to leave; what it tells goes on to the agent. No packet can hurt the keeper: what
-it does not understand it skips, and a peer that sends garbage is hung up on.
+it does not understand it skips, nonsense it counts, and a peer that sends garbage is hung up on.
 """
 
 from __future__ import annotations
@@ -53,9 +53,23 @@ class JobSocket:
     """Listens, knows its peers, hands their words on."""
 
     def __init__(
-        self, path: str, uid: int, run_id: str, heard: Callable[[Peer, words.FromJob], None]
+        self,
+        path: str,
+        uid: int,
+        run_id: str,
+        heard: Callable[[Peer, words.FromJob], None],
+        unread: Callable[[Peer], None],
     ) -> None:
-        self._uid, self._run_id, self._heard = uid, run_id, heard
+        """Listen.
+
+        Args:
+            path: of the socket.
+            uid: the job's user.
+            run_id: of the run; who names another is foreign.
+            heard: takes what can be read.
+            unread: counts what cannot.
+        """
+        self._uid, self._run_id, self._heard, self._unread = uid, run_id, heard, unread
         self.listener = lean_socket.Socket(
             lean_socket.AF_UNIX, lean_socket.SOCK_SEQPACKET | lean_socket.SOCK_NONBLOCK
         )
@@ -93,12 +107,15 @@ class JobSocket:
         except OSError:
             return False
         peer.streams.extend(fds)
-        if not packet or flags & lean_socket.MSG_TRUNC:
+        if not packet:
             return False
         try:
+            if flags & lean_socket.MSG_TRUNC:
+                raise words.BadMessage("longer than any message")
             message = words.decode_from_job(packet)
-        except words.BadMessage:
-            return False
+        except words.BadMessage as error:
+            self._unread(peer)
+            return isinstance(error, words.Nonsense)
         if isinstance(message, words.Hello):
             peer.rank = message.rank
             peer.is_foreign = message.run_id not in ("", self._run_id)

@@ -488,6 +488,7 @@ class Keeper:
             self.spec.launch.uid,
             self.spec.desired.key.run_id,
             self._job_said,
+            self.steps.unread,
         )
         self.job = job
         self.watch(job.listener.fileno(), lambda _mask: self._peer_came())

@@ -78,8 +78,8 @@ class Progress:
 
     async def commit(self, key: RunKey, made: dict[str, Any]) -> Any:
         """Ask the daemon to commit a checkpoint, until it answers."""
-        return await self._leader.commit_checkpoint(
-            control_pb2.CheckpointCommit(
+        try:
+            commit = control_pb2.CheckpointCommit(
                 node=self._node,
                 key=to_wire(key),
                 path=str(made["path"]),
@@ -87,7 +87,9 @@ class Progress:
                 bytes=int(made["bytes"]),
                 sha256=str(made["sha256"]),
             )
-        )
+        except (ValueError, TypeError) as error:  # a number or a text that no wire can carry
+            return control_pb2.CheckpointReply(accepted=False, why=f"unclear: {error}")
+        return await self._leader.commit_checkpoint(commit)
 
 
 def _merge(earlier: Any, report: Any) -> None:

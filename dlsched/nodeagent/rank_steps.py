@@ -33,7 +33,7 @@ class RankSteps:
     def heard(self, peer: Peer, message: words.FromJob) -> None:
         """A rank or a caller has spoken."""
         if peer.is_foreign:
-            self._report(peer, ignored=1)
+            self.unread(peer)
             return
         match message:
             case words.StepDone():
@@ -55,6 +55,10 @@ class RankSteps:
                     self._report(peer, step=message.step, save_s=message.save_s)
                 self._unanswered, self._asker = message, peer
                 self._ask()
+
+    def unread(self, peer: Peer) -> None:
+        """A rank or a caller has said what cannot be."""
+        self._report(peer, ignored=1)
 
     def _report(self, peer: Peer, **values: object) -> None:
         told = {name: value for name, value in values.items() if value is not None}

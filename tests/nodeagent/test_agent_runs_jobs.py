@@ -127,6 +127,35 @@ def test_what_every_process_is_told(calm: Any) -> None:
     assert all(len(each["DLSCHED_CTL_SOCK"]) < 108 for each in found)
 
 
+NONSENSE = """
+import os, socket
+rank = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+rank.connect(os.environ["DLSCHED_CTL_SOCK"])
+rank.send(b'{"type":"hello","rank":0}')
+rank.send(b'{"type":"step","step":1,"loss":NaN}')
+rank.send(b'{"type":"step","step":1,"loss":1' + b"0" * 400 + b"}")
+rank.send(b'{"type":"step","step":1' + b"0" * 40 + b"}")
+rank.send(b'{"type":"step","step":7}')
+other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+other.connect(os.environ["DLSCHED_CTL_SOCK"])
+other.send(b'{"type":"hello","rank":0,"run_id":"of another job"}')
+other.send(b'{"type":"step","step":9}')
+"""
+
+
+def test_a_job_that_tells_nonsense_is_counted_and_runs_on(calm: Any) -> None:
+    leader = calm.leader
+    job = run(leader, Work(argv=(sys.executable, "-c", NONSENSE)))
+    assert leader.wait(job).status is JobStatus.COMPLETED
+
+    def told() -> bool:
+        ignored = sum(report.ignored for report in leader.reports)
+        steps = [report.step for report in leader.reports if report.HasField("step")]
+        return (ignored, steps[-1:]) == (5, [7])
+
+    eventually(told, "three messages and two of another run are ignored, one step is told")
+
+
 def test_launch_mode_batch_runs_on_the_first_node_only(calm: Any) -> None:
     leader = calm.leader
     work = Work(script=DUMP, environment={"OUT": str(calm.folder)})
