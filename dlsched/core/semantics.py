@@ -240,7 +240,12 @@ SIA = _add(
         name="sia",
         source="Sia, SOSP 2023, and its artifact's simulator",
         shape_moves="free",
-        option_defaults={"rounding": "artifact", "placing": "fast"},
+        option_defaults={
+            "rounding": "artifact",
+            "placing": "fast",
+            "mechanism": "plain",
+            "settle": "centre",
+        },
         part_defaults={"launch": "profiled"},
     )
 )

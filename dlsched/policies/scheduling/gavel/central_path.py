@@ -23,8 +23,9 @@ __all__ = ["middle_of_best"]
 LAST = 1e-9  # μ, where the largest worth is 1: shares are then exact to some six decimals
 SHRINK = 0.1  # of μ, once the path is near
 NEAR = 0.5  # distance from the path, relative, at which μ shrinks
-ON_PATH = 1e-6  # the same for the last μ
-STEPS = 200
+ON_PATH = 1e-6  # the same for the last μ, if numbers are exact enough for it
+STEPS = 60
+SINGULAR = 1e-13  # relative
 TO_THE_WALL = 0.95  # part of the way to where something would become 0
 
 
@@ -60,7 +61,8 @@ def middle_of_best(worth: Floats, scale: Floats, workers: Floats, free: Bools) -
         held = size * give
         joint = np.diag(v / prices + (size * held).sum(axis=0)) - held.T @ (held / time[:, None])
         asked = short[2] / prices + (size * moved).sum(axis=0) - held.T @ (wanted / time)
-        d_prices = np.linalg.solve(joint, asked)
+        # where no job cares about types, prices may rise as wages fall: any such pair will do
+        d_prices = np.linalg.lstsq(joint, asked, rcond=SINGULAR)[0]
         d_wages = (wanted - held @ d_prices) / time
         d_z = np.where(free, d_wages[:, None] + size * d_prices, 0.0)
         d_x = moved - give * d_z

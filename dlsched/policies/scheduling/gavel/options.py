@@ -25,8 +25,9 @@ class GavelOptions:
     """Gavel."""
 
     objective: ObjectiveName = option("max-min", "what is optimised")
-    mechanism: Literal["corrected", "published"] = option(
-        "corrected", "how X becomes leases: ours, or the published simulator's, oddities included"
+    mechanism: Literal["corrected", "published", "plain"] = option(
+        "corrected",
+        "how X becomes leases: ours, the published simulator's, or that of Sia's simulator",
     )
     resolve_s: float = option(0.0, "seconds between two X, at least", low=0.0)
     window_s: float = option(

@@ -13,10 +13,12 @@ import numpy as np
 
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.errors import BadInput
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.gavel.options import GavelOptions
+from dlsched.policies.scheduling.gavel.plain_rounds import PlainRounds
 from dlsched.policies.scheduling.gavel.published_rounds import PublishedRounds
 from dlsched.policies.scheduling.gavel.question import named_numbers, packs, problem_of
 from dlsched.policies.scheduling.gavel.rounds import Rounds
@@ -61,7 +63,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         )
         asked = self.shares if source is None else source
         self.late = 0
-        self.rounds: PublishedRounds | Rounds
+        self.rounds: PublishedRounds | PlainRounds | Rounds
         if options.mechanism == "published":
             self.rounds = PublishedRounds(
                 asked,
@@ -72,6 +74,10 @@ class Gavel(SchedulingPolicy[GavelOptions]):
                 one_queue=options.queue == "one",
                 seed=options.seed,
             )
+        elif options.mechanism == "plain":
+            if packs(objective):
+                raise BadInput(f"mechanism=plain knows no pairs, which objective={objective} needs")
+            self.rounds = PlainRounds(asked)
         else:
             self.rounds = Rounds(asked, resolve_s=options.resolve_s, window_s=options.window_s)
 
