@@ -10,13 +10,13 @@ from tests.live.invariants import Witnessed
 from tests.live.local_cluster import LocalCluster
 from tests.postgres import PostgresCluster, postgres_cluster
 
-__all__ = ["postgres_cluster"]
+__all__ = ["DATABASES", "database_of", "postgres_cluster"]
 
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
 
 
-def _database(request: pytest.FixtureRequest) -> str:
+def database_of(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database; empty: a file of the cluster's own."""
     if request.param == "sqlite":
         return ""
@@ -29,14 +29,14 @@ def _database(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module", params=DATABASES)
 def shared(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One daemon and three agents of four GPUs, for tests that leave them as they were."""
-    with LocalCluster(_database(request)) as running:
+    with LocalCluster(database_of(request)) as running:
         yield running
 
 
 @pytest.fixture(params=DATABASES)
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One daemon and two agents of four GPUs."""
-    with LocalCluster(_database(request), nodes=2) as running:
+    with LocalCluster(database_of(request), nodes=2) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from dlsched import quickstart
 from dlsched.client.cluster import filter_of
+from tests.live.conftest import DATABASES, database_of
 from tests.live.local_cluster import LocalCluster
 
 PROGRAM = str(Path(quickstart.__path__[0]) / "jobs" / "elastic_images.py")
@@ -24,11 +25,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture(params=DATABASES)
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Three nodes of two GPUs under Pollux."""
-    with LocalCluster(nodes=3, gpus="2:v100", round={"policy": "pollux", "interval_s": 5}) as it:
-        yield it
+    rounds = {"policy": "pollux", "interval_s": 5}
+    with LocalCluster(database_of(request), nodes=3, gpus="2:v100", round=rounds) as running:
+        yield running
 
 
 def accuracy(text: str) -> float:

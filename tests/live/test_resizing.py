@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 from dlsched.client.cluster import filter_of
+from dlsched.client.views import Job
+from tests.live.conftest import DATABASES, database_of
 from tests.live.local_cluster import LocalCluster, eventually
 
 PROGRAM = str(Path(__file__).parents[1] / "job" / "elastic_program.py")
@@ -25,11 +28,11 @@ SAMPLES, EPOCHS, BATCH = 960, 4, 24
 STEPS = EPOCHS * SAMPLES // BATCH
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
+@pytest.fixture(scope="module", params=DATABASES)
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Three nodes of two GPUs; elastic jobs have 2, then 3, then 1."""
     sizes = {"policy": "testing-resize", "options": ["sizes=2,3,1", "period_s=3", "warm=true"]}
-    with LocalCluster(nodes=3, gpus="2:v100", round=sizes) as running:
+    with LocalCluster(database_of(request), nodes=3, gpus="2:v100", round=sizes) as running:
         yield running
 
 
@@ -108,6 +111,30 @@ def test_a_training_goes_through_sizes_over_several_nodes(
     shown = cluster.cli("show", str(training.job))
     for line in ("24 samples a step, 1 x 24", "steps of 24", "v100, 3 observations", "2 GPUs"):
         assert line in shown
+    assert f"{ended.restart_s:.3g} s each to the first step" in shown
+    assert ended.restart_s == pytest.approx(known.restart_s)  # of the three starts, the mean
+    assert ended.starting_s == pytest.approx(3 * known.restart_s)
+    replayed_with_its_own_starts(cluster, ended)
+
+
+def replayed_with_its_own_starts(cluster: LocalCluster, ended: Job) -> None:
+    """What is exported is work; a replay charges each start what was measured here."""
+    trace, jobs_out = cluster.folder / f"{ended.job_id}.csv", cluster.folder / "jobs.csv"
+    cluster.cli("history", "--all", "--job", str(ended.job_id), "--export", str(trace))
+    (row,) = csv.DictReader(trace.read_text().splitlines())
+    assert ended.restart_s is not None
+    assert ended.run_s is not None
+    worked = ended.run_s - ended.lost_s - 3 * ended.restart_s
+    assert 0 < worked < ended.run_s - 2
+    assert float(row["duration"]) == pytest.approx(worked, abs=0.01)
+    assert float(row["restart_overhead"]) == pytest.approx(ended.restart_s, abs=0.001)
+    for words, start_s in (((), ended.restart_s), (("--restart-overhead", "1"), 1.0)):
+        cluster.cli(
+            "replay", str(trace), "--cluster", "3x2", "--clock", "events",
+            "--jobs-out", str(jobs_out), *words,
+        )  # fmt: skip
+        (alone,) = csv.DictReader(jobs_out.read_text().splitlines())
+        assert float(alone["jct"]) == pytest.approx(worked + start_s, abs=0.02)
 
 
 def test_a_new_daemon_believes_what_was_told(cluster: LocalCluster) -> None:
