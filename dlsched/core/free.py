@@ -171,6 +171,14 @@ class HostResources:
                 counts = np.fmin(counts, np.floor(free / need + 1e-9))
         return [max(int(count), 0) for count in counts]
 
+    def can_feed(self, ask: Ask, placement: Placement) -> bool:
+        """Are there cores and memory for an ask on every node of a placement?"""
+        return not any(
+            need > 0 and free[node] < need * mask.bit_count() - 1e-9  # NaN needs nothing
+            for free, need in ((self.cpus, ask.cpus_per_gpu), (self.memory_gb, ask.memory_per_gpu))
+            for node, mask in zip(placement.nodes, placement.masks, strict=True)
+        )
+
     def change(self, ask: Ask, placement: Placement, sign: int) -> None:
         """Take (-1) or give back (+1) what the ask uses on a placement."""
         for node, mask in zip(placement.nodes, placement.masks, strict=True):

@@ -20,6 +20,7 @@ from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import DlschedError, PolicyFailed
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
+from dlsched.core.sharing import Guests
 from dlsched.core.stage import (
     AdmissionPolicy,
     Entitlements,
@@ -181,15 +182,23 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         with _blaming(f"estimator {parts.estimator.name}"):
             parts.estimator.observe(ctx)
     whole = policy.preemptive and ctx.mode == "full"
-    units = ctx.units if whole else ctx.waiting
+    guests = None if policy.pairs_units or not ctx.may_share else Guests(ctx)
     entitlements = _entitle(parts, ctx)
     walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
     try:
+        if guests is not None:
+            guests.lift(walk)
+        units = ctx.units if whole else ctx.waiting
         policy.allocate(units, ctx, walk)
+        if guests is not None:
+            guests.sit_down(walk)
     except DlschedError as error:
         walk.rollback(0)
         raise PolicyFailed(f"policy {policy.name}: {error}") from error
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise PolicyFailed(f"policy {policy.name} failed: {error!r}") from error
+    finally:
+        if guests is not None:
+            guests.stand_by()
     return walk.answer()

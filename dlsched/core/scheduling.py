@@ -42,6 +42,11 @@ class SchedulingPolicy(Stage[O], ABC):
         """Must it be known how fast jobs run on how many GPUs? A replay asks before the run."""
         return False
 
+    @property
+    def pairs_units(self) -> bool:
+        """Does it decide itself who shares GPUs with whom?"""
+        return False
+
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """Order the units, best first.
 

@@ -52,6 +52,7 @@ _COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
     "gang": (np.int64, 1),
     "min_gpus": (np.int64, -1),
     "max_gpus": (np.int64, -1),
+    "gpu_share": (np.float64, 0.0),
     "cpus": (np.float64, np.nan),
     "memory_gb": (np.float64, np.nan),
     "priority": (np.float64, np.nan),
@@ -93,9 +94,10 @@ class UnitTable:
     """Every unit of a world, one array a column; row numbers never change.
 
     What the user asked for: `submit_time` (s), `gang` (GPUs needed at once), `min_gpus`,
-    `max_gpus`, `cpus`, `memory_gb` (for the whole gang), `priority` (smaller first), `weight`,
-    `deadline` (s after submit), `time_limit` (s), `user`, `account`, `vc` (codes of `names`),
-    `group`, `pool` (which set of nodes it may use).
+    `max_gpus`, `gpu_share` (part of each GPU that it needs; 0: not said, so that a policy may pair
+    it with anybody), `cpus`, `memory_gb` (for the whole gang), `priority` (smaller first),
+    `weight`, `deadline` (s after submit), `time_limit` (s), `user`, `account`, `vc` (codes of
+    `names`), `group`, `pool` (which set of nodes it may use).
     What is believed: `predicted_work` (s of execution in all, by the run's estimator).
     What happened: `status`, `admitted_at`, `since` (last start or stop), `progress_from` (when the
     restart overhead of this start ends), `rate` (work per second now), `held_s` (s holding GPUs),
@@ -112,6 +114,7 @@ class UnitTable:
     gang: Ints
     min_gpus: Ints
     max_gpus: Ints
+    gpu_share: Floats
     cpus: Floats
     memory_gb: Floats
     priority: Floats
@@ -158,6 +161,7 @@ class UnitTable:
         self._forget_marks()
 
     def _forget_marks(self) -> None:
+        self._says_shares: bool | None = None
         self._marks: Bools = np.zeros(self.count, np.bool_)
         self._marked: Rows = np.zeros(0, np.int64)
 
@@ -195,6 +199,13 @@ class UnitTable:
         self._marked = np.fromiter(rows, np.int64, len(rows))
         flags[self._marked] = True
         return flags
+
+    @property
+    def says_shares(self) -> bool:
+        """Does any unit say that it needs only part of a GPU? Asked once: it never changes."""
+        if self._says_shares is None:
+            self._says_shares = bool(((self.gpu_share > 0) & (self.gpu_share < 1)).any())
+        return self._says_shares
 
     def has(self, column: str) -> Bools:
         """Per row: is this column known? A missing extra column is known nowhere."""

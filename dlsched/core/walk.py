@@ -28,6 +28,7 @@ from dlsched.core.units import WAITING, Units
 __all__ = ["Walk"]
 
 ANYWHERE = -1  # every node, as bits
+WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
 
 
 class Walk:
@@ -158,6 +159,8 @@ class Walk:
         """
         if not self.ctx.may_share:
             raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
+        if not self.has_room(row, holder):
+            raise PolicyFailed(f"it lets unit {row} share GPUs that have no room for it")
         placement = self.occupancy.held.get(holder)
         if placement is None:
             raise PolicyFailed(
@@ -170,6 +173,45 @@ class Walk:
         self.launched[row] = placement
         self._journal.append(("take", row, placement))
         return placement
+
+    def has_room(self, row: int, holder: int) -> bool:
+        """Is there room for a row's part of each GPU beside a holder and whoever shares with it?"""
+        share = self.table.gpu_share
+        there = (holder, *self.occupancy.beside.get(holder, ()))
+        taken = sum(share.item(other) for other in there if other != row)
+        return bool(taken + share.item(row) <= WHOLE)
+
+    def can_feed(self, row: int, placement: Placement) -> bool:
+        """Are there cores and memory for a row on every node of a placement?"""
+        if self._host is None:
+            return True
+        return self._host.can_feed(Ask(row, placement.gpus, self.table), placement)
+
+    def lift(self, row: int) -> None:
+        """Take a row off its GPUs while a policy decides; what else it uses stays counted."""
+        placement = self.occupancy.release(row)
+        self.suspended[row] = placement
+        self._journal.append(("lift", row, placement))
+
+    def is_free(self, placement: Placement) -> bool:
+        """Are these very GPUs nobody's?"""
+        pairs = zip(placement.nodes, placement.masks, strict=True)
+        return all(not mask & ~self.occupancy.free[node] for node, mask in pairs)
+
+    def sit_down(self, row: int, beside: int | None = None) -> None:
+        """Put a row that was lifted back on its GPUs, which are free or another's."""
+        placement = self.suspended.pop(row)
+        if beside is None:
+            self.occupancy.take(row, placement)
+        else:
+            self.occupancy.join(row, beside)
+        self._journal.append(("sit", row, placement))
+
+    def stay_off(self, row: int) -> None:
+        """A row that was lifted has lost its GPUs."""
+        placement = self.suspended[row]
+        self._count(row, placement, -1)
+        self._journal.append(("stay off", row, placement))
 
     def _check_may_start(self, row: int, gpus: int) -> None:
         if row in self.occupancy.held:
@@ -334,6 +376,13 @@ class Walk:
             elif kind == "rejoin":
                 self._give_back(row)
                 self.suspended[row] = placement
+            elif kind == "lift":
+                del self.suspended[row]
+                self.occupancy.take_again(row, placement)
+            elif kind == "sit":
+                self.suspended[row] = self.occupancy.release(row)
+            elif kind == "stay off":
+                self._count(row, placement, +1)
             elif kind == "reserve":
                 self.occupancy.unreserve(row)
             elif kind == "unreserve":

@@ -39,6 +39,7 @@ def best_host(
         and other not in beside
         and seats.of.get(other, CENTRE) != CENTRE
         and servers.gang[servers.line[other]] == gang
+        and walk.has_room(row, other)
     ]
     if not hosts:
         return None

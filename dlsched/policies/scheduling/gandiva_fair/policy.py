@@ -74,6 +74,11 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         self._rate: dict[int, float] = {}
         self._granted: dict[int, tuple[int, float]] = {}  # GPUs and tickets, by server
 
+    @property
+    def pairs_units(self) -> bool:
+        """With `pack` it does."""
+        return self.options.pack
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """A turn, or a fill of idle GPUs."""
         if self._published is not None:

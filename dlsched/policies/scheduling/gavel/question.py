@@ -9,6 +9,7 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
+from dlsched.core.sharing import may_sit_together
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.gavel.options import GavelOptions
 from dlsched.policies.scheduling.gavel.problem import Entity, Pairs, Problem
@@ -85,6 +86,7 @@ def _pairs(rows: Rows, types: Sequence[str], ctx: RoundContext) -> Pairs | None:
     first, second = np.triu_indices(len(rows), 1)
     scales = ctx.table.gang[rows]
     alike = scales[first] == scales[second]
+    alike &= may_sit_together(ctx.table, rows[first], rows[second])
     first, second = first[alike], second[alike]
     speed = ctx.speeds.together(rows[first], rows[second], scales[first], types)
     fits = speed.any(axis=(1, 2))

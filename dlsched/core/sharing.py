@@ -1,0 +1,129 @@
+"""Jobs that need only part of a GPU, beside each other under policies that think of whole ones.
+
+A unit may say which part of each of its GPUs it needs (`gpu_share`); units whose parts come to no
+more than 1 may have the very same GPUs. A policy that does not pair units itself is asked as if a
+GPU had one holder: of those who share one, the first row. The others, the *guests*, are lifted
+before it decides and sit down again after it, where their GPUs have room. Then whoever still waits
+may join one that runs, so that units share only where GPUs are short.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.free import Ask
+from dlsched.core.occupancy import Placement
+from dlsched.core.shape import fits_shape
+from dlsched.core.units import UnitTable
+from dlsched.core.walk import WHOLE, Walk
+
+__all__ = ["Guests", "may_sit_together"]
+
+
+def may_sit_together(table: UnitTable, first: Rows, second: Rows) -> Bools:
+    """Of each pair of rows: do the parts of a GPU that they need come to no more than 1?"""
+    share = table.gpu_share
+    return np.asarray(share[first] + share[second] <= WHOLE)
+
+
+def may_join(row: int, holder: int, walk: Walk) -> bool:
+    """Could a waiting row have the very GPUs of a holder, beside it?"""
+    ctx, table = walk.ctx, walk.table
+    placement = walk.occupancy.held[holder]
+    nodes = ctx.pools.nodes[table.pool.item(row)] & walk.occupancy.open_nodes
+    ask = Ask(row, placement.gpus, table)
+    return (
+        walk.has_room(row, holder)
+        and placement.gpus == table.gang.item(row)
+        and all(nodes >> node & 1 for node in placement.nodes)
+        and table.homes.get(row, placement) == placement
+        and not table.whole_nodes & {row, holder}
+        and (not ask.is_shaped or fits_shape(ask, placement, walk.occupancy.cluster))
+        and (walk.tenancy is None or walk.tenancy.over_ceiling(row, placement.gpus) is None)
+        and walk.can_feed(row, placement)
+        and not _are_awaited(placement, walk)
+    )
+
+
+def _are_awaited(placement: Placement, walk: Walk) -> bool:
+    """Has somebody reserved one of these GPUs, for when who holds it has left?"""
+    here = dict(zip(placement.nodes, placement.masks, strict=True))
+    return any(
+        here.get(node, 0) & mask
+        for reserved in walk.occupancy.reserved.values()
+        for node, mask in zip(reserved.nodes, reserved.masks, strict=True)
+    )
+
+
+class Guests:
+    """Who shares GPUs in one decision of a policy that does not pair units itself."""
+
+    def __init__(self, ctx: RoundContext) -> None:
+        self._ctx, self._active = ctx, ctx.active
+        beside = ctx.occupancy.beside
+        self._beside = {row: beside[row] for row in sorted(beside) if beside[row][0] < row}
+
+    def lift(self, walk: Walk) -> None:
+        """Let the policy see one holder of each GPU."""
+        for row in self._beside:
+            walk.lift(row)
+        if self._beside:
+            guests = walk.table.marks(self._beside)
+            self._ctx.active = self._active[~guests[self._active]]
+
+    def stand_by(self) -> None:
+        """The policy has decided, or failed: everybody is there again."""
+        self._ctx.active = self._active
+
+    def sit_down(self, walk: Walk) -> None:
+        """Guests go back to their GPUs; whoever waits joins one that runs."""
+        there: dict[Placement, int] = {}
+        if self._beside:
+            there = {placement: row for row, placement in walk.occupancy.held.items()}
+        for row in self._beside:
+            where = walk.suspended[row]
+            holder = there.get(where)
+            if holder is not None and self._is_welcome(row, holder, walk):
+                walk.sit_down(row, holder)
+            elif walk.is_free(where):
+                walk.sit_down(row)
+                there[where] = row
+            else:
+                walk.stay_off(row)
+        self._join_others(walk)
+
+    def _is_welcome(self, row: int, holder: int, walk: Walk) -> bool:
+        """Is there room beside who holds a guest's GPUs now, who may be another than before?"""
+        share = walk.table.gpu_share
+        both_said = 0 < share[row] < 1 and 0 < share[holder] < 1
+        return walk.has_room(row, holder) and (both_said or holder in self._beside[row])
+
+    def _join_others(self, walk: Walk) -> None:
+        """In the policy's order, where it has one, each beside whom it leaves least room."""
+        waiting = self._waiting(walk)
+        if not waiting:
+            return
+        share, beside = walk.table.gpu_share, walk.occupancy.beside
+        hosts = {row for row in walk.occupancy.held if 0 < share[row] < 1}
+        taken = {row: float(share[[row, *beside.get(row, ())]].sum()) for row in hosts}
+        for row in waiting:
+            fullest_first = sorted(hosts, key=lambda host: (-taken[host], host))
+            host = next((host for host in fullest_first if may_join(row, host, walk)), None)
+            if host is None:
+                continue
+            walk.share(row, host)
+            hosts.add(row)
+            everybody = (row, *beside[row])
+            taken.update(dict.fromkeys(everybody, float(share[list(everybody)].sum())))
+
+    def _waiting(self, walk: Walk) -> list[int]:
+        table, active, order = walk.table, self._active, walk.answer().order
+        if not table.says_shares:
+            return []
+        if order is not None:
+            ranked = table.marks(order.tolist())[active]
+            active = np.concatenate([order, active[~ranked]])
+        share, held = table.gpu_share[active], walk.occupancy.held
+        return [row for row in active[(share > 0) & (share < 1)].tolist() if row not in held]

@@ -1,0 +1,201 @@
+"""Jobs that need part of a GPU, under policies that know nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import PolicyFailed
+from dlsched.core.invariants import check_occupancy
+from dlsched.core.occupancy import Placement
+from dlsched.core.round import Parts, decide
+from dlsched.core.sharing import may_sit_together
+from dlsched.policies.registry import make
+
+FIRST, SECOND = Placement((0,), (0b01,)), Placement((0,), (0b10,))
+
+
+def parts(policy: str = "fifo") -> Parts:
+    return Parts(
+        scheduling=make("scheduling", policy),
+        placement=make("placement", "first-free"),
+        admission=make("admission", "accept-all"),
+        estimator=make("estimator", "oracle"),
+    )
+
+
+def room(
+    lab: Any,
+    shares: Sequence[float],
+    *,
+    cluster: str = "1x2",
+    gangs: Sequence[int] | None = None,
+    holding: Mapping[int, Mapping[int, int]] | None = None,
+    beside: Mapping[int, int] | None = None,
+    **more: Any,
+) -> RoundContext:
+    """Units that need such parts; `beside` names rows that run on another's GPUs."""
+    ctx: RoundContext = lab.context(cluster, gangs or [1] * len(shares), holding=holding, **more)
+    ctx.may_share = True
+    ctx.table.gpu_share[:] = shares
+    for row, holder in (beside or {}).items():
+        placement = ctx.occupancy.join(row, holder)
+        ctx.table.status[row] = ctx.table.status[holder]
+        ctx.table.gpus_now[row] = placement.gpus
+    return ctx
+
+
+def test_who_finds_no_free_gpu_sits_beside_who_leaves_room(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.6, 0.5, 0.4, 0.5])
+    answer = decide(parts(), ctx)
+    assert answer.launched == {0: FIRST, 1: SECOND, 2: FIRST, 3: SECOND}
+    assert ctx.occupancy.beside == {0: (2,), 2: (0,), 1: (3,), 3: (1,)}
+    check_occupancy(ctx.occupancy)
+
+
+def test_nobody_shares_while_there_are_free_gpus(lab: Any) -> None:
+    answer = decide(parts(), room(lab, [0.3, 0.3]))
+    assert answer.launched == {0: FIRST, 1: SECOND}
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_who_has_not_said_so_is_not_joined_and_joins_nobody(lab: Any, share: float) -> None:
+    assert list(decide(parts(), room(lab, [share, 0.5], cluster="1x1")).launched) == [0]
+    assert list(decide(parts(), room(lab, [0.5, share], cluster="1x1")).launched) == [0]
+
+
+def test_the_fullest_gpu_that_has_room_is_taken(lab: Any) -> None:
+    ctx = room(lab, [0.3, 0.5, 0.4, 0.5], holding={0: {0: 0b01}, 1: {0: 0b10}})
+    assert decide(parts(), ctx).launched == {2: SECOND, 3: FIRST}
+
+
+def test_only_gangs_of_one_size_share(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.5, 0.5], gangs=[2, 1, 2])
+    assert decide(parts(), ctx).launched == {
+        0: Placement((0,), (0b11,)),
+        2: Placement((0,), (0b11,)),
+    }
+
+
+def test_a_policy_sees_one_holder_of_a_gpu_and_guests_stay(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.5, 1.0], holding={0: {0: 0b01}}, beside={1: 0})
+    seen: list[list[int]] = []
+    made = parts()
+    allocate = made.scheduling.allocate
+
+    def watch(units: Any, ctx: Any, walk: Any) -> None:
+        seen.append(ctx.active.tolist())
+        assert ctx.occupancy.beside == {}
+        allocate(units, ctx, walk)
+
+    made.scheduling.allocate = watch  # type: ignore[method-assign]
+    answer = decide(made, ctx)
+    assert seen == [[0, 2]]
+    assert ctx.active.tolist() == [0, 1, 2]
+    assert (answer.launched, answer.suspended) == ({2: SECOND}, {})
+    assert ctx.occupancy.beside == {0: (1,), 1: (0,)}
+
+
+def test_a_guest_whose_gpus_are_taken_for_a_whole_job_goes(lab: Any) -> None:
+    """LAS takes the GPU of who has had much for who has had nothing."""
+    ctx = room(lab, [0.5, 0.5, 1.0], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
+    ctx.table.attained[0] = 5000.0
+    answer = decide(parts("las"), ctx)
+    assert answer.launched == {2: FIRST}
+    assert answer.suspended == {0: FIRST, 1: FIRST}
+    assert ctx.occupancy.held == {2: FIRST}
+
+
+def test_a_guest_stays_beside_who_takes_its_hosts_place_with_room(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.4, 0.6], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
+    ctx.table.attained[0] = 5000.0
+    answer = decide(parts("las"), ctx)
+    assert answer.launched == {2: FIRST}
+    assert answer.suspended == {0: FIRST}
+    assert ctx.occupancy.beside == {1: (2,), 2: (1,)}
+
+
+def test_a_decision_that_fails_leaves_everybody_where_it_was(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
+    made = parts()
+
+    def fails(units: Any, ctx: Any, walk: Any) -> None:
+        walk.suspend(0) if walk.may_preempt else None
+        raise ValueError("no")
+
+    made.scheduling.allocate = fails  # type: ignore[method-assign]
+    with pytest.raises(PolicyFailed):
+        decide(made, ctx)
+    assert ctx.occupancy.beside == {0: (1,), 1: (0,)}
+    assert ctx.active.tolist() == [0, 1]
+    check_occupancy(ctx.occupancy)
+
+
+def test_a_pool_a_home_and_a_reservation_are_respected(lab: Any) -> None:
+    pools = {"keys": (("", ""), ("b", "")), "pool": [0, 1]}
+    ctx = room(lab, [0.5, 0.5], cluster="1x1:a+1x1:b", holding={0: {0: 1}}, **pools)
+    assert decide(parts(), ctx).launched == {1: Placement((1,), (1,))}, "its own pool"
+    ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}})
+    ctx.table.homes[1] = Placement((0,), (0b10,))
+    assert decide(parts(), ctx).launched == {}, "it is resident elsewhere"
+    ctx = room(lab, [0.5, 0.5, 1.0], cluster="1x1", holding={0: {0: 1}})
+    ctx.occupancy.reserve(2, FIRST)
+    assert decide(parts(), ctx).launched == {}, "somebody waits for that GPU to be left"
+    ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}})
+    ctx.occupancy.set_draining(0, draining=True)
+    assert decide(parts(), ctx).launched == {}, "the node is draining"
+
+
+def test_a_guest_on_a_draining_node_stays(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
+    ctx.occupancy.set_draining(0, draining=True)
+    assert decide(parts(), ctx).suspended == {}
+    assert ctx.occupancy.beside == {0: (1,), 1: (0,)}
+
+
+def test_pairs_by_their_parts(lab: Any) -> None:
+    table = room(lab, [0.0, 1.0, 1 / 3, 2 / 3]).table
+    first, second = np.array([0, 1, 2, 1]), np.array([1, 2, 3, 1])
+    assert may_sit_together(table, first, second).tolist() == [True, False, True, False]
+
+
+@settings(max_examples=60)
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.integers(0, 300),
+            st.sampled_from([1, 1, 2]),
+            st.integers(10, 400),
+            st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 0.7, 1.0]),
+        ),
+        min_size=1,
+        max_size=14,
+    ),
+    policy=st.sampled_from(["fifo", "las", "srtf", "easy", "conservative", "tiresias"]),
+)
+def test_in_a_whole_run_no_gpu_is_overfull_and_every_job_ends(
+    lab: Any, jobs: list[tuple[int, int, int, float]], policy: str
+) -> None:
+    jobs.sort(key=lambda job: job[0])
+    engine = lab.engine([job[:3] for job in jobs], policy, cluster="2x2", clock="events")
+    table, occupancy = engine.world.table, engine.world.occupancy
+    table.gpu_share[:] = [job[3] for job in jobs]
+    looks: list[int] = []
+
+    def look(*_: Any) -> None:
+        looks.append(len(occupancy.beside))
+        check_occupancy(occupancy)
+        for row, others in occupancy.beside.items():
+            assert all(0 < table.gpu_share[each] < 1 for each in (row, *others))
+            assert table.gpu_share[[row, *others]].sum() <= 1.0 + 1e-6
+
+    engine.observers.append(look)
+    engine.run()
+    assert not np.isnan(table.finish).any()
+    assert looks
