@@ -124,6 +124,29 @@ def test_a_fixed_batch_is_split_and_not_changed() -> None:
     assert best.accumulation.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize(
+    ("total", "replicas", "local", "accumulation"),
+    [
+        (640, 1, 214, 2),  # 2.5 times what a GPU holds: three passes
+        (512, 1, 256, 1),  # twice exactly
+        (257, 1, 129, 1),  # one sample too many
+        (256, 1, 128, 1),  # held at once, but no noise could be measured then
+        (1600, 3, 178, 2),  # 533.3 each
+        (768, 3, 256, 0),
+        (771, 3, 129, 1),
+    ],
+)
+def test_what_a_gpu_cannot_hold_at_once_takes_as_few_passes_as_can_be(
+    total: int, replicas: int, local: int, accumulation: int
+) -> None:
+    fixed = BatchLimits(128, total, 32, 256, True, True)
+    best = best_batch(PERF, GRADS, fixed, 1, replicas)
+    assert (int(best.local), int(best.accumulation)) == (local, accumulation)
+    speed = throughput(PERF, 1, replicas, local, accumulation)
+    batch = replicas * local * (accumulation + 1)
+    assert float(best.goodput) == six(float(speed * efficiency(GRADS, batch / 128)))
+
+
 def test_gain_and_noise_where_nothing_is_known() -> None:
     assert efficiency(UNKNOWN_NOISE, 64.0) == 1
     assert gain(GradParams(0.0, 0.0), 8.0) == 1

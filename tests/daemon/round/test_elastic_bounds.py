@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.columns import JobColumns
+from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.round.tenant_limits import TenantLimits
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.db.tenants import Quota
@@ -13,6 +16,22 @@ from dlsched.db.tenants import Quota
 
 def spec(user: str) -> JobSpec:
     return JobSpec(body=JobBody(name="x"), user=user, uid=1, submitted_at=0.0)
+
+
+def test_elastic_jobs_are_seen_with_no_more_gpus_than_there_are(live: Any) -> None:
+    lab = live.LiveLab((4, 4))
+    asked: list[dict[str, Any]] = [
+        {"max_gpus": 100}, {"max_gpus": 8}, {"max_gpus": 3}, {"adaptive": True},
+        {"fixed_batch": True}, {"gpus": 16, "max_gpus": 100}, {},
+    ]  # fmt: skip
+    for each in asked:
+        lab.submit(0.0, **{"gpus": 1, **each})
+    seen = take_snapshot(lab.board, "full", 5.0).columns["max_gpus"]
+    assert seen.tolist() == [8, 8, 3, 8, 8, 16, -1]  # a gang that does not fit waits as it is
+    assert lab.board.jobs["max_gpus"][0] == 100
+    lab.add_node("n3", 100)
+    seen = take_snapshot(lab.board, "full", 6.0).columns["max_gpus"]
+    assert seen.tolist() == [100, 8, 3, 108, 108, 100, -1]
 
 
 def test_what_a_quota_leaves_is_shared_out_evenly() -> None:
