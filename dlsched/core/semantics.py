@@ -196,7 +196,7 @@ GAVEL = _add(
         option_defaults={
             "mechanism": "published",
             "resolve_s": 1920.0,
-            "settle": "centre",
+            "settle": "published",
         },
         part_defaults={"placement": "first-free"},
     )

@@ -27,6 +27,7 @@ EXACT = 1e-9
 # our policy, and how far average JCT and makespan may lie from the recorded ones
 POLICIES = {
     "isolated": ("gavel:isolated", EXACT, EXACT),
+    "isolated_plus": ("gavel:isolated-plus", 0.01, 0.01),
     "gandiva_fair": ("gandiva-fair", EXACT, EXACT),
     "max_min_fairness": ("gavel:max-min-agnostic", 0.08, 0.15),
     "finish_time_fairness": ("gavel:ftf-agnostic", 0.08, 0.15),

@@ -350,7 +350,7 @@ def test_an_agnostic_objective_needs_its_reference_type() -> None:
 
 
 def test_an_unknown_objective_is_refused() -> None:
-    with pytest.raises(BadInput, match="objective must be one of isolated, max-min"):
+    with pytest.raises(BadInput, match="objective must be one of isolated, isolated-plus, max-min"):
         Solver("fairness")
 
 

@@ -19,7 +19,7 @@ from dlsched.policies.scheduling.gavel.measures import isolated_rate
 from dlsched.policies.scheduling.gavel.problem import Problem
 from dlsched.policies.scheduling.gavel.rising import Inverse
 
-__all__ = ["IsolatedTime", "finish_time_path", "worst_rho"]
+__all__ = ["IsolatedTime", "finish_time_path", "isolated_finish", "worst_rho"]
 
 
 def finish_time_path(problem: Problem) -> Inverse:
@@ -27,7 +27,7 @@ def finish_time_path(problem: Problem) -> Inverse:
     problem.require_remaining()
     return Inverse(
         work=problem.remaining / problem.best,
-        allowed=_isolated_finish(problem),
+        allowed=isolated_finish(problem),
         elapsed=problem.elapsed,
         still=np.full(problem.size, np.nan),
     )
@@ -38,10 +38,11 @@ def worst_rho(problem: Problem, rate: Floats) -> float:
     works = problem.remaining > 0
     with np.errstate(divide="ignore"):
         finish = problem.elapsed[works] + problem.remaining[works] / rate[works]
-    return float((finish / _isolated_finish(problem)[works]).max(initial=-np.inf))
+    return float((finish / isolated_finish(problem)[works]).max(initial=-np.inf))
 
 
-def _isolated_finish(problem: Problem) -> Floats:
+def isolated_finish(problem: Problem) -> Floats:
+    """D_i, seconds that a job would take in all with an isolated share."""
     finish: Floats = problem.isolated_s + problem.remaining / isolated_rate(problem)
     return finish
 

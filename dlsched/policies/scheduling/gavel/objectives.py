@@ -57,6 +57,12 @@ def isolated(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
     return Shares(isolated_share(problem), no_pairs(problem))
 
 
+def undivided(problem: Problem, deadline: Deadline = NO_DEADLINE) -> Shares:
+    """Everybody as much time as everybody else, whatever its gang: x_ij = N_j / m."""
+    x = np.broadcast_to(problem.workers / max(problem.size, 1), problem.throughput.shape)
+    return Shares(x / np.maximum(x.sum(axis=1, keepdims=True), 1.0), no_pairs(problem))
+
+
 def reference_only(problem: Problem, reference: int) -> Problem:
     """The problem as a policy sees it that knows speeds on one type only, T_ij := T_i,reference.
 
@@ -204,6 +210,7 @@ def _throughput_per_dollar(problem: Problem) -> Floats:
 OPTIMISED: Mapping[str, Objective] = MappingProxyType(
     {
         "isolated": isolated,
+        "isolated-plus": undivided,
         "max-min": _raised(fair_line, fairness_value),
         "max-min-agnostic": _indifferent(_spread(_raised(fair_line, fairness_value))),
         "max-min-packed": _packed(fair_line, fairness_value),

@@ -12,8 +12,9 @@ __all__ = ["GavelOptions", "ObjectiveName"]
 
 # a Literal must be written out; a test holds it against the solver's own list
 ObjectiveName = Literal[
-    "isolated", "max-min", "max-min-agnostic", "max-min-packed", "water-filling",
-    "water-filling-agnostic", "water-filling-packed", "hierarchical", "hierarchical-agnostic",
+    "isolated", "isolated-plus", "max-min", "max-min-agnostic", "max-min-packed",
+    "water-filling", "water-filling-agnostic", "water-filling-packed", "hierarchical",
+    "hierarchical-agnostic",
     "hierarchical-packed", "ftf", "ftf-agnostic", "ftf-packed", "makespan", "makespan-agnostic",
     "makespan-packed", "max-throughput", "max-throughput-slo", "cost", "cost-slo", "fifo",
     "fifo-agnostic", "fifo-packed", "sjf", "allox", "gandiva",
@@ -43,8 +44,10 @@ class GavelOptions:
     reference: str = option(
         "v100", "GPU type whose speeds `ftf-agnostic` and `makespan-agnostic` look at"
     )
-    settle: Literal["leximin", "centre"] = option(
-        "leximin", "what the objective leaves open: leximin and stay, or the middle of all optima"
+    settle: Literal["leximin", "centre", "published"] = option(
+        "leximin",
+        "what the objective leaves open: leximin and stay, the middle of all optima, or where the "
+        "published solver ends",
     )
     alpha: float = option(1.0, "part of the waiting jobs that `allox` looks at", low=0.0, high=1.0)
     entity: Literal["vc", "user", "group"] = option(

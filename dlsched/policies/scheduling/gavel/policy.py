@@ -27,6 +27,9 @@ from dlsched.policies.scheduling.gavel.time_shares import Source, TimeShares
 
 __all__ = ["Gavel"]
 
+PLUS = "isolated-plus"
+ISOLATED = ("isolated", PLUS)
+
 
 class Gavel(SchedulingPolicy[GavelOptions]):
     """Fractions of time by optimisation, realised by rounds of leases.
@@ -59,6 +62,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
             reference=options.reference,
             alpha=options.alpha,
             centred=options.settle == "centre",
+            as_published=options.settle == "published",
             limit_s=options.solve_limit_s,
         )
         asked = self.shares if source is None else source
@@ -68,11 +72,16 @@ class Gavel(SchedulingPolicy[GavelOptions]):
             self.rounds = PublishedRounds(
                 asked,
                 resolve_s=options.resolve_s,
-                shuffles=objective == "isolated" or objective.endswith("-agnostic"),
+                shuffles=objective in ISOLATED or objective.endswith("-agnostic"),
                 only_entitled=objective.startswith("fifo"),
                 packs=packs(objective),
                 one_queue=options.queue == "one",
+                nobody_overtakes=objective == PLUS,
                 seed=options.seed,
+            )
+        elif objective == PLUS:
+            raise BadInput(
+                f"objective={PLUS} is one of the published rounds: -o semantics=shockwave, or gavel"
             )
         elif options.mechanism == "plain":
             if packs(objective):

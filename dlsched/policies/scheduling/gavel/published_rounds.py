@@ -48,6 +48,7 @@ class PublishedRounds:
         only_entitled: bool = False,
         packs: bool = False,
         one_queue: bool = False,
+        nobody_overtakes: bool = False,
         seed: int = 0,
     ) -> None:
         """Choose what the published policies differ in.
@@ -59,12 +60,14 @@ class PublishedRounds:
             only_entitled: who has no share there gets nothing (FIFO).
             packs: pairs are entered in the books.
             one_queue: one queue over all types, instead of one each.
+            nobody_overtakes: the first in a queue that does not fit is the last who is looked at.
             seed: of the lots.
         """
         self._source = source
         self._resolve_s = resolve_s
         self._shuffles, self._only_entitled = shuffles, only_entitled
         self._packs, self._one_queue = packs, one_queue
+        self._nobody_overtakes = nobody_overtakes
         self._lots = random.Random(seed + 5)
         self._types: tuple[str, ...] = ()
         self._books = Entries(0)
@@ -238,7 +241,11 @@ class PublishedRounds:
         for lines, types in self._queues(kinds, priority):
             for line, kind in zip(lines, types, strict=False):
                 one, other = keys[line]
-                if scales[line] > free[kind] or one in placed or other in placed:
+                if one in placed or other in placed:
+                    continue
+                if scales[line] > free[kind]:
+                    if self._nobody_overtakes:
+                        break
                     continue
                 picked[kind].append(line)
                 placed.add(one)

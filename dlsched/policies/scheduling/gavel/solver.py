@@ -19,9 +19,11 @@ from dlsched.policies.scheduling.gavel.allox import match_to_places
 from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, OutOfTime
 from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
 from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
+from dlsched.policies.scheduling.gavel.interior_point import Unsolved
 from dlsched.policies.scheduling.gavel.measures import no_pairs
 from dlsched.policies.scheduling.gavel.objectives import CENTRED, OPTIMISED, reference_only
 from dlsched.policies.scheduling.gavel.problem import Problem, Shares
+from dlsched.policies.scheduling.gavel.published_programs import AS_PUBLISHED
 from dlsched.policies.scheduling.gavel.queueing import (
     in_order,
     in_order_indifferent,
@@ -73,6 +75,7 @@ class Solver:
         reference: str = "v100",
         alpha: float = 1.0,
         centred: bool = False,
+        as_published: bool = False,
         limit_s: float = math.inf,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -83,6 +86,7 @@ class Solver:
             reference: the type whose speeds an agnostic objective knows.
             alpha: the part of the waiting jobs that AlloX looks at.
             centred: what the objective leaves open is settled in the middle (see `CENTRED`).
+            as_published: it is settled as the published solver does (see `AS_PUBLISHED`).
             limit_s: seconds of `clock` that a solve may take.
             clock: without one there is no limit.
         """
@@ -90,7 +94,7 @@ class Solver:
             raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, not {objective!r}")
         self.objective = objective
         self._reference, self._alpha = reference, alpha
-        self._centred = centred
+        self._centred, self._as_published = centred, as_published
         self._limit_s, self.clock = limit_s, clock
         self._last: dict[int, Floats] = {}
         self._last_pairs: dict[tuple[int, int], Floats] = {}
@@ -131,7 +135,13 @@ class Solver:
         if self.objective in OPTIMISED:
             clock = self.clock
             deadline = NO_DEADLINE if clock is None else Deadline(self._limit_s, clock)
-            centred = CENTRED.get(self.objective) if self._centred else None
+            published = AS_PUBLISHED.get(self.objective) if self._as_published else None
+            if published is not None:
+                try:
+                    return published(problem, deadline)
+                except Unsolved:
+                    pass  # a solver that does not go that way finds one
+            centred = CENTRED.get(self.objective) if self._centred or self._as_published else None
             return (centred or OPTIMISED[self.objective])(problem, deadline)
         if self.objective in IN_TURN:
             return IN_TURN[self.objective](problem)
