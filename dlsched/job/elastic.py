@@ -31,6 +31,7 @@ from dlsched.job.gradient_noise import GradientNoise, Scaling, rate_factor
 from dlsched.job.gradients import Gradients
 from dlsched.job.job import Job
 from dlsched.job.messages import Trained
+from dlsched.job.preconditioner import Preconditioner
 from dlsched.job.step_times import BatchLimits, StepTimes, split
 from dlsched.job.torch import keep_through_stop, register_training
 
@@ -116,7 +117,12 @@ class ElasticTraining:
         self._optimizer, self._scaler, self._scaling = optimizer, scaler, scaling
         self._dataset, self._options = dataset, dict(loader or {})
         self._sampler = job.sampler(len(dataset), seed=seed)
-        self._gradients = Gradients(self.model, job.world_size, every=measure_every)
+        self._gradients = Gradients(
+            self.model,
+            job.world_size,
+            every=measure_every,
+            preconditioner=Preconditioner.of(optimizer),
+        )
         self._times = StepTimes()
         self._report_s, self._reported_at, self._told_at = report_s, time.monotonic(), 0.0
         self._epoch = 0

@@ -33,6 +33,7 @@ class GradientNoise:
     def __init__(self) -> None:
         self._sqr = self._var = self._weight = 0.0
         self._biased = True
+        self._divided = False
         self.skipped = 0
 
     @property
@@ -51,7 +52,14 @@ class GradientNoise:
         return max(self._var / self._weight, LEAST_VAR) if self._weight else 1.0
 
     def measured(
-        self, local: float, mean: float, *, count: int, scale: float, steps: int = 1
+        self,
+        local: float,
+        mean: float,
+        *,
+        count: int,
+        scale: float,
+        steps: int = 1,
+        divided: bool = False,
     ) -> None:
         """Take in the gradients of a step.
 
@@ -61,27 +69,31 @@ class GradientNoise:
             count: how many there are; 2 at least.
             scale: samples of all of them together, in initial batches.
             steps: for how many steps this measurement stands.
+            divided: they are gradients as Adam divides them, which are of another size; what was
+                measured of the others counts no longer.
         """
         sqr = (count * mean - local) / (count - 1)
         var = (local - mean) * scale / (count - 1)
-        self._take(sqr, var, MEMORY ** (scale * steps), biased=False)
+        self._take(sqr, var, MEMORY ** (scale * steps), biased=False, divided=divided)
 
-    def measured_in_a_row(self, local: float, mean: float, *, scale: float, steps: int = 1) -> None:
+    def measured_in_a_row(
+        self, local: float, mean: float, *, scale: float, steps: int = 1, divided: bool = False
+    ) -> None:
         """The same for the gradients of this step and the last one, `scale` being of one of them.
 
         What is measured so no longer counts once there is better.
         """
-        if self._biased or not self.is_known:
+        if self._biased or not self.is_known or divided != self._divided:
             sqr, var = 2 * mean - local, (local - mean) * 2 * scale
-            self._take(sqr, var, MEMORY ** (scale * steps), biased=True)
+            self._take(sqr, var, MEMORY ** (scale * steps), biased=True, divided=divided)
 
-    def _take(self, sqr: float, var: float, keep: float, *, biased: bool) -> None:
+    def _take(self, sqr: float, var: float, keep: float, *, biased: bool, divided: bool) -> None:
         if not (math.isfinite(sqr) and math.isfinite(var)):
             self.skipped += 1
             return
-        if self._biased and not biased:
+        if (self._biased and not biased) or self._divided != divided:
             self._sqr = self._var = self._weight = 0.0
-        self._biased = biased
+        self._biased, self._divided = biased, divided
         self._sqr = keep * self._sqr + (1 - keep) * sqr
         self._var = keep * self._var + (1 - keep) * var
         self._weight = keep * self._weight + (1 - keep)
@@ -97,12 +109,13 @@ class GradientNoise:
 
     def save(self, file: BinaryIO) -> None:
         """Write what is known."""
-        known = [self._sqr, self._var, self._weight, self._biased]
+        known = [self._sqr, self._var, self._weight, self._biased, self._divided]
         file.write(json.dumps(known).encode())
 
     def load(self, file: BinaryIO) -> None:
         """Go on with what was known."""
-        self._sqr, self._var, self._weight, self._biased = json.loads(file.read())
+        self._sqr, self._var, self._weight, self._biased, *more = json.loads(file.read())
+        self._divided = bool(more and more[0])  # which older checkpoints do not say
 
 
 def rate_factor(rule: Scaling, scale: float, gain: float) -> float:

@@ -2,13 +2,14 @@
 
 With several ranks each one's gradient is there for a moment only, before it is averaged: a hook of
 the data-parallel wrapper looks at it bucket by bucket, which is one pass over memory and no further
-kernel a parameter. With one rank the passes of a step are compared, or two steps in a row. All of
-it only on the steps that are measured.
+kernel a parameter; where gradients are divided as Adam does, there are some. With one rank the
+passes of a step are compared, or two steps in a row. All of it only on the steps that are measured.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from dlsched.job.gradient_noise import GradientNoise
+from dlsched.job.preconditioner import Preconditioner
 
 __all__ = ["Gradients"]
 
@@ -29,13 +31,22 @@ class Gradients:
         sync_s: seconds that the last step waited for other ranks.
     """
 
-    def __init__(self, model: torch.nn.Module, replicas: int, *, every: int) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        replicas: int,
+        *,
+        every: int,
+        preconditioner: Preconditioner | None = None,
+    ) -> None:
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self.device = self._parameters[0].device
         self.sync_s = 0.0
         self._wrapper = model if isinstance(model, DistributedDataParallel) else None
         self._replicas = replicas
         self._every = every
+        self._preconditioner = preconditioner
+        self._divides = False  # in this step
         self._step = 0
         self._passes = 1
         self._norms: list[torch.Tensor] = []  # squared, of single gradients of this step
@@ -57,6 +68,8 @@ class Gradients:
 
     def before(self, *, last: bool) -> None:
         """A pass begins; only the last one of a step synchronises."""
+        if self._sampled:  # and the optimiser takes no step before it is measured
+            self._divides = self._preconditioner is not None and self._preconditioner.is_ready
         if self._wrapper is not None:
             self._wrapper.require_backward_grad_sync = last
 
@@ -86,7 +99,7 @@ class Gradients:
                 count = self._replicas if self._replicas > 1 else self._passes
                 noise.measured(
                     float(local) / factor**2, float(mean) / factor**2,
-                    count=count, scale=scale, steps=self._every,
+                    count=count, scale=scale, steps=self._every, divided=self._divides,
                 )  # fmt: skip
             elif self._last:
                 local, mean = self._norms_in_a_row()
@@ -95,6 +108,7 @@ class Gradients:
                     float(mean) / factor**2,
                     scale=scale,
                     steps=self._every,
+                    divided=self._divides,
                 )
         self._norms, self._last = [], []
         self._step += 1
@@ -104,7 +118,9 @@ class Gradients:
     # -- several ranks -----------------------------------------------------------------------------
 
     def _hook(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        if self._sampled:
+        if self._sampled and self._divides:
+            self._norms.append(self._sqr(bucket.parameters(), bucket.gradients()))
+        elif self._sampled:
             flat = bucket.buffer()
             self._norms.append(torch.dot(flat.flatten(), flat.flatten()).float())
         if bucket.is_last():
@@ -138,17 +154,17 @@ class Gradients:
         now = self._grads()
         if self._sums:
             now = [a - b for a, b in zip(now, self._sums, strict=True)]
-        self._norms.append(_sqr(now) * self._passes**2)
+        self._norms.append(self._sqr(self._parameters, now) * self._passes**2)
         self._sums = [] if last else self._copies()
 
     def _norms_of_step(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean of the squared norms of the single gradients, and that of their mean."""
         norms = torch.stack(self._norms)
         local = norms.sum() if self._replicas > 1 else norms.mean()  # buckets, or passes
-        return local, _sqr(self._grads())
+        return local, self._sqr(self._parameters, self._grads())
 
     def _norms_in_a_row(self) -> tuple[torch.Tensor, torch.Tensor]:
-        now, before = self._grads(), self._last
+        now, before = self._divided(self._grads()), self._divided(self._last)
         both = _dot(now, now) + _dot(before, before)
         return both / 2, (both + 2 * _dot(now, before)) / 4
 
@@ -156,6 +172,20 @@ class Gradients:
         return [
             torch.zeros_like(each) if each.grad is None else each.grad for each in self._parameters
         ]
+
+    def _sqr(
+        self, parameters: Iterable[torch.Tensor], gradient: Iterable[torch.Tensor]
+    ) -> torch.Tensor:
+        """The squared norm of a gradient, divided where this step's are."""
+        if self._divides and self._preconditioner is not None:
+            gradient = self._preconditioner.divided(parameters, gradient)
+        parts = [torch.dot(part.flatten(), part.flatten()).float() for part in gradient]
+        return torch.stack(parts).sum()
+
+    def _divided(self, gradient: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not self._divides or self._preconditioner is None:
+            return gradient
+        return list(self._preconditioner.divided(self._parameters, gradient))
 
     def _copies(self) -> list[torch.Tensor]:
         return [each.detach().clone() for each in self._grads()]
@@ -165,8 +195,3 @@ def _dot(one: list[torch.Tensor], other: list[torch.Tensor]) -> torch.Tensor:
     """The product of two gradients."""
     parts = [torch.dot(a.flatten(), b.flatten()) for a, b in zip(one, other, strict=True)]
     return torch.stack([part.float() for part in parts]).sum()
-
-
-def _sqr(gradient: list[torch.Tensor]) -> torch.Tensor:
-    """The squared norm of one."""
-    return _dot(gradient, gradient)

@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--local", type=int, default=24)
     parser.add_argument("--measure", type=int, default=1)
     parser.add_argument("--report", type=float, default=30.0)
+    parser.add_argument("--adam", action="store_true")
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--every-steps", type=int, default=None)
     parser.add_argument("--ballast", type=int, default=0, help="numbers that slow down saving")
@@ -52,8 +54,10 @@ def main() -> None:
         init_process_group(job, "gloo")
         model = torch.nn.Linear(8, 1)
         ballast = torch.nn.Linear(given.ballast, 1) if given.ballast else torch.nn.Identity()
+        weights: Any = model.parameters()
+        optimizer = torch.optim.Adam(weights) if given.adam else torch.optim.SGD(weights, lr=0.02)
         training = ElasticTraining(
-            job, model, torch.optim.SGD(model.parameters(), lr=0.02), Points(given.samples),
+            job, model, optimizer, Points(given.samples),
             batch_size=given.batch, maximum=given.maximum, local=(1, given.local),
             measure_every=given.measure, report_s=given.report, ballast=ballast,
         )  # fmt: skip

@@ -123,12 +123,14 @@ def test_killed_while_it_saves_it_goes_on_from_the_checkpoint_before(
     assert sorted(story.places(1, {2: 1})) == list(range(960))
 
 
+@pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
 def test_the_noise_is_about_the_same_however_many_ranks_measure_it(
-    ranks: Any, free_port: int, tmp_path: Path
+    ranks: Any, free_port: int, tmp_path: Path, adam: bool
 ) -> None:
     found = []
     for size, local in ((1, "24"), (1, "6"), (2, "24"), (2, "3"), (3, "24")):
-        given = ("--seen", str(tmp_path / f"seen{size}.{local}"), "--local", local)
+        given = ["--seen", str(tmp_path / f"seen{size}.{local}"), "--local", local]
+        given += ["--adam"] if adam else []
         ends = [ranks.end(p) for p in ranks.gang(PROGRAM, size, free_port, *given)]
         assert [(code, err) for code, _, err in ends] == [(0, "")] * size
         (same,) = {tuple(out[-1].split()[5:7]) for _, out, _ in ends}  # on all ranks

@@ -52,6 +52,25 @@ def test_what_two_steps_in_a_row_told_gives_way_to_better() -> None:
     assert noise.sqr == pytest.approx(2.0)
 
 
+def test_gradients_as_adam_divides_them_are_of_another_size_and_begin_anew() -> None:
+    noise, file = GradientNoise(), io.BytesIO()
+    noise.measured(8.0, 5.0, count=2, scale=1.0)
+    noise.measured_in_a_row(3e4, 2e4, scale=0.5, divided=True)  # better than what was measured well
+    assert [noise.sqr, noise.var] == pytest.approx([1e4, 1e4])
+    noise.measured(3e4, 2e4, count=2, scale=2.0, divided=True)
+    assert [noise.sqr, noise.var] == pytest.approx([1e4, 2e4])
+    noise.measured_in_a_row(1.0, 1.0, scale=0.5, divided=True)
+    noise.save(file)
+    file.seek(0)
+    other = GradientNoise()
+    other.load(file)
+    other.measured_in_a_row(1.0, 1.0, scale=0.5, divided=True)  # it knows better, and that it does
+    assert (other.sqr, other.var) == (noise.sqr, noise.var)
+    other.load(io.BytesIO(b"[1.0, 2.0, 1.0, false]"))  # of an older library
+    other.measured_in_a_row(1.0, 1.0, scale=0.5)
+    assert (other.sqr, other.var) == (1.0, 2.0)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_gradients_that_are_not_finite_are_skipped(bad: float) -> None:
     noise = GradientNoise()
@@ -125,3 +144,10 @@ def test_times_are_means_by_batch_size() -> None:
     for seconds, sync_s in ((0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, 2.0), (1.0, -1.0)):
         times.stepped(8, seconds, sync_s)
     assert times.columns() == ((8,), (2,), (0.5,), (0.75,))
+
+
+def test_the_last_pass_of_a_step_is_never_told_to_take_less_than_another() -> None:
+    times = StepTimes()
+    times.stepped(8, 0.5, 0.0)
+    times.passed(8, 0.75)  # something else was in its way
+    assert times.columns() == ((8,), (1,), (0.625,), (0.625,))

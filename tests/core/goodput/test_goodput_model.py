@@ -147,6 +147,12 @@ def test_what_a_gpu_cannot_hold_at_once_takes_as_few_passes_as_can_be(
     assert float(best.goodput) == six(float(speed * efficiency(GRADS, batch / 128)))
 
 
+def test_a_part_that_is_whole_but_for_rounding_is_whole() -> None:
+    limits = BatchLimits.of(187, 768, 1, 256)  # 187 * (768 / 187) is a little more than 768
+    best = best_batch(PERF, UNKNOWN_NOISE, limits, 1, 3)
+    assert (int(best.local), int(best.accumulation)) == (256, 0)
+
+
 def test_gain_and_noise_where_nothing_is_known() -> None:
     assert efficiency(UNKNOWN_NOISE, 64.0) == 1
     assert gain(GradParams(0.0, 0.0), 8.0) == 1
