@@ -85,6 +85,30 @@ def test_deadlines_are_met_or_given_up_and_missed_ones_forgotten() -> None:
     assert x_of("cost-slo", missed) == near([[1.0], [0.0]])
 
 
+def test_first_jobs_of_a_matching() -> None:
+    # the published suite's case: two v100, one p100, three k80
+    speed = [[2.0, 1.0, 0.5], [3.0, 2.0, 1.0], [4.0, 3.0, 2.0], [1.0, 1.0, 1.0]]
+    jobs = Problem.of(speed, [2, 1, 3], remaining=[300, 500, 1000, 500])
+    solver = Solver("allox", as_published=True)
+    found = solver.solve(jobs, np.random.default_rng(0)).shares.x
+    assert found.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    speed = [*speed[1:], [4.0, 2.0, 1.0]]
+    steps = [500, 1000, 500, 100]
+    later = Problem.of(speed, [2, 1, 3], ids=[1, 2, 3, 4], remaining=steps)
+    found = solver.solve(later, np.random.default_rng(0)).shares.x
+    assert found.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_a_gang_has_its_part_of_the_time_and_does_not_keep_it() -> None:
+    jobs = Problem.of([[1.0]], [4], scale=[2], remaining=[10])
+    assert x_of("allox", jobs) == [[0.5]]
+
+
+def test_too_many_places_are_matched_in_groups() -> None:
+    many = Problem.of(np.ones((300, 1)), [300], remaining=np.ones(300))
+    assert shares("allox", many).x.sum() == 300
+
+
 def test_a_search_that_gets_stuck_leaves_it_to_another_solver(monkeypatch: Any) -> None:
     def stuck(*given: Any, **more: Any) -> Floats:
         raise Unsolved("it has got stuck")

@@ -16,6 +16,7 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
 from dlsched.policies.scheduling.gavel.allox import match_to_places
+from dlsched.policies.scheduling.gavel.allox_published import match_as_published
 from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, OutOfTime
 from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
 from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
@@ -146,7 +147,8 @@ class Solver:
         if self.objective in IN_TURN:
             return IN_TURN[self.objective](problem)
         if self.objective == "allox":
-            return match_to_places(problem, self._alpha)
+            found = match_as_published(problem, self._alpha) if self._as_published else None
+            return match_to_places(problem, self._alpha) if found is None else found
         if self.objective == "fifo-agnostic":
             return in_order_indifferent(problem, rng)
         shares, self._partners = pack_by_chance(problem, self._partners, rng)
