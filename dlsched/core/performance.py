@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.cluster import Cluster
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
 
-__all__ = ["PerformanceModel", "PlainDuration", "Speeds", "TypeSpeed"]
+__all__ = ["BelievedSpeed", "PerformanceModel", "PlainDuration", "Speeds", "TypeSpeed"]
 
 
 class PerformanceModel(Protocol):
@@ -109,3 +111,51 @@ class TypeSpeed:
         cluster: Cluster = occupancy.cluster
         types = {cluster.gpu_types[int(occupancy.type_of[node])] for node in placement.nodes}
         return min(self.speed.get(name, 1.0) for name in types)
+
+
+class BelievedSpeed:
+    """What is believed of speeds, taken for true: for who asks what would become of a plan.
+
+    Work counts as `steps_per_work` says, which is in seconds on the fastest type of those that are
+    known. A gang over several types runs at the pace of the slowest. A row beside another is as
+    fast as the pair is known to be; as if alone where nobody knows. Where a row is believed not to
+    run at all, but does, the belief is wrong: it runs as elsewhere.
+    """
+
+    def __init__(self, speeds: Speeds, by_size: PerformanceModel) -> None:
+        """Combine two beliefs.
+
+        Args:
+            speeds: by GPU type.
+            by_size: how a row runs on other numbers of GPUs than it asked for.
+        """
+        self._speeds, self._by_size = speeds, by_size
+        self._known: dict[tuple[int, tuple[int, ...], tuple[int, ...]], float] = {}
+
+    def rate(
+        self,
+        row: int,
+        placement: Placement,
+        units: UnitTable,
+        occupancy: Occupancy,
+        grant: Grant | None = None,
+        partners: tuple[int, ...] = (),
+    ) -> float:
+        """Work per second."""
+        kinds = tuple(sorted({int(occupancy.type_of[node]) for node in placement.nodes}))
+        key = row, kinds, partners
+        pace = self._known.get(key)
+        if pace is None:
+            names = [occupancy.cluster.gpu_types[kind] for kind in kinds]
+            pace = self._known[key] = self._pace(row, int(units.gang[row]), names, partners)
+        return pace * self._by_size.rate(row, placement, units, occupancy, grant, partners)
+
+    def _pace(self, row: int, gang: int, types: Sequence[str], partners: tuple[int, ...]) -> float:
+        rows, scales = np.array([row]), np.array([gang])
+        steps = float(self._speeds.alone(rows, scales, types).min())
+        if len(partners) == 1:
+            pair = self._speeds.together(rows, np.array(partners), scales, types)
+            beside = float(pair[0, :, 0].min())
+            steps = beside if beside > 0 else steps
+        pace = steps / float(self._speeds.steps_per_work(rows)[0])
+        return pace if pace > 0 else 1.0

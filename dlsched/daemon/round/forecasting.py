@@ -13,8 +13,9 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Rows
+from dlsched.core.context import RoundContext
 from dlsched.core.free import Ask, FreeGpus, HostResources
-from dlsched.core.performance import PlainDuration
+from dlsched.core.performance import BelievedSpeed, PerformanceModel, PlainDuration
 from dlsched.core.scaling import ScaledDuration
 from dlsched.core.shape import place_shaped
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
@@ -33,11 +34,13 @@ def engine_of(standing: Standing) -> Engine:
     ctx = standing.ctx
     table = ctx.table
     believed = np.maximum(table.predicted_work, table.executed)
+    performance = _believed_pace(standing)
+    _pace_those_that_run(ctx, performance)
     world = World(
         table,
         ctx.occupancy,
         np.where(np.isnan(believed), standing.snapshot.settings.unknown_s, believed),
-        performance=PlainDuration() if ctx.scaling is None else ScaledDuration(ctx.scaling),
+        performance=performance,
         semantics=ctx.semantics,
         costs=Costs(restart_overhead=ctx.restart_overhead, min_run=ctx.min_run),
         recorder=Recorder(timeline=False, segments=False),
@@ -64,6 +67,25 @@ def engine_of(standing: Standing) -> Engine:
     engine._active = going
     engine.held_back = standing.queue[possible[standing.queue]]
     return engine
+
+
+def _believed_pace(standing: Standing) -> PerformanceModel:
+    """How fast jobs are thought to run: by GPUs as they scale, by types as they were measured."""
+    ctx = standing.ctx
+    by_size = PlainDuration() if ctx.scaling is None else ScaledDuration(ctx.scaling)
+    return by_size if ctx.speeds is None else BelievedSpeed(ctx.speeds, by_size)
+
+
+def _pace_those_that_run(ctx: RoundContext, performance: PerformanceModel) -> None:
+    """What a running job has done counts as it did; from now on it runs as is believed."""
+    table, now = ctx.table, ctx.now
+    for row, placement in ctx.occupancy.held.items():
+        pace = performance.rate(row, placement, table, ctx.occupancy)
+        before, since = float(table.rate[row]), float(table.progress_from[row])
+        if pace != before and since < now:
+            table.executed[row] += (now - since) * before
+            table.progress_from[row] = now
+        table.rate[row] = pace
 
 
 def _possible(standing: Standing) -> Bools:
@@ -190,4 +212,6 @@ def _basis(standing: Standing) -> str:
             words.append("time limits")
         if estimator == "user" and not (says | limits).all():
             words.append("the assumed time of jobs without a limit")
+    if standing.ctx.speeds is not None:
+        words.append("measured speeds")
     return ", ".join(words)

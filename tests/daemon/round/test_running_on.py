@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dlsched.core.errors import BadInput
-from dlsched.daemon.round.forecasting import predicted_starts
+from dlsched.daemon.round.forecasting import foreseen, predicted_starts
 from dlsched.daemon.round.running_on import run_on
 from dlsched.daemon.round.taking import take_snapshot
+from dlsched.db.speeds import SpeedKey, SpeedRow, SpeedsSet
 
 
 def queued(live: Any, jobs: int) -> Any:
@@ -42,6 +43,45 @@ def test_who_ran_before_has_a_next_start(live: Any) -> None:
     found = run_on(take_snapshot(lab.board, "full", 61.0))
     assert found.finish_s.tolist() == [1049.0, 49.0]  # what it did was not saved
     assert found.figures()["running"] == 1
+
+
+def test_on_a_slow_type_a_job_is_thought_to_end_later(live: Any) -> None:
+    lab = live.LiveLab((), parts={"scheduling": "fifo"})
+    lab.add_node("n1", 1, "k80")
+    jobs = [lab.submit(0.0, model="cnn", expected_s=100.0) for _ in range(2)]
+    lab.round(0.0)
+
+    def told() -> dict[int, tuple[float, float]]:
+        found = foreseen(take_snapshot(lab.board, "full", 20.0))
+        return {one.job: (one.start_at, one.end_at) for one in found}
+
+    assert told()[jobs[1]] == (100.0, 200.0)  # nothing was measured
+    rows = tuple(
+        SpeedRow(key=SpeedKey("cnn", 0, kind, 1), steps_per_s=rate, at=5.0, changed_at=5.0)
+        for kind, rate in (("k80", 2.0), ("v100", 8.0))
+    )
+    lab.board.speeds.take(SpeedsSet(rows=rows))
+    found = foreseen(take_snapshot(lab.board, "full", 20.0))
+    # 80 s on a v100 are left of the first, and 100 s are the second's: four times as long here
+    assert told()[jobs[1]] == (20.0 + 4 * 80.0, 20.0 + 4 * 180.0)
+    assert all(one.basis.endswith("measured speeds") for one in found)
+    assert run_on(take_snapshot(lab.board, "full", 20.0)).finish_s.tolist() == [320.0, 720.0]
+
+
+def test_on_the_fast_type_a_waiting_job_is_thought_to_end_earlier(live: Any) -> None:
+    lab = live.LiveLab((), parts={"scheduling": "fifo"})
+    for name, kind in (("n1", "k80"), ("n2", "v100")):
+        lab.add_node(name, 1, kind)
+    told = {"model": "cnn", "total_iterations": 800.0}
+    jobs = [lab.submit(0.0, gpu_types=(kind,), **told) for kind in ("k80", "v100")]
+    lab.round(0.0)
+    rows = tuple(
+        SpeedRow(key=SpeedKey("cnn", 0, kind, 1), steps_per_s=rate, at=5.0, changed_at=5.0)
+        for kind, rate in (("k80", 2.0), ("v100", 8.0))
+    )
+    lab.board.speeds.take(SpeedsSet(rows=rows))
+    found = {one.job: one.end_at for one in foreseen(take_snapshot(lab.board, "full", 0.0))}
+    assert (found[jobs[0]], found[jobs[1]]) == (400.0, 100.0)
 
 
 def test_a_snapshot_without_nodes_cannot_run_on(live: Any) -> None:
