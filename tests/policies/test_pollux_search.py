@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from benchmarks.genetic_pollux import evolve
 from benchmarks.pollux_search import random_problem
 from dlsched.policies.scheduling.pollux.blocks import find
+from dlsched.policies.scheduling.pollux.choices import choices_of
+from dlsched.policies.scheduling.pollux.enumeration import better_ways
 from dlsched.policies.scheduling.pollux.feasible import is_feasible, repaired
 from dlsched.policies.scheduling.pollux.fitness import fitness, utility
 from dlsched.policies.scheduling.pollux.problem import fair_replicas, restart_factor
 from dlsched.policies.scheduling.pollux.search import search
+from dlsched.policies.scheduling.pollux.state import State
 from tests.policies.pollux_instances import every_state, worked
 
 # rows of A, B and C; fitness; utility: the worked instance of the published scheduler
@@ -84,6 +87,36 @@ def test_the_search_finds_the_best_of_small_instances(exponent: float | None, ap
         assert search(problem, rng).fitness == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_where_ways_are_few_all_are_looked_at(exponent: float | None) -> None:
+    """Started from what is now, without any search: the best, unless a layout was refused."""
+    proven = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        problem = random_problem(3, 2, rng, per_node=3, exponent=exponent)
+        choices = choices_of(problem)
+        price, _ = choices.clearing_price(int(problem.capacity.sum()))
+        now = State(problem, choices, problem.base)
+        found = better_ways(problem, choices, price, now, layouts=1000, eps=1e-12)
+        best = float(fitness(problem, every_state(problem)).max())
+        reached = float(fitness(problem, found.best.rows))
+        assert is_feasible(problem, found.best.rows)
+        assert float(fitness(problem, problem.base)) <= reached <= best * (1 + 1e-9)
+        if found.proven:
+            assert reached == pytest.approx(best, rel=1e-9)
+            proven += 1
+    assert proven >= 3
+
+
+def test_where_ways_are_many_nothing_is_claimed() -> None:
+    problem = random_problem(30, 8, np.random.default_rng(1))
+    choices = choices_of(problem)
+    now = State(problem, choices, problem.base)
+    found = better_ways(problem, choices, 0.0, now, layouts=10, eps=1e-12)
+    assert found.best is now
+    assert not found.proven
+
+
 @pytest.mark.parametrize(("jobs", "nodes", "seeds"), [(3, 2, 2), (8, 4, 2), (13, 16, 1)])
 def test_the_search_is_at_least_as_good_as_a_genetic_one(jobs: int, nodes: int, seeds: int) -> None:
     for seed in range(seeds):
@@ -97,21 +130,21 @@ def test_the_search_is_at_least_as_good_as_a_genetic_one(jobs: int, nodes: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("jobs", "nodes", "seeds"), [(3, 3, 12), (8, 4, 12), (5, 16, 12), (20, 16, 8), (40, 16, 6)]
+    ("jobs", "nodes", "seeds"),
+    [(3, 3, 12), (5, 3, 12), (8, 4, 12), (5, 16, 12), (20, 16, 8), (40, 16, 6)],
 )
 def test_the_search_is_at_least_as_good_as_100_generations(
     jobs: int, nodes: int, seeds: int
 ) -> None:
-    """Every instance within 0.2 % of it or better, and most of them better."""
+    """No instance is behind, as it comes."""
     ratios = []
     for seed in range(seeds):
         problem = random_problem(jobs, nodes, np.random.default_rng(1000 + seed))
         before = evolve(problem, np.random.default_rng(seed), generations=20)
         published = evolve(problem, np.random.default_rng(seed), start=before.population)
-        ours = search(problem, np.random.default_rng(seed), effort=200)
+        ours = search(problem, np.random.default_rng(seed))
         ratios.append(ours.fitness / published.fitness)
-    assert min(ratios) >= 0.998
-    assert np.mean(ratios) >= 1.0
+    assert min(ratios) >= 1 - 1e-9
 
 
 def test_restarts_leave_less_of_young_jobs() -> None:

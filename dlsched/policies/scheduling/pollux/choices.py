@@ -114,6 +114,7 @@ def choices_of(problem: Problem) -> Choices:
     changed = gains(worths * problem.factor[:, None, None], problem.exponent)
     may = (count >= problem.least[:, None]) & (count <= problem.most[:, None])
     changed = np.where((may | (count == 0))[:, None, :], changed, -np.inf)
+    changed[:, 0, int(problem.capacity.max(initial=0)) + 1 :] = -np.inf  # no node has so many
     changed[:, 1, :2] = -np.inf  # fewer than two do not span nodes
     stay = gains(problem.worths(problem.base), problem.exponent)
     return Choices(changed, stay, problem.base.sum(axis=1))

@@ -8,6 +8,7 @@ rows on nodes. The search starts from what is now, and
 - gives single jobs what is better for them, the greatest gain first;
 - lets two jobs exchange: one gives everything back, another takes what it wants, the first takes
   what is best of the rest;
+- looks at all combinations of what could still be better, where they are few (`enumeration`);
 - takes some jobs' GPUs away and hands them out anew at the price, and keeps what came of it if it
   is better.
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from dlsched.core.arrays import Ints
 from dlsched.policies.scheduling.pollux.choices import Choices, Menu, choices_of
+from dlsched.policies.scheduling.pollux.enumeration import better_ways
 from dlsched.policies.scheduling.pollux.feasible import is_feasible, repaired
 from dlsched.policies.scheduling.pollux.fitness import mean_of_gains
 from dlsched.policies.scheduling.pollux.problem import Problem
@@ -87,11 +89,12 @@ class _Hunt:
         self.best = start
         self.movable: Ints = np.flatnonzero(~problem.pinned)
         self._rng = rng
-        price, bound = choices.clearing_price(int(problem.capacity.sum()))
+        self._choices = choices
+        self._price, bound = choices.clearing_price(int(problem.capacity.sum()))
         self.bound = max(bound, start.total)
         self._free_of_charge = choices.menu(0.0)
-        self._priced = choices.menu(price)
-        self._menus = [choices.menu(price * times) for times in PRICES]
+        self._priced = choices.menu(self._price)
+        self._menus = [choices.menu(self._price * times) for times in PRICES]
         self._eps = TOLERANCE * max(abs(bound), 1.0)
 
     def run(self, effort: int) -> None:
@@ -103,6 +106,8 @@ class _Hunt:
         for state in (self.best.copy(), anew):
             self._settle(state)
             self._keep(state)
+        if self._look_at_all(effort):
+            return
         here = self.best
         for left in range(effort, 0, -1):
             if self.bound - self.best.total <= self._eps:
@@ -121,6 +126,14 @@ class _Hunt:
                 here = state
             if here.total < self.best.total - 4 * slack:
                 here = self.best
+
+    def _look_at_all(self, layouts: int) -> bool:
+        """Look at all combinations that could be better, if they are few; is nothing left open?"""
+        seen = better_ways(
+            self.problem, self._choices, self._price, self.best, layouts=layouts, eps=self._eps
+        )
+        self._keep(seen.best)
+        return seen.proven
 
     def _keep(self, state: State) -> None:
         if state.total > self.best.total + self._eps:

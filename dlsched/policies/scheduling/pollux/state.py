@@ -104,35 +104,58 @@ class State:
 
     def offers(self, jobs: Ints, menu: Menu) -> Offers:
         """The best that each of these jobs could have, if it alone moved."""
-        problem = self.problem
-        room = self.rows[jobs] + self.free
-        if not self._everywhere:
-            room *= problem.allowed[jobs]
+        room, barred, on_one, on_several = self._rooms(jobs)
         tables = menu.value.shape[2] - 1
-        on_one = np.minimum(room.max(axis=1), tables)
-        barred = None
-        if problem.apart:
-            barred = (self.owner != NOBODY) & (self.owner != jobs[:, None])
-            apart = np.where(barred, 0, room)
-        else:
-            apart = room
-        if self._kinds:
-            each = [self._widest_sum(np.where(k, apart, 0), jobs) for k in self._kinds]
-            on_several = np.minimum(np.max(each, axis=0), tables)
-        else:
-            on_several = np.minimum(self._widest_sum(apart, jobs), tables)
+        on_one, on_several = np.minimum(on_one, tables), np.minimum(on_several, tables)
         one = menu.value[jobs, ONE_NODE, on_one]
         several = menu.value[jobs, SEVERAL, on_several]
-        stays = (problem.base[jobs] <= room).all(axis=1)
-        if barred is not None:
-            meets = (barred & (problem.base[jobs] > 0)).any(axis=1) & self._spans[jobs]
-            stays &= ~meets
+        stays = self._may_stay(jobs, room, barred)
         stay = np.where(stays, menu.stay[jobs], -np.inf)
         kind = (several > one).astype(np.int64)
         value = np.maximum(one, several)
         kind[stay >= value] = STAY
         replicas = menu.replicas[jobs, np.minimum(kind, 1), np.where(kind, on_several, on_one)]
         return Offers(np.maximum(value, stay), kind, replicas)
+
+    def fits(self, job: int, kind: int, replicas: int) -> bool:
+        """Is there room for a job to have this, as things lie?"""
+        jobs = np.array([job])
+        room, barred, on_one, on_several = self._rooms(jobs)
+        if kind == STAY:
+            return bool(self._may_stay(jobs, room, barred)[0])
+        return replicas <= int((on_several if kind == SEVERAL else on_one)[0])
+
+    def _rooms(self, jobs: Ints) -> tuple[Ints, Bools | None, Ints, Ints]:
+        """GPUs that jobs may have, if each alone moved.
+
+        Returns:
+            by [job, node]; where others that span nodes bar them, None for nowhere; the most on one
+            node; the most on several, 0 where there are no several.
+        """
+        problem = self.problem
+        room = self.rows[jobs] + self.free
+        if not self._everywhere:
+            room *= problem.allowed[jobs]
+        barred = None
+        apart = room
+        if problem.apart:
+            barred = (self.owner != NOBODY) & (self.owner != jobs[:, None])
+            apart = np.where(barred, 0, room)
+        if self._kinds:
+            each = [self._widest_sum(np.where(k, apart, 0), jobs) for k in self._kinds]
+            on_several: Ints = np.max(each, axis=0)
+        else:
+            on_several = self._widest_sum(apart, jobs)
+        return room, barred, room.max(axis=1), on_several
+
+    def _may_stay(self, jobs: Ints, room: Ints, barred: Bools | None) -> Bools:
+        """Could jobs have their present rows?"""
+        base = self.problem.base[jobs]
+        stays: Bools = (base <= room).all(axis=1)
+        if barred is not None:
+            meets = (barred & (base > 0)).any(axis=1) & self._spans[jobs]
+            stays = np.asarray(stays & ~meets)
+        return stays
 
     def _widest_sum(self, room: Ints, jobs: Ints) -> Ints:
         """Replicas that fit on as many nodes as a job may span; 0 where that is one node."""
