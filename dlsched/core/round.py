@@ -194,7 +194,9 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
             guests.sit_down(walk)
     except DlschedError as error:
         walk.rollback(0)
-        raise PolicyFailed(f"policy {policy.name}: {error}") from error
+        failed = PolicyFailed(f"policy {policy.name}: {error}")
+        failed.exit_code = error.exit_code  # what was wrong with the input still is
+        raise failed from error
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise PolicyFailed(f"policy {policy.name} failed: {error!r}") from error

@@ -80,6 +80,12 @@ def profiled(
         raise BadInput(
             f"{_job(trace, int(unknown[0]))} has no total_iterations; a profile needs it"
         )
+    none = np.flatnonzero(steps <= 0)
+    if none.size:
+        row = int(none[0])
+        raise BadInput(
+            f"{_job(trace, row)} has {steps[row]:g} total_iterations; it must have more than 0"
+        )
     types = _types(cluster, table)
     gangs = np.maximum(np.ceil(trace.num_gpus), 1).astype(np.int64)
     rate = _rates(trace, table, kinds, gangs, types)

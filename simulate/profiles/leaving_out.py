@@ -33,6 +33,8 @@ def without_unprofiled(trace: Trace, cluster: Cluster, table: ThroughputTable) -
             why = "no model"
         elif steps is None or np.isnan(steps[row]):
             why = "no total_iterations"
+        elif steps[row] <= 0:
+            why = "total_iterations not above 0"
         else:
             size = np.nan if sizes is None else float(sizes[row])
             kind = JobKind(str(models[row]), None if np.isnan(size) else int(size))

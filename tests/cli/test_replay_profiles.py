@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dlsched.cli.main import app
+from dlsched.core.errors import DlschedError
 
 HEADER = (
     "accelerator,scale_factor,model,batch_size,co_model,co_batch_size,steps_per_s,co_steps_per_s"
@@ -81,6 +82,64 @@ def test_a_job_that_the_table_cannot_serve_is_one_line_or_left_out(
     assert result.exit_code != 0
     assert message in str(result.exception or result.output)
     figures = summary(files, "--skip-bad-rows", jobs="more.csv")
+    assert figures["completed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["objective=cost", "prices=slow:0,quick:1"], "prices: 'slow:0': the number must be more"),
+        (["objective=cost", "prices=slow:nan,quick:1"], "prices: 'slow:nan': the number must be"),
+        (["objective=cost", "prices=slow:1"], "cost needs the price of quick"),
+        (["objective=hierarchical", "entity_weights=a:-1"], "'a:-1': the number must be 0 or more"),
+        (["objective=makespan-agnostic"], "looks at speeds on v100 only, and the cluster has"),
+        (["objective=isolated-plus"], "one of the published rounds: -o semantics=shockwave"),
+    ],
+)
+def test_options_that_cannot_be_are_the_clients_fault(
+    files: Path, words: list[str], message: str
+) -> None:
+    given = [word for option in words for word in ("-o", option)]
+    result = called(files, "--policy", "gavel", *given)
+    error = result.exception
+    assert (error.exit_code if isinstance(error, DlschedError) else result.exit_code) == 2
+    assert message in " ".join(f"{error} {result.output}".split())
+
+
+@pytest.mark.parametrize("semantics", ["rounds", "gavel"])
+@pytest.mark.parametrize("weights", [(0, 1), (0, 0)])
+def test_a_weight_of_nothing_is_entitled_to_nothing_and_runs_on_what_is_idle(
+    files: Path, weights: tuple[int, int], semantics: str
+) -> None:
+    rows = [f"{name},A (batch size 16),1,400,,{w},0" for name, w in zip("ab", weights, strict=True)]
+    (files / "light.csv").write_text("\n".join([JOBS.splitlines()[0], *rows, ""]))
+    words = ("--policy", "gavel", "-o", f"semantics={semantics}")
+    assert summary(files, *words, jobs="light.csv")["completed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("c,0,1,B,0,1", "job c has 0 total_iterations; it must have more than 0"),
+        ("c,0,1,B,-5,1", "job c has -5 total_iterations; it must have more than 0"),
+        ("c,0,1,B,5,-1", "job c has weight -1; a weight is 0 or more"),
+        ("c,0,1,B,5,nan", "own.csv:3: weight is 'nan', not a number"),
+        ("c,0,1,,5,1", "job c has no model; a profile needs it"),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(files: Path, row: str, message: str) -> None:
+    header = "job_id,submit_time,num_gpus,model,total_iterations,weight"
+    (files / "own.csv").write_text(f"{header}\na,0,1,B,10,1\n{row}\n")
+    result = called(files, "--policy", "gavel", jobs="own.csv")
+    assert message in str(result.exception)
+
+
+def test_a_type_of_the_cluster_that_the_profile_does_not_know_is_named(files: Path) -> None:
+    result = called(files, "--cluster", "1x1:slow+1x1:h100")
+    assert "the cluster has GPUs of type h100, the profile knows quick, slow" in str(
+        result.exception
+    )
+    figures = summary(files, "--cluster", "1x1:slow")  # the reverse is no fault
     assert figures["completed"] == 2
 
 

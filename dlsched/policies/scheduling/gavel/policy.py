@@ -55,7 +55,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         """
         super().__init__(options)
         named_numbers("prices", options.prices)
-        named_numbers("entity_weights", options.entity_weights)
+        named_numbers("entity_weights", options.entity_weights, may_be_nothing=True)
         objective = options.objective
         self.solver = Solver(
             objective,

@@ -149,6 +149,8 @@ class _Program:
 def _max_min(problem: Problem, deadline: Deadline, *, paired: bool = False) -> Shares:
     """Max min_i s_i / (w_i P_i) Σ_j T_ij x_ij."""
     entitled = problem.weight > 0
+    if not entitled.any():
+        raise Unsolved("nobody is entitled to anything")
     fair = problem.weight * proportional_rate(problem)
     worth = np.divide(problem.scale, fair, out=np.zeros(problem.size), where=entitled)
     program = _Program(problem, deadline, paired=paired)

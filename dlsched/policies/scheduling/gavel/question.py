@@ -104,7 +104,7 @@ def _prices(types: Sequence[str], options: GavelOptions) -> Floats:
 def _entities(units: Units, options: GavelOptions) -> list[Entity]:
     codes: Ints = getattr(units, options.entity)
     names = units.table.names[options.entity]
-    weights = named_numbers("entity_weights", options.entity_weights)
+    weights = named_numbers("entity_weights", options.entity_weights, may_be_nothing=True)
     found = []
     for code in np.unique(codes).tolist():
         name = names[code] if code >= 0 else ""
@@ -114,11 +114,18 @@ def _entities(units: Units, options: GavelOptions) -> list[Entity]:
     return found
 
 
-def named_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
+def named_numbers(
+    option: str, texts: Sequence[str], *, may_be_nothing: bool = False
+) -> dict[str, float]:
     """NAME:NUMBER texts as a mapping.
 
+    Args:
+        option: what they are of, for messages.
+        texts: they.
+        may_be_nothing: numbers may be 0.
+
     Raises:
-        BadInput: one does not read so.
+        BadInput: one does not read so, or is not more than 0.
     """
     found = {}
     for text in texts:
@@ -129,4 +136,7 @@ def named_numbers(option: str, texts: Sequence[str]) -> dict[str, float]:
             colon = ""
         if not colon or not name:
             raise BadInput(f"{option}: {text!r} does not read NAME:NUMBER")
+        if not (0 < found[name] < np.inf or (may_be_nothing and found[name] == 0)):
+            least = "0 or more" if may_be_nothing else "more than 0"
+            raise BadInput(f"{option}: {text!r}: the number must be {least}, and finite")
     return found

@@ -53,11 +53,14 @@ def makespan_value(problem: Problem, rate: Floats) -> float:
 
 
 def deadline_pace(problem: Problem) -> Floats | None:
-    """Paces that meet all deadlines; None when some job cannot meet its own even alone."""
-    due = np.isfinite(problem.time_left)
+    """Paces that meet all deadlines; None when some job cannot meet its own even alone.
+
+    A deadline that has passed asks for nothing any more.
+    """
+    due = np.isfinite(problem.time_left) & (problem.time_left > 0)
     if due.any():
         problem.require_remaining()
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = problem.remaining / (problem.time_left * problem.best)
-    pace = np.where(due, np.where(problem.time_left > 0, needed, np.inf), 0.0)
+    pace = np.where(due, needed, 0.0)
     return pace if (pace <= 1.0).all() else None
