@@ -71,7 +71,7 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
     job = detail.job
     title = f"job {job.shown_id}" + (f"  {job.name}" if job.name else "")
     yield out.styled(shown(title), "strong")
-    pairs = [*_facts(job), *_files(detail)]
+    pairs = [*_facts(job), *_sharing(detail), *_files(detail)]
     width = max(len(key) for key, _ in pairs)
     for key, value in pairs:
         yield f"  {key:<{width}}  {shown(value)}"
@@ -155,6 +155,13 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     ):
         if value is not None:
             yield title, value
+
+
+def _sharing(detail: Detail) -> Iterator[tuple[str, str]]:
+    if detail.share is None:
+        return
+    beside = f", beside {', '.join(map(str, detail.beside))}" if detail.beside else ""
+    yield "share", f"{detail.share:g} of each GPU{beside}"
 
 
 def _files(detail: Detail) -> Iterator[tuple[str, str]]:

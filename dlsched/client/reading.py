@@ -136,6 +136,8 @@ def detail_of(message: Any) -> Detail:
         last_checkpoint=message.last_checkpoint or None,
         last_checkpoint_step=message.last_checkpoint_step if message.last_checkpoint else None,
         training=_training(message.training) if message.HasField("training") else None,
+        share=message.request.share if message.request.HasField("share") else None,
+        beside=tuple(message.beside),
     )
 
 

@@ -227,6 +227,8 @@ class Detail:
     last_checkpoint: str | None = None
     last_checkpoint_step: int | None = None
     training: Training | None = None
+    share: float | None = None  # of each of its GPUs; None: all of it
+    beside: tuple[int, ...] = ()  # jobs that run on the same GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ from dlsched.db.records import (
     Progress,
 )
 from dlsched.db.tenants import Quota
+from dlsched.protocol.gpu_shares import WHOLE, part_of
 from dlsched.protocol.ledger import (
     Adopt,
     Assign,
@@ -329,6 +330,7 @@ class Board:
             gang=max(gang, 1),
             min_gpus=-1 if body.min_gpus is None else body.min_gpus,
             max_gpus=_most_gpus(body),
+            gpu_share=part_of(body.share),
             cpus=number(body.cpus),
             memory_gb=number(body.memory_bytes) / 1e9 * nodes,
             priority=number(body.priority),
@@ -607,7 +609,7 @@ class Board:
             stays = self.jobs.get("leaving", row) == c.STAYS
             ready = phase == c.PENDING or (phase == c.AWAY and stays)
             ready = ready and not self.jobs.get("held", row) and not self.jobs.get("orphan", row)
-            if ready and not self.machines.hindrance(claim.placement):
+            if ready and not self.machines.hindrance(claim.placement, self.part_of(job)):
                 found.append((JobId(job), claim.placement))
         return found
 
@@ -684,7 +686,8 @@ class Board:
                 return hindrance
         claim = self.claims.get(job)
         if claim is not None:
-            return f"Resources: {self.machines.hindrance(claim.placement) or 'about to start'}"
+            hindrance = self.machines.hindrance(claim.placement, self.part_of(job))
+            return f"Resources: {hindrance or 'about to start'}"
         return self._reasons.get(job) or "Resources: waits for the next round"
 
     def position(self, job: JobId) -> int | None:
@@ -698,6 +701,21 @@ class Board:
     def where(self, job: JobId) -> Placement | None:
         """Where a job's live run is, suspended or not."""
         return self._lives.where.get(job)
+
+    def part_of(self, job: int) -> float:
+        """What a job needs of each of its GPUs, in (0, 1]."""
+        return float(self.jobs.get("gpu_share", self.jobs.row_of[job]))
+
+    def beside(self, job: JobId) -> list[JobId]:
+        """The other jobs that run on the very GPUs of a job that runs."""
+        where = self._lives.where.get(job)
+        if where is None or self.part_of(job) >= WHOLE:
+            return []
+        there = (JobId(other) for other, place in self._lives.where.items() if place == where)
+        return sorted(other for other in there if other != job and self._is_on_gpus(other))
+
+    def _is_on_gpus(self, job: JobId) -> bool:
+        return bool(self.jobs.get("phase", self.jobs.row_of[job]) == c.HOLDING)
 
     def preempt_mode(self, job: JobId) -> PreemptMode:
         """How a job gives way.

@@ -214,11 +214,20 @@ class Cluster:
             self.shell.note(*self.speeds.measured(key, rate, wall()))
 
     def _place_of(self, job: m.JobId, run: Run) -> SpeedKey | None:
-        """What a run is and where; None where its GPUs are of several types, or of none named."""
+        """What a run is, where, and beside whom.
+
+        None where its GPUs are of several types, or of none named, or shared by more than two.
+        """
         kind, place = self.board.asks.kinds.get(job), self.training_place(run)
         if kind is None or not kind[0] or place.gpu_type in ("", ANY_TYPE) or not place.gpus:
             return None
-        return SpeedKey(*kind, place.gpu_type, place.gpus)
+        kinds = [self.board.asks.kinds.get(other) for other in self.board.beside(job)]
+        if not kinds:
+            return SpeedKey(*kind, place.gpu_type, place.gpus)
+        partner = kinds[0] if len(kinds) == 1 else None
+        if partner is None or not partner[0]:
+            return None
+        return SpeedKey(*kind, place.gpu_type, place.gpus, *partner)
 
     def learn(self, job: m.JobId, run: Run, report: RunReport) -> tuple[int, int] | None:
         """A run tells how its training goes; the batch size that would do better there."""

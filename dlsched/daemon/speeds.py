@@ -59,8 +59,9 @@ def _digest(content: bytes) -> str:
 
 @dataclass(slots=True)
 class _Window:
-    """Since when a run is measured, and how far it was then."""
+    """Since when a run is measured, where and beside whom, and how far it was then."""
 
+    key: SpeedKey
     step: int
     at_s: float  # of its execution
     is_warm: bool = False
@@ -108,7 +109,8 @@ class SpeedBook:
     ) -> float | None:
         """A run tells how far it is; its steps/s, when enough has passed to say.
 
-        What it does in the first seconds is warming up and does not count.
+        What it does in the first seconds is warming up and does not count; nor does a time in
+        which somebody else came to its GPUs or left them.
 
         Args:
             run: the run.
@@ -123,13 +125,16 @@ class SpeedBook:
         if window is None or step < window.step:
             while len(self._windows) >= MOST:
                 self._windows.pop(next(iter(self._windows)))
-            self._windows[run] = _Window(step, executed_s)
+            self._windows[run] = _Window(key, step, executed_s)
+            return None
+        if key != window.key:
+            self._windows[run] = _Window(key, step, executed_s, is_warm=window.is_warm)
             return None
         passed = executed_s - window.at_s
         if passed < least_s or step == window.step:
             return None
         rate = (step - window.step) / passed
-        self._windows[run] = _Window(step, executed_s, is_warm=True)
+        self._windows[run] = _Window(key, step, executed_s, is_warm=True)
         return rate if window.is_warm else None
 
     def measured(

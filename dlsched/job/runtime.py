@@ -38,6 +38,7 @@ class Runtime:
     fixed_batch: bool = False  # the user wants the batch size to stay
     local_batch: int = 0  # samples a rank and pass that the daemon thinks best; 0: it has no idea
     accumulation: int = 0  # passes before the one that synchronises
+    gpu_share: float = 1.0  # of each GPU, beside others
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Runtime:
@@ -80,4 +81,15 @@ class Runtime:
             fixed_batch=environment.get("DLSCHED_FIXED_BATCH", "") == "1",
             local_batch=number("DLSCHED_LOCAL_BATCH", 0),
             accumulation=number("DLSCHED_ACCUMULATION", 0),
+            gpu_share=_share(environment.get("DLSCHED_GPU_SHARE", "")),
         )
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text or "1")
+    except ValueError:
+        share = float("nan")
+    if not 0 < share <= 1:
+        raise JobError(f"DLSCHED_GPU_SHARE={text}: a number above 0 and at most 1 is needed")
+    return share

@@ -40,6 +40,7 @@ def init_process_group(job: Job, backend: str = "", *, timeout_s: float = 600.0)
     use_gpu = torch.cuda.is_available()
     if use_gpu:
         torch.cuda.set_device(job.local_rank % torch.cuda.device_count())
+    _keep_to_share(job)
     where: dict[str, Any] = {"store": torch.distributed.HashStore()}  # type: ignore[attr-defined]  # nobody to meet
     if job.world_size > 1:
         where = {"init_method": f"tcp://{runtime.master_addr}:{runtime.master_port}"}
@@ -50,6 +51,12 @@ def init_process_group(job: Job, backend: str = "", *, timeout_s: float = 600.0)
         timeout=timedelta(seconds=timeout_s),
         **where,
     )
+
+
+def _keep_to_share(job: Job) -> None:
+    """Beside others on a GPU, no more of its memory than the job has said that it needs."""
+    if job.runtime.gpu_share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(job.runtime.gpu_share)
 
 
 def register_training(
@@ -70,6 +77,7 @@ def register_training(
         randomness: also the generators of each rank, which dropout and the like draw from.
         more: anything else with `state_dict` and `load_state_dict`: a schedule, a scaler.
     """
+    _keep_to_share(job)
     inner = getattr(model, "module", model)
     parts = {"model": inner, **({"optimizer": optimizer} if optimizer is not None else {}), **more}
 

@@ -111,6 +111,10 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         "NODE_RANK": str(spec.rank),
         "GROUP_RANK": str(spec.rank),
     }
+    if desired.gpu_share is not None:
+        percent = f"{100 * desired.gpu_share:g}"
+        values["DLSCHED_GPU_SHARE"] = f"{desired.gpu_share:g}"
+        values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent  # means something under MPS only
     if launch.fixed_batch:
         values["DLSCHED_FIXED_BATCH"] = "1"
     if launch.local_batch:

@@ -117,6 +117,30 @@ torch.distributed.destroy_process_group()
 """
 
 
+SHARING = """
+import torch
+from dlsched.job import attach
+from dlsched.job.torch import register_training
+
+kept = []
+torch.cuda.is_available = lambda: True  # no GPU here: what would be asked of it
+torch.cuda.set_per_process_memory_fraction = kept.append
+with attach(folder="ckpt", every_s=None) as job:
+    register_training(job, model=torch.nn.Linear(2, 1), randomness=False)
+    print(job.runtime.gpu_share, kept)
+"""
+
+
+@pytest.mark.slow
+def test_who_shares_a_gpu_keeps_to_its_part_of_the_memory(ranks: Any) -> None:
+    for share, expected in (("0.25", "0.25 [0.25]"), ("", "1.0 []")):
+        code, out, err = ranks.end(ranks.start(SHARING, environment={"DLSCHED_GPU_SHARE": share}))
+        assert (code, err, out) == (0, "", [expected])
+    code, _, err = ranks.end(ranks.start(SHARING, environment={"DLSCHED_GPU_SHARE": "2"}))
+    assert code != 0
+    assert "DLSCHED_GPU_SHARE=2: a number above 0 and at most 1 is needed" in err
+
+
 @pytest.mark.slow
 def test_model_optimizer_and_randomness_are_what_they_were(ranks: Any) -> None:
     code, out, err = ranks.end(ranks.start(ALONE))

@@ -127,6 +127,18 @@ def test_what_every_process_is_told(calm: Any) -> None:
     assert all(len(each["DLSCHED_CTL_SOCK"]) < 108 for each in found)
 
 
+def test_who_shares_a_gpu_is_told_its_part(calm: Any) -> None:
+    leader, seen = calm.leader, []
+    for share in (0.25, None):
+        work = Work(script=DUMP, environment={"OUT": str(calm.folder)})
+        job = run(leader, work, gpu_share=share)
+        assert leader.wait(job).status is JobStatus.COMPLETED
+        found = environment(calm.folder / "env.n1.0")
+        names = ("DLSCHED_GPU_SHARE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+        seen.append([found.get(name) for name in names])
+    assert seen == [["0.25", "25"], [None, None]]
+
+
 NONSENSE = """
 import os, socket
 rank = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -108,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("gpus_per_task", "--gpus-per-task", "For each of the tasks.", "GPUS", slurm=True),
     _option("min_gpus", "--min-gpus", "Elastic: at least so many.", "N"),
     _option("max_gpus", "--max-gpus", "Elastic: at most so many.", "N"),
-    _option("share", "--share", "Part of one GPU, below 1.", "X"),
+    _option("share", "--share", "Needs this part (below 1) of each GPU; may share them.", "X"),
     _option("constraint", "-C --constraint", "Slurm's: GPU types, a100|v100.", "TYPES", slurm=True),
     _option("nodes", "-N --nodes", "On exactly so many nodes.", "N", slurm=True),
     _option("ntasks", "-n --ntasks", "Ranks that `dlsched run` starts.", "N", slurm=True),

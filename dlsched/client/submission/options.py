@@ -23,7 +23,7 @@ BY_NAME: dict[str, Option] = {option.key: option for option in reversed(OPTIONS)
 }
 # Given by the nearer layer, all of these are: `--gpus 4` is not to meet a script's `--gres=gpu:8`.
 _TOGETHER = (
-    {"gpus", "gpus_per_node", "gpus_per_task", "share"},
+    {"gpus", "gpus_per_node", "gpus_per_task"},
     {"mem", "mem_per_cpu", "mem_per_gpu"},
     {"cpus", "cpus_per_gpu", "cpus_per_task"},
     {"priority", "nice"},

@@ -57,9 +57,9 @@ def resources(options: Mapping[str, str]) -> Resources:
     gpus, nodes, on_node = _gang(total, per_node, nodes)
     share = parse_share("--share", options["share"]) if "share" in options else None
     if share is not None:
-        if gpus not in (None, 1):
-            raise BadInput(f"--share: is part of one GPU, not of {gpus}")
-        gpus = 1
+        if "exclusive" in options:
+            raise BadInput("--share and --exclusive: a job shares its GPUs or has whole nodes")
+        gpus = gpus or 1
     cpus = _cpus(
         number("cpus"), number("cpus_per_task"), number("cpus_per_gpu"), ntasks, gpus, nodes
     )

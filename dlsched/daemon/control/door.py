@@ -72,6 +72,9 @@ def admit(
     bounds.check_text("vc", wanted.vc)
     account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
     gang, gpus = _gang(wanted)
+    share = _share(_maybe(wanted, "share"))
+    if share is not None and wanted.exclusive:
+        raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     time_limit = bounds.check_number("time limit", _maybe(wanted, "time_limit_s"), 1.0)
     time_limit = _within_partition(time_limit, partition, settings)
     begin_at = bounds.check_number("begin", _maybe(wanted, "begin_at"), 0.0, now + bounds.LONGEST_S)
@@ -108,7 +111,7 @@ def admit(
         gpu_types=_types(wanted.gpu_types, capacity, wanted.open_ended),
         min_gpus=minimum,
         max_gpus=maximum,
-        share=_share(_maybe(wanted, "share")),
+        share=share,
         cpus=bounds.check_whole("cpus", _maybe(wanted, "cpus"), 1, 1_000_000_000),
         memory_bytes=bounds.check_whole("memory", _maybe(wanted, "memory_bytes"), 1, 1 << 60),
         only_nodes=_nodes(wanted.only_nodes, capacity, wanted.open_ended),
@@ -147,6 +150,7 @@ def admit(
         grace_s=_grace(_maybe(wanted, "grace_s"), limits.grace_s),
         suspend_level=_word(SuspendLevel, wanted.suspend_level, SuspendLevel.FREEZE),
         requeue=not wanted.no_requeue,
+        gpu_share=body.share,
     )
     array = parse_array(wanted.array, limits.array_size) if wanted.array else None
     if not wanted.open_ended:
@@ -267,7 +271,7 @@ def _nodes(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[
 def _share(share: float | int | None) -> float | None:
     if share is not None and not 0 < share <= 1:
         raise BadInput(f"share: {share:g} is not above 0 and at most 1")
-    return share
+    return share if share != 1 else None
 
 
 def _grace(grace: float | int | None, most: float) -> float:

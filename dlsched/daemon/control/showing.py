@@ -80,6 +80,7 @@ async def _live_detail(
         detail.last_checkpoint = facts.checkpoint.path
         detail.last_checkpoint_step = facts.checkpoint.step
     await _learns(detail, cluster, row.job)
+    detail.beside.extend(cluster.board.beside(row.job))
     if row.status is JobStatus.PENDING:
         if cluster.board.position(row.job) is not None:  # a round has left it waiting
             starts = await cluster.predictions.starts(PATIENCE_S)

@@ -30,6 +30,7 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "gang": (_I, 1),
     "min_gpus": (_I, -1),
     "max_gpus": (_I, -1),
+    "gpu_share": (_F, 1.0),
     "cpus": (_F, np.nan),
     "memory_gb": (_F, np.nan),
     "priority": (_F, np.nan),

@@ -61,7 +61,7 @@ class Lives:
         elif run.suspended:
             phase = c.SUSPENDED
         if phase != c.AWAY:
-            self.machines.take(where)
+            self.machines.room.take(where, self.jobs.get("gpu_share", row))
         self.jobs.set(
             row,
             phase=phase,
@@ -89,7 +89,7 @@ class Lives:
             if run.is_away:
                 self.suspending.discard(job)
                 self._settle(row, now)
-                self.machines.release(self.where[job])
+                self._leave_gpus(job, row)
                 self.jobs.set(row, phase=c.AWAY, leaving=c.STAYS)
         elif run.suspended and phase == c.HOLDING:
             self._settle(row, now)
@@ -99,7 +99,7 @@ class Lives:
             self.jobs.set(row, leaving=c.STAYS)
         elif not run.suspended and phase in (c.SUSPENDED, c.AWAY):
             if phase == c.AWAY:
-                self.machines.take(self.where[job])
+                self.machines.room.take(self.where[job], self.jobs.get("gpu_share", row))
             gpus = self.where[job].gpus
             self.jobs.set(
                 row,
@@ -115,6 +115,9 @@ class Lives:
             if column and self.jobs.get("leaving", row) == c.STAYS:
                 self.jobs.set(row, **{column: self.jobs.get(column, row) + 1})
             self.jobs.set(row, leaving=leaving)
+
+    def _leave_gpus(self, job: JobId, row: int) -> None:
+        self.machines.room.give_back(self.where[job], self.jobs.get("gpu_share", row))
 
     def _settle(self, row: int, now: float) -> None:
         """Bring a row's clocks up to now; it holds nothing after."""
@@ -137,7 +140,7 @@ class Lives:
         if self.jobs.get("phase", row) == c.HOLDING:
             self._settle(row, now)
         if self.jobs.get("phase", row) != c.AWAY:
-            self.machines.release(self.where[job])
+            self._leave_gpus(job, row)
         self.suspending.discard(job)
         lost = self.jobs.get("executed", row) - self.jobs.get("saved", row)
         gave_way = self.jobs.get("leaving", row) == c.GIVES_WAY

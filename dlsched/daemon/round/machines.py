@@ -4,7 +4,7 @@ Policies see a node by its place in the cluster and a GPU by its place in the no
 knows a GPU by its UUID, never by an index. Places are given once and kept as long as this process
 lives: a GPU that a node no longer has keeps its place and is closed.
 
-Invariant: `taken` of a node are the bits of the GPUs that runs hold there, suspended runs aside.
+Invariant: `room` has taken what runs hold, those aside that are suspended and have let go.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from dlsched.core.cluster import ANY_TYPE, VirtualCluster
 from dlsched.core.occupancy import Placement
 from dlsched.daemon.round.codec import encode
+from dlsched.daemon.round.room import Room
 from dlsched.protocol.ledger import NodeStatus
 from dlsched.protocol.messages import GpuId, NodeName, Share
 
@@ -62,7 +63,6 @@ class Machine:
     status: NodeStatus = NodeStatus.UP
     drained: bool = False
     late: bool = False
-    taken: int = 0
     gone: int = 0  # GPUs that it no longer has
     shut: dict[str, int] = field(default_factory=dict)  # by why: quarantined, unhealthy, foreign, …
 
@@ -93,12 +93,14 @@ class Machines:
 
     Attributes:
         version: grows when the cluster is made of other nodes or GPUs.
+        room: what runs hold.
     """
 
     def __init__(self) -> None:
         self._all: list[Machine] = []
         self._index: dict[str, int] = {}
         self.version = 0
+        self.room = Room()
         self._encoded: tuple[int, bytes] | None = None
 
     def __len__(self) -> int:
@@ -177,26 +179,17 @@ class Machines:
             for node, mask in zip(placement.nodes, placement.masks, strict=True)
         )
 
-    def take(self, placement: Placement) -> None:
-        """A run begins there."""
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            self._all[node].taken |= mask
-
-    def release(self, placement: Placement) -> None:
-        """It has left."""
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            self._all[node].taken &= ~mask
-
-    def hindrance(self, placement: Placement) -> str:
-        """Why nobody can start there now; empty when somebody can."""
+    def hindrance(self, placement: Placement, part: float) -> str:
+        """Why nobody that needs such a part of each GPU can start there now; empty when it can."""
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             machine = self._all[node]
             if not machine.is_open:
                 return f"{machine.name} takes no new runs"
             if mask & machine.closed:
                 return f"a GPU of {machine.name} is out of service"
-            if mask & machine.taken:
-                return f"a GPU of {machine.name} is still held"
+        if not self.room.has(placement, part):
+            names = ", ".join(self._all[node].name for node in placement.nodes)
+            return f"a GPU of {names} is still held"
         return ""
 
     def encoded(self) -> bytes:

@@ -15,6 +15,7 @@ from dlsched.core.occupancy import Placement
 from dlsched.daemon.board import Board
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.decided import Decided
+from dlsched.daemon.round.room import Room
 from dlsched.protocol.leader import PlaceAsked, StopAsked, SuspendAsked
 from dlsched.protocol.messages import JobId, RunId, Share, StopReason
 
@@ -104,24 +105,22 @@ class _Check:
     def __init__(self, decided: Decided, board: Board) -> None:
         self.decided = decided
         self.board = board
-        self.occupied = self._kept()
+        self.room = self._left()
 
-    def _kept(self) -> list[int]:
-        """Per node the GPUs that are held by whoever neither leaves nor is asked to."""
-        board, machines = self.board, self.board.machines
-        bits = [machines[node].taken for node in range(len(machines))]
+    def _left(self) -> Room:
+        """What those who neither leave nor are asked to have taken."""
+        board, jobs = self.board, self.board.jobs
+        room = board.machines.room.copy()
         leaving = set(self.decided.suspended)
         leaving.update(board.giving_way())
         for job in leaving:
             where = board.where(JobId(job))
-            if where is not None:
-                for node, mask in zip(where.nodes, where.masks, strict=True):
-                    bits[node] &= ~mask
+            if where is not None and jobs.get("phase", jobs.row_of[job]) != c.AWAY:
+                room.give_back(where, board.part_of(job))
         for job, claim in board.claims.items():
             if job not in leaving and job not in self.decided.launched:
-                for node, mask in zip(claim.placement.nodes, claim.placement.masks, strict=True):
-                    bits[node] |= mask
-        return bits
+                room.take(claim.placement, board.part_of(job))
+        return room
 
     def problems(self) -> Iterable[Problem]:
         for job in self.decided.suspended:
@@ -161,11 +160,12 @@ class _Check:
             stays = board.jobs.get("leaving", row) == c.STAYS
             if stays and job not in board.claims:
                 return Problem(job, "it was given GPUs twice", is_offence=True)
+        if not self.room.has(placement, board.part_of(job)):
+            names = ", ".join(board.machines[node].name for node in placement.nodes)
+            return Problem(job, f"GPUs of {names} were given twice", is_offence=True)
+        self.room.take(placement, board.part_of(job))
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             machine = board.machines[node]
-            if mask & self.occupied[node]:
-                return Problem(job, f"GPUs of {machine.name} were given twice", is_offence=True)
-            self.occupied[node] |= mask
             if not machine.is_open or mask & machine.closed:
                 return Problem(job, f"{machine.name} is out of service now", is_offence=False)
         if board.jobs.get("held", row):

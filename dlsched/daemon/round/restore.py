@@ -194,12 +194,17 @@ def occupancy_of(snapshot: LiveSnapshot, cluster: Cluster) -> Occupancy:
     """Who holds which GPU, and what is closed to all.
 
     Raises:
-        InvariantBroken: two rows hold one GPU.
+        InvariantBroken: two rows hold one GPU that do not share it.
     """
     serving = np.packbits(snapshot.service > 0, bitorder="little").tobytes()
     occupancy = Occupancy(cluster, int.from_bytes(serving, "little"))
+    share, first = snapshot.columns.get("gpu_share"), dict[Placement, int]()
     for row, placement in placements(snapshot.held).items():
-        occupancy.take(row, placement)
+        if share is not None and share[row] < 1 and placement in first:
+            occupancy.join(row, first[placement])
+        else:
+            first[placement] = row
+            occupancy.take(row, placement)
     for node in np.flatnonzero(snapshot.service == 1).tolist():
         occupancy.set_draining(node, draining=True)
     shut: dict[int, int] = {}

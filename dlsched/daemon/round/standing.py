@@ -97,6 +97,7 @@ def stand(snapshot: LiveSnapshot) -> Standing | None:
         restart_overhead=snapshot.settings.restart_overhead_s,
         min_run=snapshot.settings.min_run_s,
         seed=snapshot.settings.seed,
+        may_share=True,
         goodput=goodput,
         scaling=FittedScaling(goodput, cluster.largest_node) if snapshot.trainings else None,
         speeds=believed_speeds(snapshot, parts, table.gang),

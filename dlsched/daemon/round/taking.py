@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dlsched.core.units import COMPLETED, FUTURE, RUNNING, WAITING, Status
 from dlsched.daemon.board import Board
 from dlsched.daemon.round import columns as c
 from dlsched.daemon.round.machines import Machine
+from dlsched.daemon.round.room import Room
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 from dlsched.protocol.ledger import NodeStatus
 
@@ -48,7 +49,7 @@ def take_snapshot(board: Board, mode: Mode, now: float) -> LiveSnapshot:
         homes=_flat(_homes(board, columns["status"])),
         finished=np.array([jobs.row_of[job] for job in board.finished], np.int64),
         cluster=board.machines.encoded(),
-        service=np.array([_service(machine) for machine in machines], np.int8),
+        service=np.array([_service(board, k) for k in range(len(machines))], np.int8),
         closed=_closed(board, machines),
         pools=board.asks.pools(board.machines),
         quotas=tuple(
@@ -114,25 +115,20 @@ def _show_leaving(board: Board, columns: dict[str, Any], now: float) -> None:
 
 def _show_claims(board: Board, columns: dict[str, Any], held: Placed, now: float) -> None:
     """Jobs that were given GPUs are seen as running there; they have not had any service yet."""
-    taken: dict[int, int] = {}
-    for _, placement in held:
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            taken[node] = taken.get(node, 0) | mask
+    room, share = Room(), columns["gpu_share"]
+    for row, placement in held:
+        room.take(placement, float(share[row]))
     for job, placement in board.standing_claims():
         row = board.jobs.row_of[job]
-        if columns["status"][row] == RUNNING or _overlaps(taken, placement):
+        if columns["status"][row] == RUNNING or not room.has(placement, float(share[row])):
             board.drop_claim(job)
             continue
         held.append((row, placement))
+        room.take(placement, float(share[row]))
         columns["claimed"][row] = True
         columns["status"][row] = RUNNING
         columns["gpus_now"][row] = placement.gpus
         columns["since"][row] = columns["progress_from"][row] = now
-
-
-def _overlaps(taken: Mapping[int, int], placement: Placement) -> bool:
-    pairs = zip(placement.nodes, placement.masks, strict=True)
-    return any(taken.get(node, 0) & mask for node, mask in pairs)
 
 
 def _homes(board: Board, status: Any) -> Placed:
@@ -157,10 +153,11 @@ def _closed(board: Board, machines: Sequence[Machine]) -> Ints:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _service(machine: Machine) -> int:
+def _service(board: Board, node: int) -> int:
+    machine = board.machines[node]
     if machine.is_open:
         return 2
-    return 1 if machine.status is NodeStatus.UP or machine.taken else 0
+    return 1 if machine.status is NodeStatus.UP or board.machines.room.taken(node) else 0
 
 
 def _flat(placements: Sequence[tuple[int, Placement]]) -> Held:

@@ -117,6 +117,7 @@ class LiveLab:
             gang=body.get("gang") or (gpus,),
             suspend_level=level,
             requeue=spec.body.requeue,
+            gpu_share=spec.body.share,
             spec=spec,
         )
         self.submitted[job] = now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -67,7 +68,17 @@ class Recount:
                 self.first.setdefault(job, now)
 
 
-def play(live: Any, script: Any, check: Any, **given_to_lab: Any) -> None:
+WHOLE_GPUS: tuple[float | None, ...] = (None,)
+PARTS: tuple[float | None, ...] = (None, 0.5, 0.3, 0.5)
+
+
+def play(
+    live: Any,
+    script: Any,
+    check: Any,
+    shares: tuple[float | None, ...] = WHOLE_GPUS,
+    **given_to_lab: Any,
+) -> None:
     lab = live.LiveLab((4, 4, 2), parts={"scheduling": "las"}, **given_to_lab)
     now = 0.0
     for verb, pick, gpus in script:
@@ -79,7 +90,8 @@ def play(live: Any, script: Any, check: Any, **given_to_lab: Any) -> None:
         status = jobs[job].status if job is not None else None
         match verb:
             case "submit":
-                lab.submit(now, gpus, user=f"u{pick % 3}")
+                share = shares[pick % len(shares)]
+                lab.submit(now, gpus, user=f"u{pick % 3}", share=share)
             case "round":
                 lab.round(now)
             case "fill":
@@ -102,7 +114,9 @@ def play(live: Any, script: Any, check: Any, **given_to_lab: Any) -> None:
                 lab.let_go(now, job)
             case "resume" if status is JobStatus.SUSPENDED and run.stop is None:
                 lent = [m for m in run.members.values() if run.gives_way and not m.is_over]
-                lent = [m for m in lent if set(m.gpus) & lab.ledger.busy(m.node, run.key.run_id)]
+                part = lab.ledger.share_of(run)
+                full = {m.node: lab.ledger.busy(m.node, run.key.run_id, share=part) for m in lent}
+                lent = [m for m in lent if set(m.gpus) & full[m.node]]
                 if not lent:
                     lab.suspend(now, job, suspended=False)
             case "hold" | "free" if job:
@@ -114,9 +128,10 @@ def play(live: Any, script: Any, check: Any, **given_to_lab: Any) -> None:
         check(lab, now)
 
 
+@pytest.mark.parametrize("shares", [WHOLE_GPUS, PARTS])
 @settings(max_examples=60)
 @given(script=steps)
-def test_columns_equal_a_recount(live: Any, script: Any) -> None:
+def test_columns_equal_a_recount(live: Any, shares: Any, script: Any) -> None:
     recount = Recount()
 
     def check(lab: Any, now: float) -> None:
@@ -126,6 +141,7 @@ def test_columns_equal_a_recount(live: Any, script: Any) -> None:
         shown = {job for job, row in columns.row_of.items() if columns.get("phase", row) != c.ENDED}
         assert shown == set(alive)
         taken = dict.fromkeys(range(len(lab.board.machines)), 0)
+        parts: Counter[str] = Counter()
         for job, row in columns.row_of.items():
             if job not in alive:
                 continue
@@ -146,14 +162,18 @@ def test_columns_equal_a_recount(live: Any, script: Any) -> None:
         for run in lab.ledger.runs.values():
             if run.is_over or run.is_away:
                 continue
-            shares = [Share(node=m.node, gpus=m.gpus) for m in run.members.values()]
-            where = lab.board.machines.placement(shares)
+            theirs = [Share(node=m.node, gpus=m.gpus) for m in run.members.values()]
+            where = lab.board.machines.placement(theirs)
             for node, mask in zip(where.nodes, where.masks, strict=True):
-                assert not taken[node] & mask
                 taken[node] |= mask
-        assert [m.taken for m in lab.board.machines.all()] == list(taken.values())
+            part = lab.ledger.share_of(run) or 1.0
+            parts.update({gpu: part for each in theirs for gpu in each.gpus})  # type: ignore[dict-item]
+        assert all(part <= 1.0 + 1e-9 for part in parts.values())
+        assert [
+            lab.board.machines.room.taken(node) for node in range(len(lab.board.machines))
+        ] == list(taken.values())
 
-    play(live, script, check)
+    play(live, script, check, shares)
 
 
 @settings(max_examples=30)
@@ -341,7 +361,8 @@ def test_a_node_that_returns_with_other_gpus_is_matched_by_uuid(live: Any) -> No
     lab.add_node("n1", 0, now=2.0)  # comes back without any
     machine = lab.board.machines[0]
     assert machine.closed == 3
-    assert machine.taken == machine.mask([held])
+    place = lab.board.machines.index(machine.name)
+    assert lab.board.machines.room.taken(place) == machine.mask([held])
     lab.add_node("n1", 3, now=3.0)
     assert machine.closed == 0
     assert len(machine.gpus) == 3

@@ -87,6 +87,17 @@ def test_a_run_is_measured_once_it_is_warm() -> None:
     assert book.told(RUN, V1, 300, 90.0, 10.0) is None
 
 
+def test_a_time_in_which_somebody_came_beside_a_run_is_measured_for_neither() -> None:
+    book, beside = SpeedBook(), V1._replace(partner="rnn", partner_batch_size=8)
+    for step, at in ((1, 0.0), (101, 20.0)):
+        book.told(RUN, V1, step, at, 10.0)
+    assert book.told(RUN, V1, 201, 40.0, 10.0) == 5.0
+    assert book.told(RUN, beside, 251, 55.0, 10.0) is None  # came somewhere in between
+    assert book.told(RUN, beside, 301, 75.0, 10.0) == 2.5
+    assert book.told(RUN, V1, 351, 90.0, 10.0) is None
+    assert book.told(RUN, V1, 401, 100.0, 10.0) == 5.0
+
+
 def test_half_of_what_is_believed_is_what_was_just_measured() -> None:
     book = SpeedBook()
     [first] = book.measured(V1, 10.0, at=1.0)

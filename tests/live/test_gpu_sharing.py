@@ -1,0 +1,133 @@
+"""Jobs that need part of a GPU, on real processes: side by side, through kills, and under Gavel."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.live.conftest import DATABASES, database_of
+from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+TELL = "echo $CUDA_VISIBLE_DEVICES $DLSCHED_GPU_SHARE; exec sleep 600"
+TRAINING = """
+import sys, time
+from dlsched.job import attach
+
+with attach() as job:
+    for step in range(job.restore(), 1_000_000):
+        time.sleep(float(sys.argv[1]))
+        if not job.step(loss=1.0 / (step + 1)):
+            break
+"""
+
+
+def beside(cluster: LocalCluster, job: int) -> list[int]:
+    """Who runs on the same GPUs, as `show` says."""
+    [shown] = json.loads(cluster.cli("show", str(job), "--json"))["jobs"]
+    found: list[int] = shown["beside"]
+    return found
+
+
+@pytest.fixture(params=DATABASES)
+def lone_gpu(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A cluster of one GPU, on both databases."""
+    with LocalCluster(database_of(request), nodes=1, gpus="1:v100") as running:
+        yield running
+
+
+def test_two_halves_run_on_one_gpu_and_outlive_daemon_and_agent(lone_gpu: LocalCluster) -> None:
+    cluster = lone_gpu
+    first, second = (cluster.submit(TELL, share="0.5") for _ in range(2))
+    for job in (first, second):
+        cluster.until(job, "RUNNING", within=30)
+    whole, third = cluster.submit(TELL), cluster.submit(TELL, share="0.2")
+    assert beside(cluster, first) == [second]
+    assert f"0.5 of each GPU, beside {second}" in cluster.cli("show", str(first))
+
+    def told(job: int) -> list[str]:
+        return cluster.output(job).split()
+
+    eventually("both have told", lambda: told(first) and told(second))
+    assert told(first) == told(second)
+    assert told(first)[1] == "0.5"
+    cluster.kill("daemon")
+    cluster.kill("n1")
+    cluster.start_daemon()
+    cluster.start_agent("n1")
+    cluster.wait_until_up()
+    for job in (first, second):
+        view = cluster.job(job)
+        assert (view.state, view.run) == ("RUNNING", 1)
+    assert beside(cluster, second) == [first]
+    for job in (whole, third):
+        assert cluster.job(job).state == "PENDING", "the GPU is full"
+    cluster.cli("cancel", str(first))
+    cluster.until(third, "RUNNING", within=30)
+    assert beside(cluster, third) == [second]
+    assert cluster.job(whole).state == "PENDING"
+    cluster.cli("cancel", str(second), str(third))
+    cluster.until(whole, "RUNNING", within=30)
+    assert told_alone(cluster, whole) == 1
+    cluster.cli("cancel", str(whole))
+    cluster.until(whole, "CANCELLED", within=30)
+
+
+def told_alone(cluster: LocalCluster, job: int) -> int:
+    """How many words a job was told of its GPUs: the share is missing where it has all of them."""
+    eventually("it has told", lambda: cluster.output(job).split())
+    return len(cluster.output(job).split())
+
+
+def test_gavel_pairs_trainings_that_were_measured_beside_each_other() -> None:
+    policy = {"policy": "fifo", "interval_s": 0.5, "measure_s": 1.0}
+    with LocalCluster(nodes=1, gpus="1:v100", round=policy) as cluster:
+        file = cluster.folder / "train.py"
+        file.write_text(TRAINING)
+
+        def train(model: str) -> int:
+            with cluster.client() as client:
+                return client.submit(
+                    [sys.executable, str(file), "0.02"],
+                    name=model,
+                    model=model,
+                    share="0.5",
+                    output=f"{cluster.out}/%j.out",
+                    chdir=cluster.folder,
+                )
+
+        def known() -> dict[tuple[str, str], float]:
+            text = cluster.cli("admin", "profile", "list", "--json")
+            rows: list[dict[str, Any]] = json.loads(text)["speeds"]
+            return {(row["model"], row["partner"] or ""): row["steps_per_s"] for row in rows}
+
+        alone = train("cnn")
+        eventually("it was measured alone", lambda: ("cnn", "") in known(), within=60)
+        other = train("rnn")
+        pairs = {("cnn", "rnn"), ("rnn", "cnn")}
+        eventually("both halves were measured", lambda: pairs <= known().keys(), within=60)
+        cluster.cli("cancel", str(alone))
+        cluster.until(alone, "CANCELLED", within=30)
+        eventually("and the other alone", lambda: ("rnn", "") in known(), within=60)
+        cluster.cli("cancel", str(other))
+        cluster.until(other, "CANCELLED", within=30)
+
+        cluster.cli("admin", "set-policy", "gavel", "-o", "objective=max-min-packed")
+        jobs = [train("cnn"), train("rnn")]
+        eventually(
+            "Gavel puts them on the same GPU",
+            lambda: all(cluster.job(job).state == "RUNNING" for job in jobs),
+            within=60,
+        )
+        assert beside(cluster, jobs[0]) == [jobs[1]]
+        third = train("unknown")
+        cluster.cli("cancel", *map(str, jobs))
+        cluster.until(third, "RUNNING", within=40)
+        cluster.cli("cancel", str(third))
+        for job in (*jobs, third):
+            cluster.until(job, "CANCELLED", within=30)
