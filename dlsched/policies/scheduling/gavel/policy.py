@@ -90,6 +90,11 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         else:
             self.rounds = Rounds(asked, resolve_s=options.resolve_s, window_s=options.window_s)
 
+    @property
+    def pairs_units(self) -> bool:
+        """Objectives that pack do."""
+        return packs(self.options.objective)
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round."""
         self.rounds.decide(ctx.active, ctx, walk)
