@@ -40,6 +40,9 @@ WARM_FLOOR = 1e-5  # s: in the logarithm, nothing that is much smaller would eve
 LONGEST_STEP = 3.0  # in a logarithm
 FINEST = 1e-9  # error of a logarithm below which nothing is left to improve
 FIELDS = len(ORIGIN)
+LOWEST = np.array([np.log(LEAST)] * 6 + [1.0])  # of points: logarithms of times, and gamma
+HIGHEST = np.array([np.log(MOST)] * 6 + [LARGEST_GAMMA])
+CONSTANTS, GROWTHS = [2, 4], [3, 5]  # of network times: alpha and beta, over nodes and inside one
 
 
 class Observations(NamedTuple):
@@ -210,8 +213,8 @@ class _Problem:
     def improve(self, points: Floats, tolerance: float) -> Floats:
         """Go downhill from all points at once; returns the best one found."""
         points = np.where(self.fixed, self.value, points)
-        points[:, :6] = np.log(np.clip(points[:, :6], LEAST, MOST))
-        points[:, 6] = np.clip(points[:, 6], 1.0, LARGEST_GAMMA)
+        points[:, :6] = np.log(np.maximum(points[:, :6], LEAST))
+        points = np.minimum(np.maximum(points, LOWEST), HIGHEST)
         damping = np.full(len(points), 1e-2)
         value, gradient, curve = self._look(points)
         best, least = points[0], np.inf
@@ -233,9 +236,7 @@ class _Problem:
                     column[going] for column in (points, value, damping, step)
                 )
                 gradient, curve = gradient[going], curve[going]
-            tried = points + step
-            tried[:, :6] = np.clip(tried[:, :6], np.log(LEAST), np.log(MOST))
-            tried[:, 6] = np.clip(tried[:, 6], 1.0, LARGEST_GAMMA)
+            tried = np.minimum(np.maximum(points + step, LOWEST), HIGHEST)
             new_value, new_gradient, new_curve = self._look(tried)
             better = new_value < value
             damping = np.where(better, np.maximum(damping * 0.2, 1e-9), damping * 6.0)
@@ -251,10 +252,8 @@ class _Problem:
         self, points: Floats, gradient: Floats, curve: Floats, damping: Floats
     ) -> tuple[Floats, Floats]:
         """A damped Newton step from each point, and how far down it should lead."""
-        held = self.fixed | np.zeros(points.shape, np.bool_)
-        held[:, :6] |= (points[:, :6] <= np.log(LEAST)) & (gradient[:, :6] > 0)
-        held[:, 6] |= (points[:, 6] <= 1.0) & (gradient[:, 6] > 0)
-        held[:, 6] |= (points[:, 6] >= LARGEST_GAMMA) & (gradient[:, 6] < 0)
+        outward = np.where(gradient > 0, points <= LOWEST, points >= HIGHEST)
+        held = self.fixed | outward
         free = ~held
         system = curve * (free[:, :, None] & free[:, None, :])
         diagonal = np.einsum("sii->si", system)  # a view
@@ -263,7 +262,7 @@ class _Problem:
         down = -np.where(held, 0.0, gradient)[..., None]
         step = np.asarray(np.linalg.solve(system, down)[..., 0], np.float64)
         gain = -0.5 * np.einsum("sp,sp->s", gradient, step)  # of the step that is not cut short
-        return np.clip(step, -LONGEST_STEP, LONGEST_STEP), gain
+        return np.minimum(np.maximum(step, -LONGEST_STEP), LONGEST_STEP), gain
 
     def _look(self, points: Floats) -> tuple[Floats, Floats, Floats]:
         """Value, gradient and (bounded) curvature of the objective at each point."""
@@ -294,18 +293,27 @@ class _Problem:
         curve[:, :2, :2] += (
             np.matmul(slopes_c, slopes_c.transpose(0, 2, 1)) * scale_c[:, None, None]
         )
-        value = size_c + size_o
+        # what is charged: overlap, and the growth of both network times against their constants
         over = points[:, 6] - 1.0
-        value += OVERLAP_WEIGHT * over**2
-        gradient[:, 6] += 2 * OVERLAP_WEIGHT * over
-        curve[:, 6, 6] += 2 * OVERLAP_WEIGHT
-        for constant, growth in ((2, 3), (4, 5)):
-            ratio = GROWTH_WEIGHT * np.exp(2 * (points[:, growth] - points[:, constant]))
-            value += ratio
-            gradient[:, growth] += 2 * ratio
-            gradient[:, constant] -= 2 * ratio
-            curve[:, growth, growth] += 4 * ratio
-            curve[:, constant, constant] += 4 * ratio
-            curve[:, growth, constant] -= 4 * ratio
-            curve[:, constant, growth] -= 4 * ratio
+        growth = np.exp(2.0 * (points[:, GROWTHS] - points[:, CONSTANTS]))
+        charged = np.concatenate([np.ones((len(points), 1)), over[:, None], growth], axis=1)
+        value = size_c + size_o + OVERLAP_WEIGHT * over**2 + GROWTH_WEIGHT * growth.sum(axis=1)
+        gradient += charged @ CHARGE_SLOPES
+        curve += (charged @ CHARGE_CURVES).reshape(curve.shape)
         return value, gradient, curve
+
+
+def _charges() -> tuple[Floats, Floats]:
+    """Slopes and curvature of the charges, by 1, gamma − 1, and both growths squared."""
+    slopes, curves = np.zeros((4, FIELDS)), np.zeros((4, FIELDS, FIELDS))
+    slopes[1, 6] = curves[0, 6, 6] = 2 * OVERLAP_WEIGHT
+    for place, (constant, growth) in enumerate(zip(CONSTANTS, GROWTHS, strict=True), start=2):
+        slopes[place, growth], slopes[place, constant] = 2 * GROWTH_WEIGHT, -2 * GROWTH_WEIGHT
+        for one, other in ((growth, growth), (constant, constant)):
+            curves[place, one, other] = 4 * GROWTH_WEIGHT
+        for one, other in ((growth, constant), (constant, growth)):
+            curves[place, one, other] = -4 * GROWTH_WEIGHT
+    return slopes, curves.reshape(4, -1)
+
+
+CHARGE_SLOPES, CHARGE_CURVES = _charges()
