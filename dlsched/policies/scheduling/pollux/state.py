@@ -151,7 +151,7 @@ class State:
     def _may_stay(self, jobs: Ints, room: Ints, barred: Bools | None) -> Bools:
         """Could jobs have their present rows?"""
         base = self.problem.base[jobs]
-        stays: Bools = (base <= room).all(axis=1)
+        stays: Bools = np.asarray((base <= room).all(axis=1))
         if barred is not None:
             meets = (barred & (base > 0)).any(axis=1) & self._spans[jobs]
             stays = np.asarray(stays & ~meets)
