@@ -122,7 +122,7 @@ class Gradients:
             self._norms.append(self._sqr(bucket.parameters(), bucket.gradients()))
         elif self._sampled:
             flat = bucket.buffer()
-            self._norms.append(torch.dot(flat.flatten(), flat.flatten()).float())
+            self._norms.append(_dot(flat, flat))
         if bucket.is_last():
             self._ready = self._moment()
         world: Any = dist.group.WORLD
@@ -164,9 +164,12 @@ class Gradients:
         return local, self._sqr(self._parameters, self._grads())
 
     def _norms_in_a_row(self) -> tuple[torch.Tensor, torch.Tensor]:
-        now, before = self._divided(self._grads()), self._divided(self._last)
-        both = _dot(now, now) + _dot(before, before)
-        return both / 2, (both + 2 * _dot(now, before)) / 4
+        both, cross = [], []
+        for now, before in self._parts(self._parameters, self._grads(), self._last):
+            both.append(_dot(now, now) + _dot(before, before))
+            cross.append(_dot(now, before))
+        sum_of_both = torch.stack(both).sum()
+        return sum_of_both / 2, (sum_of_both + 2 * torch.stack(cross).sum()) / 4
 
     def _grads(self) -> list[torch.Tensor]:
         return [
@@ -177,21 +180,19 @@ class Gradients:
         self, parameters: Iterable[torch.Tensor], gradient: Iterable[torch.Tensor]
     ) -> torch.Tensor:
         """The squared norm of a gradient, divided where this step's are."""
-        if self._divides and self._preconditioner is not None:
-            gradient = self._preconditioner.divided(parameters, gradient)
-        parts = [torch.dot(part.flatten(), part.flatten()).float() for part in gradient]
-        return torch.stack(parts).sum()
+        return torch.stack([_dot(a, a) for (a,) in self._parts(parameters, gradient)]).sum()
 
-    def _divided(self, gradient: list[torch.Tensor]) -> list[torch.Tensor]:
-        if not self._divides or self._preconditioner is None:
-            return gradient
-        return list(self._preconditioner.divided(self._parameters, gradient))
+    def _parts(
+        self, parameters: Iterable[torch.Tensor], *gradients: Iterable[torch.Tensor]
+    ) -> Iterable[tuple[torch.Tensor, ...]]:
+        """Each parameter's part of some gradients, divided where this step's are."""
+        if self._divides and self._preconditioner is not None:
+            return self._preconditioner.divided(parameters, *gradients)
+        return zip(*gradients, strict=True)
 
     def _copies(self) -> list[torch.Tensor]:
         return [each.detach().clone() for each in self._grads()]
 
 
-def _dot(one: list[torch.Tensor], other: list[torch.Tensor]) -> torch.Tensor:
-    """The product of two gradients."""
-    parts = [torch.dot(a.flatten(), b.flatten()) for a, b in zip(one, other, strict=True)]
-    return torch.stack([part.float() for part in parts]).sum()
+def _dot(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.dot(one.flatten(), other.flatten()).float()

@@ -9,7 +9,6 @@ first steps that mean says little, and gradients are taken as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import torch
 
@@ -42,22 +41,26 @@ class Preconditioner:
         return self._is_ready
 
     def divided(
-        self, parameters: Iterable[torch.Tensor], gradients: Iterable[torch.Tensor]
-    ) -> Iterator[torch.Tensor]:
-        """Gradients of some parameters, divided, one after the other.
+        self, parameters: Iterable[torch.Tensor], *gradients: Iterable[torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Each parameter's part of some gradients, divided, one parameter after the other.
 
-        One that never had a gradient has no divisor: its first does not count.
+        One that never had a gradient has no divisor: its first does not count, nor does that of a
+        coordinate, which ε alone would make larger than all others together.
         """
-        for parameter, gradient in zip(parameters, gradients, strict=True):
+        for parameter, *parts in zip(parameters, *gradients, strict=True):
             state = self._optimizer.state.get(parameter)
             if not state or "exp_avg_sq" not in state:
-                yield torch.zeros_like(gradient)
-            else:
-                yield self._divide(gradient, state, self._group[parameter])
-
-    @staticmethod
-    def _divide(gradient: torch.Tensor, state: Any, group: Any) -> torch.Tensor:
-        seen = state.get("max_exp_avg_sq", state["exp_avg_sq"])  # the former with amsgrad
-        correction = (1 - group["betas"][1] ** state["step"]) ** 0.5
-        divided = gradient / (seen.sqrt() / correction + group["eps"])
-        return torch.where(seen > 0, divided, 0.0)
+                yield tuple(torch.zeros_like(part) for part in parts)
+                continue
+            group = self._group[parameter]
+            seen = state.get("max_exp_avg_sq", state["exp_avg_sq"])  # the former with amsgrad
+            correction = (1 - group["betas"][1] ** float(state["step"])) ** 0.5
+            # (√v / c + ε) is (√v + ε·c) / c, which takes fewer passes over memory
+            epsilon = group["eps"] * correction
+            divisor = seen.sqrt().add_(epsilon)
+            torch.nn.functional.threshold(divisor, epsilon, torch.inf, inplace=True)
+            none = torch.zeros((), dtype=divisor.dtype, device=divisor.device)
+            yield tuple(
+                torch.addcdiv(none, part, divisor.view_as(part), value=correction) for part in parts
+            )

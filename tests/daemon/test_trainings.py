@@ -103,6 +103,36 @@ def test_a_batch_is_changed_only_for_a_gain_that_is_worth_it() -> None:
     assert training.better_batch(Place("v100", 2, 8)) == (106, 0)  # a new run begins with the best
 
 
+def test_a_new_run_is_told_its_batch_even_where_it_is_that_of_the_last_one() -> None:
+    training = told(*WELL_KNOWN[:3])
+    training.models["v100"] = TRUE
+    training.local = 106
+    assert training.better_batch(Place("v100", 2, 8)) == (106, 0)
+
+
+def test_a_report_before_anything_was_measured_is_believed() -> None:
+    nothing: dict[str, Any] = {name: [] for name in TWICE}
+    training = told(report(**nothing))
+    assert (training.models, training.observations, training.progress) == ({}, 0, 10.0)
+
+
+def test_progress_never_goes_back() -> None:
+    training = told(report(progress=10.0), report(progress=4.0), report(progress=12.0))
+    assert training.progress == 12.0
+    assert told(report(progress=10.0), report(progress=4.0)).progress == 10.0
+
+
+def test_of_so_many_batch_sizes_only_the_first_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dlsched.daemon.trainings.MOST_KEYS", 4)
+    training = told(report(1, 1, 32, 64, 128), report(1, 1, 256, 200, 100), report(1, 1, 64))
+    assert training.observations == 4
+    assert {key.local for key, _ in training._times()} == {32, 64, 128, 256}
+    (steps,) = [times.steps for key, times in training._times() if key.local == 64]
+    assert steps == 20  # what is known goes on being measured
+
+
 def test_the_user_may_veto_and_without_noise_nobody_dares() -> None:
     fixed = told(report(1, 4, 32, fixed=True, maximum=128))
     assert fixed.better_batch(Place("v100", 1, 2)) is None
@@ -118,6 +148,9 @@ def test_the_user_may_veto_and_without_noise_nobody_dares() -> None:
 
 
 NAN, INF = math.nan, math.inf
+TWICE: dict[str, Any] = {
+    "local": [32, 64], "steps": [1, 1], "accumulation_s": [0.1, 0.1], "optimiser_s": [0.2, 0.2],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -142,6 +175,8 @@ NAN, INF = math.nan, math.inf
         ({"gradient_var": -1.0}, "gradient noise"),
         ({"local": [128, 64]}, "columns"),
         ({"local": []}, "columns"),
+        ({**TWICE, "local": [64, 64]}, "columns"),
+        ({name: values * 150 for name, values in TWICE.items()}, "columns"),
         ({"local": [-128]}, "local batch sizes"),
         ({"steps": [0]}, "steps"),
         ({"steps": [1 << 62]}, "steps"),

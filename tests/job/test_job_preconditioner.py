@@ -80,7 +80,7 @@ def test_gradients_are_divided_by_the_root_of_the_corrected_mean_square(
         training.step()
     assert known.is_ready
     fresh = training.gradients()
-    divided = list(known.divided(training.parameters, fresh))
+    divided = [part for (part,) in known.divided(training.parameters, fresh)]
     divisors = training.divisors(largest=bool(options.get("amsgrad")))
     for found, gradient, divisor in zip(divided, fresh, divisors, strict=True):
         torch.testing.assert_close(found, gradient / divisor)
@@ -108,7 +108,7 @@ def test_what_never_had_a_gradient_has_no_divisor_and_does_not_count() -> None:
     known = Preconditioner.of(training.optimizer)
     assert known is not None
     asked = [still, training.parameters[1]]
-    first, second = known.divided(asked, [torch.ones(2), torch.ones(4)])
+    (first,), (second,) = known.divided(asked, [torch.ones(2), torch.ones(4)])
     assert first.tolist() == [0.0, 0.0]
     assert second[2] == 0.0
     assert (second[:2] > 0).all()
