@@ -20,6 +20,7 @@ import pytest
 
 from dlsched.core.cluster import Cluster, parse_cluster_spec
 from dlsched.core.throughputs import ThroughputTable
+from simulate.finish_time_fairness import against_isolated
 from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
 from simulate.results import ReplayResult
@@ -117,6 +118,13 @@ def run(row: Row, trace: Trace, *, record: bool = False) -> ReplayResult:
     return replay(trace, cluster_of(row), settings, throughputs=table(name))
 
 
+@cache
+def isolated(trace: str, cluster: str, per_server: str, throughputs: str) -> ReplayResult:
+    row = {"trace": trace, "cluster_v100_p100_k80": cluster, "gpus_per_server": per_server}
+    row |= {"throughputs": throughputs, "policy": "isolated"}
+    return run(row, open_trace(FOLDER / trace))
+
+
 def off(found: object, published: str) -> float:
     assert isinstance(found, float)
     return found / float(published) - 1.0
@@ -129,6 +137,12 @@ def test_a_replay_ends_as_the_published_one(row: Row) -> None:
     jobs = result.jobs
     assert result.summary["completed"] == int(row["n_jobs"])
     jct, makespan = result.summary["avg_jct"], result.summary["makespan"]
+    if objective in FORMULAS | EXACTLY and row["worst_rho_vs_isolated_run"]:
+        names = ("trace", "cluster_v100_p100_k80", "gpus_per_server", "throughputs")
+        compared = against_isolated(result, isolated(*(row[name] for name in names)))
+        fairness = compared.summary["finish_time_fairness"]
+        assert fairness["variant"] == "gavel-report"
+        assert fairness["max"] == pytest.approx(float(row["worst_rho_vs_isolated_run"]), rel=1e-6)
     if objective in FORMULAS:
         published = published_jcts()[row["trace"], cluster_words(row), row["policy"]]
         ours = dict(zip(jobs.job_id.tolist(), (jobs.finish_time - jobs.submit_time), strict=True))
