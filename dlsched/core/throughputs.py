@@ -170,7 +170,16 @@ class ThroughputTable:
     def pair_speeds(
         self, first: Ints, second: Ints, scales: Ints, types: Sequence[str], *, spread: bool = False
     ) -> Floats:
-        """Steps/s of both halves of pairs of equal scale, [pair, type, half]; unknown ones are 0.
+        """Steps/s of both halves of pairs of equal scale, [pair, type, half]; 0 where unknown."""
+        speed: Floats = np.nan_to_num(
+            self.known_pair_speeds(first, second, scales, types, spread=spread), nan=0.0
+        )
+        return speed
+
+    def known_pair_speeds(
+        self, first: Ints, second: Ints, scales: Ints, types: Sequence[str], *, spread: bool = False
+    ) -> Floats:
+        """Steps/s of both halves of pairs of equal scale, [pair, type, half]; NaN where unknown.
 
         Args:
             first: codes of the first halves.
@@ -182,8 +191,7 @@ class ThroughputTable:
         place = self._columns(types)[:, None], self._rows(scales)
         table = self.together[int(spread)]
         halves = table[*place, first, second], table[*place, second, first]
-        speed: Floats = np.nan_to_num(np.stack([half.T for half in halves], axis=2), nan=0.0)
-        return speed
+        return np.stack([half.T for half in halves], axis=2)
 
     def curve(self, kind: int, gpu_type: str, *, spread: bool = False) -> Floats:
         """Steps/s of a kind on 1 GPU up to the most measured, linear between what was measured.
@@ -292,22 +300,27 @@ class TableSpeed:
         """The kinds of rows, as numbers of the table."""
         return self._codes[rows]
 
-    def paired_kinds(self, types: Sequence[str]) -> Ints:
-        """Kinds that run on one GPU of each type, and whose pairs have all been measured there."""
-        table, ones = self._table, self._table._rows(np.array([1]))[0]
+    def paired_kinds(self, types: Sequence[str], scale: int = 1) -> Ints:
+        """Kinds that run on so many GPUs of each type, and whose pairs were all measured there."""
+        table = self._table
+        if scale not in table.scales:
+            return np.zeros(0, np.int64)
+        place = table._rows(np.array([scale]))[0]
         columns = table._columns(types)
-        alone, pairs = table.alone[0][columns, ones], table.together[0][columns, ones]
+        alone, pairs = table.alone[0][columns, place], table.together[0][columns, place]
         good = np.flatnonzero((alone > 0).all(axis=0))
+        # kinds with any pair at all first, so that one without none does not spoil the others
+        good = good[~np.isnan(pairs[:, good][:, :, good]).any(axis=0).all(axis=1)]
         measured = ~np.isnan(pairs[:, good][:, :, good]).any(axis=0)
         found: Ints = good[measured.all(axis=1)]
         return found
 
-    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str]) -> Floats:
-        """Throughput beside another over throughput alone, on one GPU, [kind, type, other]."""
+    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str], scale: int = 1) -> Floats:
+        """Throughput beside another over that alone, [kind, type, other]; NaN where unknown."""
         first, second = np.repeat(kinds, len(others)), np.tile(others, len(kinds))
-        ones = np.ones(len(first), np.int64)
-        beside = self._table.pair_speeds(first, second, ones, types)[:, :, 0]
-        alone = self._table.speeds(first, ones, types)
+        scales = np.full(len(first), scale)
+        beside = self._table.known_pair_speeds(first, second, scales, types)[:, :, 0]
+        alone = self._table.speeds(first, scales, types)
         part = np.divide(beside, alone, out=np.zeros(alone.shape), where=alone > 0)
         shaped = np.clip(part, 0.0, 1.0).reshape(len(kinds), len(others), len(types))
         return np.ascontiguousarray(shaped.transpose(0, 2, 1))

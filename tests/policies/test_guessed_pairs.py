@@ -69,10 +69,18 @@ def test_what_was_measured_follows_jobs_to_other_rows(lab: Any) -> None:
     assert guessed.state_dict() == {"measured": []}, "one of the two is gone"
 
 
-def test_gangs_are_not_paired(lab: Any) -> None:
-    guessed = speeds(lab, "A", "C", probability=1.0, references=3)
-    found = guessed.together(np.array([0]), np.array([1]), np.array([2]), ("gpu",))
-    assert found.tolist() == [[[0, 0]]]
+def test_gangs_are_paired_where_pairs_of_as_many_gpus_are_known(lab: Any) -> None:
+    guessed = speeds(lab, "A", "C", "B", probability=1.0, references=3)
+    rows = np.array([0, 0]), np.array([1, 2])
+    found = guessed.together(*rows, np.array([2, 1]), ("gpu",))
+    truth = TableSpeed(table(lab), [JobKind(model) for model in "ACB"])
+    assert found == pytest.approx(truth.together(*rows, np.array([2, 1]), ("gpu",)))
+    only_ones = TableSpeed(
+        lab.throughputs(ALONE, {("A", "A", "gpu"): (8.0, 8.0)}, scales=(1,)), [JobKind("A")] * 2
+    )
+    few = GuessedPairs(only_ones, PairOptions(probability=1.0))
+    assert few.together(np.array([0]), np.array([1]), np.array([1]), ("gpu",)).any()
+    assert few._references(2) is None
 
 
 def trace_of(lab: Any, models: str) -> Any:

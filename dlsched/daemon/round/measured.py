@@ -98,19 +98,26 @@ class MeasuredSpeeds:
 
     def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
         """Steps/s of both halves of pairs on the same GPUs, [pair, type, half]; 0 if unknown."""
+        found: Floats = np.nan_to_num(self.known_together(first, second, scales, types), nan=0.0)
+        return found
+
+    def known_together(
+        self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]
+    ) -> Floats:
+        """The same; NaN where not both halves were measured."""
         return self._of_pairs(self._kind[first], self._kind[second], scales, types)
 
     def _of_pairs(self, first: Ints, second: Ints, scales: Ints, types: Sequence[str]) -> Floats:
-        found = np.zeros((len(first), len(types), 2))
+        found = np.full((len(first), len(types), 2), np.nan)
         if not self._pairs:
             return found
         columns = [self._types.index(name) if name in self._types else -1 for name in types]
         lines = zip(first.tolist(), second.tolist(), scales.tolist(), strict=True)
         for line, (one, other, scale) in enumerate(lines):
             for place, column in enumerate(columns):
-                mine = self._pairs.get((one, other, column, scale), 0.0)
-                theirs = self._pairs.get((other, one, column, scale), 0.0)
-                if mine and theirs:
+                mine = self._pairs.get((one, other, column, scale))
+                theirs = self._pairs.get((other, one, column, scale))
+                if mine is not None and theirs is not None:
                     found[line, place] = mine, theirs
         return found
 
@@ -126,31 +133,31 @@ class MeasuredSpeeds:
         """The kinds of rows; −1: nothing is known."""
         return self._kind[rows]
 
-    def paired_kinds(self, types: Sequence[str]) -> Ints:
-        """Kinds that run on one GPU of each type, and whose pairs were all measured there."""
+    def paired_kinds(self, types: Sequence[str], scale: int = 1) -> Ints:
+        """Kinds that run on so many GPUs of each type, and whose pairs were all measured there."""
         if not all(name in self._types for name in types):
             return np.zeros(0, np.int64)
         columns = [self._types.index(name) for name in types]
         good = []
         for kind, known in sorted(self._measured.items()):
-            rates = known.get(1)
+            rates = known.get(scale)
             if rates is not None and bool((rates[columns] > 0).all()):
                 good.append(kind)
 
         def is_known(one: int, other: int) -> bool:
-            return all((one, other, column, 1) in self._pairs for column in columns)
+            return all((one, other, column, scale) in self._pairs for column in columns)
 
         # kinds with any pair at all first, so that one without none does not spoil the others
         good = [one for one in good if any(is_known(one, other) for other in good)]
         found = [one for one in good if all(is_known(one, other) for other in good)]
         return np.array(found, np.int64)
 
-    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str]) -> Floats:
-        """Throughput beside another over throughput alone, on one GPU, [kind, type, other]."""
+    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str], scale: int = 1) -> Floats:
+        """Throughput beside another over that alone, [kind, type, other]; NaN where unknown."""
         first, second = np.repeat(kinds, len(others)), np.tile(others, len(kinds))
-        ones = np.ones(len(first), np.int64)
-        beside = self._of_pairs(first, second, ones, types)[:, :, 0]
-        alone = self._of_kinds(first, ones, types)
+        scales = np.full(len(first), scale)
+        beside = self._of_pairs(first, second, scales, types)[:, :, 0]
+        alone = self._of_kinds(first, scales, types)
         part = np.divide(beside, alone, out=np.zeros(alone.shape), where=alone > 0)
         shaped = np.clip(part, 0.0, 1.0).reshape(len(kinds), len(others), len(types))
         return np.ascontiguousarray(shaped.transpose(0, 2, 1))

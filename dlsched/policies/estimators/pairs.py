@@ -9,7 +9,7 @@ guess.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,26 +45,47 @@ class MeasuredPairs(Speeds, Protocol):
         """The kinds of rows; −1 where nothing is known."""
         ...
 
-    def paired_kinds(self, types: Sequence[str]) -> Ints:
-        """Kinds that run on one GPU of each type, and whose pairs have all been measured there."""
+    def paired_kinds(self, types: Sequence[str], scale: int = 1) -> Ints:
+        """Kinds that run on so many GPUs of each type, and whose pairs were all measured there."""
         ...
 
-    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str]) -> Floats:
-        """Throughput beside another over throughput alone, on one GPU, [kind, type, other]."""
+    def normalised(self, kinds: Ints, others: Ints, types: Sequence[str], scale: int = 1) -> Floats:
+        """Throughput beside another over that alone, [kind, type, other]; NaN where unknown."""
         ...
+
+
+@runtime_checkable
+class PartlyMeasured(MeasuredPairs, Protocol):
+    """Such speeds of a world in which not all is known that could be: the live one."""
+
+    def known_together(
+        self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]
+    ) -> Floats:
+        """Steps/s of both halves of pairs, [pair, type, half]; NaN where not measured."""
+        ...
+
+
+@dataclass(slots=True)
+class _References:
+    """The reference kinds for one number of GPUs, and who is taken for which."""
+
+    kinds: Ints
+    normal: Floats  # beside another over alone, [reference, type, reference]
+    pairs: CoLocation
+    matched: dict[int, int] = field(default_factory=dict)  # by row
 
 
 class GuessedPairs:
     """Speeds as they are believed: alone as they are, together by resemblance or measurement.
 
-    Only jobs of one GPU are paired; the others count as not fitting together.
+    Jobs are paired with those of as many GPUs. For numbers of GPUs for which the profile has no
+    pairs, they count as not fitting together.
     """
 
     def __init__(self, truth: MeasuredPairs, options: PairOptions) -> None:
         self._truth, self._options = truth, options
         self._types: tuple[str, ...] = ()
-        self._matched: dict[int, int] = {}
-        self._references: Ints = np.zeros(0, np.int64)
+        self._of_scale: dict[int, _References | None] = {}
         self._measured: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
@@ -77,19 +98,17 @@ class GuessedPairs:
 
     def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
         """Guessed steps/s of both halves, [pair, type, half], and measured ones."""
-        self._choose_references(tuple(types))
-        for row in np.unique(np.concatenate([first, second])).tolist():
-            self._match(row)
-        match = np.array([self._matched[row] for row in first.tolist()], np.int64)
-        other = np.array([self._matched[row] for row in second.tolist()], np.int64)
-        found = np.stack(
-            [
-                self._normal[match, :, other] * self.alone(first, scales, types),
-                self._normal[other, :, match] * self.alone(second, scales, types),
-            ],
-            axis=2,
-        ).reshape(len(first), len(types), 2)
-        found[scales != 1] = 0.0
+        self._look_at(tuple(types))
+        found = np.zeros((len(first), len(types), 2))
+        for scale in np.unique(scales).tolist():
+            references = self._references(scale)
+            here = np.flatnonzero(scales == scale)
+            if references is not None:
+                found[here] = self._guess(references, first[here], second[here], scale)
+        truth = self._truth
+        if isinstance(truth, PartlyMeasured):
+            known = truth.known_together(first, second, scales, types)
+            return np.where(np.isnan(known), found, known)
         place = {
             pair: number
             for number, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True))
@@ -101,9 +120,24 @@ class GuessedPairs:
                 found[place[two, one], kind] = rates[::-1]
         return found
 
+    def _guess(self, references: _References, first: Rows, second: Rows, scale: int) -> Floats:
+        for row in np.unique(np.concatenate([first, second])).tolist():
+            self._match(references, row, scale)
+        match = np.array([references.matched[row] for row in first.tolist()], np.int64)
+        other = np.array([references.matched[row] for row in second.tolist()], np.int64)
+        scales = np.full(len(first), scale)
+        halves = [
+            references.normal[match, :, other] * self.alone(first, scales, self._types),
+            references.normal[other, :, match] * self.alone(second, scales, self._types),
+        ]
+        return np.stack(halves, axis=2).reshape(len(first), len(self._types), 2)
+
     def ran(self, one: int, other: int, kind: str, ctx: RoundContext) -> bool:
-        """Two jobs ran side by side: from now on it is known how fast; says whether that is new."""
-        if kind not in self._types:
+        """Two jobs ran side by side: from now on it is known how fast; says whether that is new.
+
+        Where speeds are measured as jobs run, they are known already, or not yet.
+        """
+        if kind not in self._types or isinstance(self._truth, PartlyMeasured):
             return False
         key = one, other, self._types.index(kind)
         if key in self._measured:
@@ -113,27 +147,43 @@ class GuessedPairs:
         self._measured[key] = (float(rates[0]), float(rates[1]))
         return True
 
-    def _choose_references(self, types: tuple[str, ...]) -> None:
+    def _look_at(self, types: tuple[str, ...]) -> None:
+        """Choose references anew for other types.
+
+        Raises:
+            BadInput: a profile that all is taken from has no pairs at all.
+        """
         if types == self._types:
             return
-        self._types = types
-        known = self._truth.paired_kinds(types)
-        if not known.size:
+        self._types, self._of_scale = types, {}
+        if not isinstance(self._truth, PartlyMeasured) and self._references(1) is None:
             raise BadInput("--estimate co-location: the profile has no pairs on all GPU types")
-        rng = np.random.default_rng((self._options.seed, 4))
-        count = min(self._options.references, len(known))
-        self._references = np.sort(rng.choice(known, size=count, replace=False))
-        self._normal = self._truth.normalised(self._references, self._references, types)
-        self._pairs = CoLocation(self._normal, self._options.probability)
-        self._matched = {}
 
-    def _match(self, row: int) -> None:
-        if row in self._matched:
+    def _references(self, scale: int) -> _References | None:
+        if scale not in self._of_scale:
+            known = self._truth.paired_kinds(self._types, scale)
+            made = None
+            if known.size:
+                rng = np.random.default_rng((self._options.seed, 4 if scale == 1 else 4 + scale))
+                count = min(self._options.references, len(known))
+                kinds = np.sort(rng.choice(known, size=count, replace=False))
+                normal = self._truth.normalised(kinds, kinds, self._types, scale)
+                # what a live cluster knows, it has tried
+                measured = isinstance(self._truth, PartlyMeasured)
+                chance = 1.0 if measured else self._options.probability
+                made = _References(kinds, normal, CoLocation(normal, chance))
+            self._of_scale[scale] = made
+        return self._of_scale[scale]
+
+    def _match(self, references: _References, row: int, scale: int) -> None:
+        if row in references.matched:
             return
         kind = self._truth.codes(np.array([row]))
-        profile = self._truth.normalised(kind, self._references, self._types)[0]
+        profile = self._truth.normalised(kind, references.kinds, self._types, scale)[0]
+        if not isinstance(self._truth, PartlyMeasured):
+            profile = np.nan_to_num(profile, nan=0.0)  # the table has all there is
         rng = np.random.default_rng((self._options.seed, row))
-        self._matched[row] = self._pairs.arrive(row, profile, rng).reference
+        references.matched[row] = references.pairs.arrive(row, profile, rng).reference
 
     def rename(self, place: Mapping[int, int]) -> None:
         """Jobs have other row numbers now; of those that are gone, nothing is kept."""
@@ -142,7 +192,10 @@ class GuessedPairs:
             for (one, other, kind), rates in self._measured.items()
             if one in place and other in place
         }
-        self._matched = {place[row]: m for row, m in self._matched.items() if row in place}
+        for references in self._of_scale.values():
+            if references is not None:
+                matched = references.matched
+                references.matched = {place[r]: m for r, m in matched.items() if r in place}
 
     def state_dict(self) -> dict[str, Any]:
         """What has been measured; guesses are drawn again alike."""

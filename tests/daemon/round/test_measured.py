@@ -17,11 +17,13 @@ from dlsched.daemon.round.taking import take_snapshot
 from dlsched.daemon.speeds import SpeedBook, kind_of
 from dlsched.db.records import JobBody
 from dlsched.db.speeds import MEASURED, SpeedKey, SpeedRow, SpeedsForgotten, SpeedsSet
+from dlsched.policies.estimators.pairs import GuessedPairs, PairOptions
 from dlsched.protocol.messages import JobId, RunId
 
 RUN = RunId("r1")
 V1 = SpeedKey("cnn", 64, "v100", 1)
 ONE = np.ones(1, np.int64)
+OPEN = PairOptions()
 
 
 def book_of(*rows: tuple[str, str, int, float] | SpeedRow, at: float = 5.0) -> SpeedBook:
@@ -194,6 +196,48 @@ def test_pairs_are_known_when_both_halves_are() -> None:
     assert paired.tolist() == speeds.codes(np.array([0, 1])).tolist()
     assert speeds.normalised(paired, paired, ("v100",)).tolist() == [[[0.5, 0.6]], [[0.75, 0.5]]]
     assert not speeds.paired_kinds(("k80", "v100")).size
+
+
+def pair_book(beside_cnn: float, beside_rnn: float) -> SpeedBook:
+    """How cnn and rnn run beside each other is known, and how a new kind runs beside them."""
+    rows = [
+        SpeedRow(key=SpeedKey(name, 0, "v100", 1), steps_per_s=10.0)
+        for name in ("cnn", "rnn", "new")
+    ]
+
+    def beside(one: str, other: str, rate: float) -> SpeedRow:
+        key = SpeedKey(one, 0, "v100", 1, partner=other, partner_batch_size=0)
+        return SpeedRow(key=key, steps_per_s=rate)
+
+    rows += [beside("cnn", "cnn", 8.0), beside("rnn", "rnn", 4.0)]
+    rows += [beside("cnn", "rnn", 2.0), beside("rnn", "cnn", 1.0)]
+    rows += [beside("new", "cnn", beside_cnn), beside("new", "rnn", beside_rnn)]
+    rows += [beside("cnn", "new", 7.0), beside("rnn", "new", 6.0)]
+    book = SpeedBook()
+    book.load(rows)
+    return book
+
+
+def two_new(book: SpeedBook) -> Any:
+    known = speeds_of(book, [("new", 0), ("new", 0)], [1] * 2)
+    pairs = GuessedPairs(known, PairOptions(probability=0.0))
+    return pairs.together(np.array([0]), np.array([1]), ONE, ("v100",)).tolist()
+
+
+def test_pairs_that_nobody_has_run_are_guessed_from_those_that_were_measured() -> None:
+    # beside others it does as cnn does, and beside another of its own as two cnn would
+    assert two_new(pair_book(8.0, 2.0)) == [[[8.0, 8.0]]]
+    assert two_new(pair_book(1.0, 4.0)) == [[[4.0, 4.0]]]
+
+
+def test_a_pair_that_was_measured_is_not_guessed() -> None:
+    book = pair_book(8.0, 2.0)
+    known = speeds_of(book, [("rnn", 0), ("new", 0)], [1, 1])
+    pairs = GuessedPairs(known, PairOptions())
+    rows = np.array([0]), np.array([1])
+    assert pairs.together(*rows, ONE, ("v100",)).tolist() == [[[6.0, 2.0]]]
+    bare = GuessedPairs(speeds_of(book_of(("cnn", "v100", 1, 9.0)), [("cnn", 0)] * 2, [1, 1]), OPEN)
+    assert not bare.together(*rows, ONE, ("v100",)).any(), "no reference: nothing is guessed"
 
 
 # -- deciding --------------------------------------------------------------------------------------
