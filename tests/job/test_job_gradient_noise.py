@@ -42,6 +42,15 @@ def test_one_measurement_counts_fully_and_the_mean_forgets_slowly() -> None:
     assert noise.var == pytest.approx((kept * 1 + fresh * 6) / (kept + fresh))
 
 
+def test_a_measurement_stands_for_the_steps_that_were_not_measured() -> None:
+    noise = GradientNoise()
+    noise.measured(3.0, 2.0, count=2, scale=1.0)
+    noise.measured(8.0, 5.0, count=2, scale=2.0, steps=10)
+    kept = 0.999**20
+    known, fresh = kept * 0.001, 1 - kept
+    assert noise.sqr == pytest.approx((known * 1 + fresh * 2) / (known + fresh))
+
+
 def test_what_two_steps_in_a_row_told_gives_way_to_better() -> None:
     noise = GradientNoise()
     noise.measured_in_a_row(3.0, 2.0, scale=0.5)

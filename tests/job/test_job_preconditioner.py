@@ -152,18 +152,18 @@ class Measured:
         self.draw = torch.Generator().manual_seed(2)
         self.means: list[torch.Tensor] = []
 
-    def step(self, passes: int = 1) -> list[torch.Tensor]:
+    def step(self, passes: int = 1, factor: float = 1.0) -> list[torch.Tensor]:
         """The gradients of its passes."""
         single = []
         for place in range(passes):
             x = torch.randn(4, 3, generator=self.draw) + torch.tensor([9.0, 1.0, 0.1])
             single.append(x.mean(0))
             self.gradients.before(last=place == passes - 1)
-            (self.model(x) / passes).backward()
+            (factor * self.model(x) / passes).backward()
             if place < passes - 1:
                 self.gradients.passed(last=False, passes=passes)
         self.gradients.passed(last=True, passes=passes)
-        self.gradients.measure(self.noise, 1.0, 1.0)
+        self.gradients.measure(self.noise, 1.0, factor)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.means.append(torch.stack(single).mean(0))
@@ -196,6 +196,16 @@ def test_passes_of_a_step_are_compared_divided() -> None:
     assert more["count"] == 3
     assert mean == pytest.approx(sqr(training.means[-1] / divisor), rel=1e-4)
     assert local == pytest.approx(sum(sqr(each / divisor) for each in single) / 3, rel=1e-4)
+
+
+def test_gradients_that_mixed_precision_has_enlarged_count_as_they_are() -> None:
+    for passes in (1, 2):
+        plain, enlarged = Measured(), Measured()
+        for _ in range(2):  # two steps in a row, or two passes
+            plain.step(passes)
+            enlarged.step(passes, factor=8.0)
+        (local, mean, _), (same_local, same_mean, _) = plain.noise.told[-1], enlarged.noise.told[-1]
+        assert (same_local, same_mean) == pytest.approx((local, mean), rel=1e-5)
 
 
 def test_two_steps_in_a_row_are_compared_by_the_same_divisors() -> None:

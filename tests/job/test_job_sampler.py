@@ -56,6 +56,19 @@ def test_each_sample_is_seen_once_an_epoch_however_many_ranks_there_are(
     assert len(seen) - length <= (4 if pad else 0)
 
 
+@pytest.mark.parametrize("pad", [False, True])
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("length", [1, 2, 6, 10])
+def test_only_padding_makes_the_parts_of_ranks_alike(length: int, world: int, pad: bool) -> None:
+    parts = [
+        list(ElasticSampler(length, rank=rank, world_size=world, pad=pad)) for rank in range(world)
+    ]
+    most = -(-length // world)
+    assert {len(part) for part in parts} <= ({most} if pad else {most, length // world})
+    assert sum(map(len, parts)) == (most * world if pad else length)
+    assert set(chain(*parts)) == set(range(length))
+
+
 def test_a_step_of_all_ranks_takes_a_whole_block_of_the_order() -> None:
     samplers = [ElasticSampler(12, rank=rank, world_size=3) for rank in range(3)]
     block = sorted(index for each in samplers for index in list(each)[:2])
