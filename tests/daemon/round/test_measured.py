@@ -120,6 +120,17 @@ def test_half_of_what_is_believed_is_what_was_just_measured() -> None:
     assert not book.take("something else")
 
 
+def test_what_confirms_an_import_makes_it_measured_and_no_plan_anew() -> None:
+    book = book_of(SpeedRow(key=V1, steps_per_s=10.0, measurements=0, source="root", at=1.0))
+    (stored,) = book.measured(V1, 10.0, 9.0)
+    assert isinstance(stored, SpeedsSet)
+    (row,) = stored.rows
+    assert (row.steps_per_s, row.measurements, row.source, row.at) == (10.0, 1, MEASURED, 9.0)
+    assert row.changed_at == book.rows[V1].changed_at
+    book.take(stored)
+    assert book.measured(V1, 10.0, 12.0) == ()  # and from then on there is nothing to say
+
+
 def test_of_too_many_the_oldest_measured_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dlsched.daemon.speeds.MOST", 3)
     imported = SpeedRow(key=SpeedKey("a", 0, "v100", 1), steps_per_s=1.0, source="root", at=0.0)
