@@ -11,13 +11,14 @@ import pytest
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
+from dlsched.core.semantics import EVENTS, ROUNDS
 from dlsched.core.walk import Walk
 from dlsched.policies.registry import make
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
 from dlsched.policies.scheduling.pollux.policy import _carry_out as carry_out
 from dlsched.policies.scheduling.pollux.question import Question, ask
 from dlsched.policies.scheduling.pollux.speedups import Model, Tables
-from tests.policies.test_pollux import UNKNOWN, A, B, Belief, elastic
+from tests.policies.test_pollux import UNKNOWN, A, B, Belief, decided, elastic
 
 
 def asked(ctx: RoundContext, **options: Any) -> Question:
@@ -137,6 +138,15 @@ def test_who_cannot_have_what_was_meant_for_it_keeps_what_it_had_if_that_is_free
     assert carried_out({0: [(0, 5)], 1: [(0, 2)], 2: [(1, 4)]}) == ({0: 2, 1: 2, 2: 4}, [])
     # row 2 has come to where row 0 was
     assert carried_out({2: [(0, 4)], 0: [(1, 5)]}) == ({1: 1, 2: 4}, [0])
+
+
+def test_without_rounds_it_asks_to_be_woken_as_jobs_grow_older(lab: Any) -> None:
+    for semantics, wakes in ((ROUNDS, np.inf), (EVENTS, 10_030.0)):
+        ctx = elastic(lab, "A", cluster="1x4", semantics=semantics)
+        assert decided(lab, ctx, interval_s=30.0).wake_at == wakes
+    nobody = elastic(lab, "A", cluster="1x4", semantics=EVENTS)
+    nobody.active = nobody.active[:0]
+    assert decided(lab, nobody).wake_at == np.inf
 
 
 def model(*perf: tuple[float, ...]) -> Model:
