@@ -186,7 +186,7 @@ def prepare(
     if parts.scheduling.needs_scaling and engine.scaling is None:
         raise BadInput(
             f"policy {parts.scheduling.name} needs to know how fast jobs run on how many GPUs: "
-            "--profiles"
+            f"--profiles{'' if trainings is None else ' of one GPU type'}"
         )
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only

@@ -69,6 +69,12 @@ class Hardware:
         return (*[size] * whole, *([rest] if rest else []))
 
     @property
+    def widest(self) -> int:
+        """GPUs of the largest shape that was measured."""
+        listed = max(sum(shape) for shape in self.shapes)
+        return max(listed, self.unit * max((each.replicas for each in self.spread), default=0))
+
+    @property
     def one_gpu_step(self) -> float:
         """Seconds a sample on the smallest shape, from the profile that every job begins with."""
         rows = self.shapes[min(self.shapes, key=lambda shape: (sum(shape), len(shape)))]

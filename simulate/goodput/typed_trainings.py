@@ -68,7 +68,11 @@ class TypedTrainings(Trainings):
         grant: Grant | None,
         ready: float,
     ) -> None:
-        """A training starts; on GPUs of several types it goes at the pace of the slowest."""
+        """A training starts; on GPUs of several types it goes at the pace of the slowest.
+
+        On several types, and on a shape like which nothing was measured, it goes as on the fewest
+        nodes, with as many of its GPUs as were measured so.
+        """
         each = self.typed[row]
         names = occupancy.cluster.gpu_types
         kinds = sorted({names[int(occupancy.type_of[node])] for node in placement.nodes})
@@ -77,10 +81,20 @@ class TypedTrainings(Trainings):
                 raise BadInput(f"{each.typed.name} was not measured on {kind}, where it is to run")
         each.gpu_type = max(kinds, key=lambda kind: each.typed.on[kind].one_gpu_step)
         shape = tuple(mask.bit_count() for mask in placement.masks)
-        if len(kinds) > 1:
-            shape = each.there.together(sum(shape))
         batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
-        each.begin(shape, ready, batch=batch, tunes=grant is not None and grant.tunes_batch)
+        tunes = grant is not None and grant.tunes_batch
+        there, count = each.there, min(sum(shape), each.there.widest)
+        nearest = (there.together(gpus) for gpus in range(count, 0, -there.unit))
+        shapes = nearest if len(kinds) > 1 else (shape, *nearest)
+        refused: BadInput | None = None
+        for candidate in shapes:
+            try:
+                each.begin(candidate, ready, batch=batch, tunes=tunes)
+                return
+            except BadInput as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
     # -- for policies -----------------------------------------------------------------------------
 

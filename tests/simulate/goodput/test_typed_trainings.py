@@ -120,6 +120,26 @@ def test_a_model_is_each_type_s_own(cifar10: TypedApplication) -> None:
     assert not training.reconsider()  # it has learnt nothing since
 
 
+def test_what_was_never_measured_goes_like_what_is_nearest(folder: Path) -> None:
+    """20 GPUs like the 16 that were; 6 as 1-5 on one node too many, or on two types, like 4-2."""
+    ends = [
+        run(folder, f"a,0,cifar10,{gpus},512\n", "fifo", cluster=cluster).jobs.finish_time[0]
+        for gpus, cluster in ((20, "5x4:fast"), (16, "4x4:fast"))
+    ]
+    assert ends[0] == ends[1]
+    on_many = run(folder, "a,0,cifar10,5,320\n", "fifo", cluster="5x1:fast").jobs
+    on_two = run(folder, "a,0,cifar10,5,320\n", "fifo", cluster="1x4:fast+1x1:slow").jobs
+    as_slow = run(folder, "a,0,cifar10,5,320\n", "fifo", cluster="1x4:slow+1x1:slow").jobs
+    assert on_many.finish_time[0] < on_two.finish_time[0] == as_slow.finish_time[0]
+
+
+@pytest.mark.parametrize("policy", ["optimus", "afs", "sia", "pollux", "fifo"])
+def test_jobs_grow_beyond_what_was_measured(folder: Path, policy: str) -> None:
+    jobs = "".join(f"j{row},{300 * row},cifar10,4,2048\n" for row in range(3))
+    result = run(folder, jobs, policy, cluster="6x4:fast+2x4:slow")
+    assert result.jobs.status.tolist() == ["completed"] * 3
+
+
 def test_a_pipeline_s_iteration_passes_all_microbatches(folder: Path) -> None:
     there = read_typed_applications(folder)["gpt_pmp"].on["rtx"]
     assert there.unit == 8
