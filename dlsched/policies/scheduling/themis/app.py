@@ -54,6 +54,7 @@ class Job:
         least, most: GPUs that it can use at once.
         speed: of each machine, against the fastest type; 0 where it cannot run. Empty: all 1.
         now: GPUs by machine that it has while it is asked; empty for none.
+        curve: GPUs' worth of work that it does on 0, 1, 2, … GPUs; empty: as many.
     """
 
     row: int
@@ -62,6 +63,11 @@ class Job:
     most: int = 1
     speed: tuple[float, ...] = ()
     now: Bundle = ()
+    curve: tuple[float, ...] = ()
+
+    def does(self, gpus: int) -> float:
+        """GPUs' worth of work on so many."""
+        return self.curve[gpus] if gpus < len(self.curve) else float(gpus)
 
 
 class Seat(NamedTuple):
@@ -110,10 +116,15 @@ class App:
     def rho_at_best(self, gpus: int) -> float:
         """ρ if it had all the GPUs that its jobs can use, of so many."""
         if self._ends == "first":
-            left = min((job.remaining / min(job.most, gpus) for job in self._jobs), default=0.0)
+            left = min(
+                (job.remaining / max(job.does(min(job.most, gpus)), 1e-9) for job in self._jobs),
+                default=0.0,
+            )
         else:
             work = sum(job.remaining for job in self._jobs)
-            left = work / max(min(sum(job.most for job in self._jobs), gpus), 1)
+            wide = [min(job.most, gpus) for job in self._jobs]
+            does = sum(job.does(size) for job, size in zip(self._jobs, wide, strict=True))
+            left = work / max(does * min(1.0, gpus / max(sum(wide), 1)), 1e-9)
         return max(self._elapsed + left, 1e-9) / self._ideal
 
     # -- what others ask ---------------------------------------------------------------------------
@@ -198,7 +209,7 @@ class App:
 
     def _rate(self, job: Job, bundle: Bundle) -> float:
         speeds = [s for s, n in zip(job.speed, bundle, strict=True) if n] if job.speed else [1.0]
-        return sum(bundle) * min(speeds) / self._machines.slowdown(bundle)
+        return job.does(sum(bundle)) * min(speeds) / self._machines.slowdown(bundle)
 
     def _spots(self, job: Job, free: Bundle, size: int) -> list[Bundle]:
         """Candidates: for each speed, one machine, one rack, or any."""

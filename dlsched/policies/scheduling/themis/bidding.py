@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,11 @@ from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 from dlsched.policies.scheduling.gavel.question import speeds_of
+from dlsched.policies.scheduling.sizes import bounds_of, shown
 from dlsched.policies.scheduling.themis.app import Job, Machines, Seat
 from dlsched.policies.scheduling.themis.auction import Bundle
 
-__all__ = ["Offer", "seconds_at_best"]
+__all__ = ["Offer", "Size", "seconds_at_best", "sizes_of"]
 
 
 def seconds_at_best(work: Floats, rows: Rows, ctx: RoundContext) -> Floats:
@@ -26,6 +28,36 @@ def seconds_at_best(work: Floats, rows: Rows, ctx: RoundContext) -> Floats:
     steps = known * ctx.speeds.steps_per_work(rows)
     seconds: Floats = np.divide(steps, best, out=np.zeros(len(rows)), where=best > 0)
     return seconds
+
+
+class Size(NamedTuple):
+    """How many GPUs a row may have, and what it does on them (see `Job`)."""
+
+    least: int
+    most: int
+    curve: tuple[float, ...] = ()
+
+
+def sizes_of(rows: Rows, ctx: RoundContext) -> dict[int, Size]:
+    """Of each row; one of which nobody knows how it scales has the gang that it asked for."""
+    gangs = ctx.table.gang[rows]
+    if ctx.scaling is None or not len(rows):
+        return {
+            row: Size(gang, gang) for row, gang in zip(rows.tolist(), gangs.tolist(), strict=True)
+        }
+    width = max(int(gangs.max()), int(ctx.table.max_gpus[rows].max()), 1)
+    rates = ctx.scaling.rates(rows, min(width, max(ctx.occupancy.cluster.total_gpus, 1)))
+    bounds = bounds_of(Units(ctx.table, rows, ctx.now), shown(rates))
+    found = {}
+    for row, gang, least, most, rate in zip(
+        rows.tolist(), gangs.tolist(), bounds.least.tolist(), bounds.most.tolist(),
+        np.nan_to_num(rates).tolist(), strict=True,
+    ):  # fmt: skip
+        top = min(most, len(rate)) if least < most else most
+        base = rate[gang - 1] if gang <= len(rate) else 0.0
+        curve = (0.0, *(gang * r / base for r in rate[:top])) if base > 0 else ()
+        found[row] = Size(min(least, top), top, curve)
+    return found
 
 
 class Offer:
@@ -84,6 +116,7 @@ class Offer:
         left = Units(ctx.table, everybody, ctx.now).remaining_work
         serial = seconds_at_best(left, everybody, ctx) * ctx.table.gang[everybody]
         self._serial = dict(zip(everybody.tolist(), serial.tolist(), strict=True))
+        self._sizes = sizes_of(everybody, ctx)
         self.jobs = {row: self._job(row, row in set(over)) for row in self.rows}
 
     def _relative_speeds(self, rows: Rows) -> dict[int, list[float]]:
@@ -99,12 +132,13 @@ class Offer:
         if home is not None:
             pool &= sum(1 << node for node in home.nodes)
         kinds, relative = ctx.occupancy.type_of, self._relative[row]
-        gang = int(ctx.table.gang[row])
+        size = self._sizes[row]
         return Job(
             row=row,
             remaining=self._serial[row],
-            least=gang,
-            most=gang,
+            least=size.least,
+            most=size.most,
+            curve=size.curve,
             speed=tuple(
                 relative[int(kinds[node])] if pool >> node & 1 else 0.0 for node in self.nodes
             ),
@@ -144,7 +178,9 @@ class Offer:
         spread = 1.0
         if len(held.nodes) > 1:
             spread = self.machines.in_rack if len(racks) == 1 else self.machines.across
-        return self._serial[row], held.gpus * max(slowest, 1e-9) / spread
+        curve = self._sizes[row].curve
+        does = curve[held.gpus] if held.gpus < len(curve) else float(held.gpus)
+        return self._serial[row], max(does * slowest, 1e-9) / spread
 
     def seats_now(self, rows: list[int]) -> list[Seat]:
         """Where those of these rows run that still do."""

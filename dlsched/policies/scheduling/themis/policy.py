@@ -23,7 +23,7 @@ from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.themis.accounts import Accounts
 from dlsched.policies.scheduling.themis.app import App
 from dlsched.policies.scheduling.themis.auction import Bundle, auction, leftovers, minus, plus
-from dlsched.policies.scheduling.themis.bidding import Offer, seconds_at_best
+from dlsched.policies.scheduling.themis.bidding import Offer, seconds_at_best, sizes_of
 from dlsched.policies.scheduling.themis.options import ThemisGreedyOptions, ThemisOptions
 
 __all__ = ["Themis", "ThemisGreedy"]
@@ -126,6 +126,7 @@ class _Leases(SchedulingPolicy[O]):
         accounts.keep(dict.fromkeys(active.tolist()))
         new = np.array(sorted(set(active.tolist()) - set(accounts.app)), np.int64)
         names = table.names["group"]
+        sizes = sizes_of(new, ctx)
         for row, code, start, work, gang in zip(
             new.tolist(),
             table.group[new].tolist(),
@@ -135,7 +136,7 @@ class _Leases(SchedulingPolicy[O]):
             strict=True,
         ):
             group = "" if code < 0 else names[code] if code < len(names) else str(code)
-            accounts.enter(row, group, start, work * gang, gang)
+            accounts.enter(row, group, start, work * gang, sizes[row].most)
         running = ctx.occupancy.held
         self._until = {row: end for row, end in self._until.items() if row in running}
         for row in running:  # taken over from another policy
@@ -222,7 +223,7 @@ class _Leases(SchedulingPolicy[O]):
         # those on one machine first: where the others lie is then settled by what is left
         for row, bundle in sorted(chosen.items(), key=lambda one: sum(map(bool, one[1]))):
             if row not in ctx.occupancy.held:
-                placed = walk.place(row, nodes=offer.nodes_of(bundle))
+                placed = walk.place(row, sum(bundle), nodes=offer.nodes_of(bundle))
                 if not isinstance(placed, Refused):
                     self._until[row] = self._end(ctx.now, lease[row])
 
@@ -232,7 +233,7 @@ class _Leases(SchedulingPolicy[O]):
         waiting = [row for row in ctx.active.tolist() if row not in held]
         if not waiting:
             return
-        refused: Refused = WAITS
+        refused, sizes = WAITS, sizes_of(np.array(waiting, np.int64), ctx)
         if ctx.free_gpus:
             offer = self._offer(waiting, [], ctx)
             apps, rho = self._rho(offer, ctx)
@@ -240,8 +241,10 @@ class _Leases(SchedulingPolicy[O]):
             place = {name: number for number, name in enumerate(order)}
             waiting.sort(key=lambda row: (place[app[row]], offer.jobs[row].remaining, row))
         for row in waiting:
-            if int(ctx.table.gang[row]) <= walk.free_gpus(int(ctx.table.pool[row])):
-                placed = walk.place(row)
+            free = walk.free_gpus(int(ctx.table.pool[row]))
+            size = sizes[row]
+            if size.least <= free:
+                placed = walk.place(row, min(size.most, free))
                 if not isinstance(placed, Refused):
                     self._until[row] = self._end(ctx.now, self.options.lease_s)
                     continue
