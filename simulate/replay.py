@@ -186,7 +186,7 @@ def prepare(
     if parts.scheduling.needs_scaling and engine.scaling is None:
         raise BadInput(
             f"policy {parts.scheduling.name} needs to know how fast jobs run on how many GPUs: "
-            f"--profiles{'' if trainings is None else ' of one GPU type'}"
+            f"{_knowing(trainings)}"
         )
     if settings.check:
         from simulate.checking import check_after_each_decision  # noqa: PLC0415 - tests only
@@ -221,6 +221,15 @@ def _scaling(
     if trainings is not None and trainings.oracle is not None:
         return TrainingScaling(trainings.oracle, trainings, units, cluster.largest_node)
     return None if jobs is None else TableScaling(jobs.speed, cluster.gpu_types[0])
+
+
+def _knowing(trainings: Trainings | None) -> str:
+    """What would let policies know how fast jobs run on how many GPUs."""
+    if trainings is None:
+        return "--profiles"
+    if isinstance(trainings, TypedTrainings):
+        return "the truth is told of one GPU type only"
+    return "--estimate oracle"
 
 
 def _with_chance(
