@@ -14,7 +14,7 @@ from dlsched.core.errors import PolicyFailed
 from dlsched.core.round import Parts, decide
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from dlsched.policies.registry import make
-from dlsched.policies.scheduling.afs import Afs, AfsOptions, shares
+from dlsched.policies.scheduling.afs import Afs, AfsOptions, Sharing, shares
 
 TWO = [[1.0, 1.8, 2.4, 2.8], [1.0, 1.6, 2.0, 2.2]]
 LINEAR = [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
@@ -136,6 +136,13 @@ def test_nobody_grows_beyond_the_knee() -> None:
 def test_jobs_of_unknown_length_share_by_attained_service() -> None:
     sharing = shares(np.array(LINEAR), np.array([50.0, 0.0]), 3, known_length=False)
     assert sharing.sizes.tolist() == [1, 2]
+
+
+def test_the_first_gpu_is_for_who_ends_first_or_had_least_where_lengths_are_unknown() -> None:
+    rates, one = np.array([[10.0], [1.0]]), np.ones(2, np.int64)
+    ahead = np.array([10.0, 5.0])  # work: 1 s and 5 s; or service attained
+    assert Sharing(rates, ahead, one, one).grant(1).tolist() == [1, 0]
+    assert Sharing(rates, ahead, one, one, known_length=False).grant(1).tolist() == [0, 1]
 
 
 def test_length_unknown_is_refused_in_one_line(lab: Any) -> None:
