@@ -73,6 +73,13 @@ def test_epochs_seen_change_what_is_expected() -> None:
     assert found == pytest.approx([403.636363636, 252.857142857, 157.5, 0.0])
 
 
+def test_what_cannot_be_taken_away_is_scaled_away() -> None:
+    # three of the first size were seen, 20/7 expected: 6/7 stay, with 8/7 of the other 2 in all
+    profile = EpochProfile.of_segments([(3, 32, 60.0), (1, 64, 30.0)])
+    expected = (6 / 7 * 60 + 8 / 7 * 30) * 2 / 3
+    assert remaining_seconds(profile, 2) == pytest.approx(expected)
+
+
 @given(
     segments=st.lists(
         st.tuples(st.integers(1, 9), st.sampled_from([32, 64, 128]), st.floats(1.0, 500.0)),

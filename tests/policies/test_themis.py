@@ -15,6 +15,7 @@ from dlsched.core.cluster import Cluster, Node
 from dlsched.core.errors import BadInput
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
 from dlsched.policies.registry import make
+from dlsched.policies.scheduling.themis.accounts import Account
 from dlsched.policies.scheduling.themis.app import App, Job, Machines
 from dlsched.policies.scheduling.themis.auction import (
     Bidder,
@@ -246,6 +247,16 @@ def test_a_payment_may_be_time_of_the_lease(lab: Any, payment: str, lease: float
     state = engine.parts.scheduling.state_dict()
     assert [end for _, end in state["until"]] == pytest.approx([lease] * 4)
     assert sorted(row // 4 for row, _ in state["until"]) == [0, 0, 1, 1]
+
+
+def test_the_ideal_is_alone_on_what_it_can_use_times_how_many_it_competed_with() -> None:
+    account = Account(start=0.0, serial=800.0, widest=8)
+    assert account.ideal(4, 1) == 200.0  # there are no more GPUs than four
+    assert account.ideal(16, 1) == 100.0  # it can use no more than eight
+    account.crowd, account.alive = 30.0, 10.0
+    assert account.ideal(16, 1) == 300.0
+    account.crowd = 5.0
+    assert account.ideal(16, 1) == 100.0  # itself is always there
 
 
 def test_a_group_is_one_app(lab: Any) -> None:
