@@ -9,6 +9,8 @@ may join one that runs, so that units share only where GPUs are short.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dlsched.core.arrays import Bools, Rows
@@ -93,6 +95,8 @@ class Guests:
             else:
                 walk.stay_off(row)
         self._join_others(walk)
+        if walk.occupancy.beside or self._beside:
+            walk.stable_until(-math.inf)  # the policy promised it without having seen everybody
 
     def _is_welcome(self, row: int, holder: int, walk: Walk) -> bool:
         """Is there room beside who holds a guest's GPUs now, who may be another than before?"""

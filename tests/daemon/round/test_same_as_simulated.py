@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +42,9 @@ class Driver:
         jobs: list[tuple[float, int, float]],
         tenants: list[str],
         killed: bool = False,
+        shares: Sequence[float | None] = (),
     ) -> None:
+        self.shares = shares or [None] * len(jobs)  # of a GPU, in the order of arrival
         self.killed = killed  # the daemon is killed before each decision
         self.figures: dict[int, tuple[int, int, float]] = {}
         self.lab = lab
@@ -66,7 +69,8 @@ class Driver:
                 touched = self.complete(now)
                 while upcoming < len(self.arrivals) and self.arrivals[upcoming][0] <= now:
                     _, gpus, duration, user = self.arrivals[upcoming]
-                    job = self.lab.submit(now, gpus, expected_s=float(duration), user=user)
+                    says = {"expected_s": float(duration), "share": self.shares[upcoming]}
+                    job = self.lab.submit(now, gpus, user=user, **says)
                     self.left[job] = float(duration)
                     upcoming += 1
                     touched = True
@@ -208,6 +212,35 @@ def test_a_board_that_packs_its_rows_all_the_time_decides_alike(
 def test_whatever_places_them(live: Any, lab: Any, placement: str, jobs: Any, policy: str) -> None:
     jobs = [(submit, min(gpus, 4), length) for submit, gpus, length in jobs]
     compare(live, lab, policy, jobs, ["ann"] * len(jobs), placement=placement)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=8)
+@given(
+    jobs=trace_of,
+    shares=st.lists(st.sampled_from([None, 0.5, 0.5, 0.3]), min_size=12, max_size=12),
+)
+def test_jobs_that_need_part_of_a_gpu_share_it_as_in_a_replay(
+    live: Any, lab: Any, policy: str, killed: bool, jobs: Any, shares: list[float | None]
+) -> None:
+    jobs = sorted(((at, 1 + gpus // 3, length) for at, gpus, length in jobs), key=lambda j: j[0])
+    shares = shares[: len(jobs)]
+    engine = lab.engine(lab.trace(jobs), policy, cluster="2x3", clock="rounds", round_s=ROUND_S)
+    table = engine.world.table
+    table.gpu_share[:] = [share or 0.0 for share in shares]
+    engine.run()
+    small = live.LiveLab((3, 3), parts={"scheduling": policy}, round_s=ROUND_S)
+    driver = Driver(small, jobs, ["ann"] * len(jobs), killed, shares)
+    driver.run(limit=8_000.0)
+    for row in range(len(jobs)):
+        job = row + 1
+        got = (driver.started[job], driver.finished[job])
+        assert got == pytest.approx((table.first_start[row], table.finish[row])), job
+        if job in driver.figures:
+            preempted, moved, attained = driver.figures[job]
+            assert (preempted, moved) == (table.preemptions[row], table.migrations[row]), job
+            assert attained == pytest.approx(table.attained[row])
 
 
 @settings(max_examples=8)
