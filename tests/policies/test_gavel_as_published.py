@@ -61,6 +61,31 @@ def test_the_makespan_is_up_to_a_twentieth_more_than_it_need_be() -> None:
     assert 20_000 <= shares("makespan", jobs).objective <= 21_000
 
 
+@pytest.mark.parametrize(
+    ("speed", "gpus", "scale", "steps", "recorded"),
+    [
+        (
+            [[40.0, 10.0], [12.0, 4.0], [100.0, 50.0]], [1, 1], [1, 1, 1],
+            [400_000, 120_000, 1_000_000],
+            [[0.4825448, 0.0273617], [0.461371, 0.080223], [0.0510343, 0.8781756]],
+        ),
+        (
+            [[7.5, 10.4, 16.6], [1.0, 0.3, 0.2], [30.0, 20.0, 9.0]], [4, 3, 4], [2, 1, 4],
+            [200_000, 30_000, 900_000],
+            [
+                [0.0451604, 0.3769273, 0.2431545], [0.8907344, 0.0582348, 0.0349924],
+                [0.734673, 0.2486113, 0.0113445],
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_question_without_an_objective_has_the_recorded_answer_of_ecos(
+    speed: Any, gpus: list[int], scale: list[int], steps: list[int], recorded: Any
+) -> None:
+    jobs = Problem.of(speed, gpus, scale=scale, remaining=steps)
+    assert x_of("makespan", jobs) == near(recorded, 1e-5)
+
+
 def test_a_pair_takes_the_time_that_is_worth_it() -> None:
     pairs = Pairs(np.array([0]), np.array([1]), np.array([[[3.0, 2.0]]]))
     found = shares("max-min-packed", Problem.of([[4.0], [4.0]], [1], pairs=pairs))
@@ -81,8 +106,11 @@ def test_deadlines_are_met_or_given_up_and_missed_ones_forgotten() -> None:
     assert x_of("cost-slo", kept) == near([[0.5], [0.5]])
     cannot = Problem.of(speed, [1], remaining=[100.0, 50.0], time_left=[np.inf, 20.0])
     assert x_of("cost-slo", cannot) == near([[1.0], [0.0]])
-    missed = Problem.of(speed, [1], remaining=[100.0, 50.0], time_left=[np.inf, -5.0])
-    assert x_of("cost-slo", missed) == near([[1.0], [0.0]])
+    for left in (0.0, -5.0):
+        missed = Problem.of(speed, [1], remaining=[100.0, 50.0], time_left=[100.0, left])
+        assert x_of("cost-slo", missed) == near([[1.0], [0.0]])
+        late = Solver("cost-slo").solve(missed, np.random.default_rng(0)).shares
+        assert late.x.tolist() == near([[1.0], [0.0]])
 
 
 def test_first_jobs_of_a_matching() -> None:
@@ -102,6 +130,11 @@ def test_first_jobs_of_a_matching() -> None:
 def test_a_gang_has_its_part_of_the_time_and_does_not_keep_it() -> None:
     jobs = Problem.of([[1.0]], [4], scale=[2], remaining=[10])
     assert x_of("allox", jobs) == [[0.5]]
+    solver = Solver("allox", as_published=True)
+    solver.solve(Problem.of([[1.0]], [1], scale=[2], remaining=[10]), np.random.default_rng(0))
+    both = Problem.of([[1.0]] * 2, [1], scale=[2, 2], remaining=[10, 1])
+    found = solver.solve(both, np.random.default_rng(0)).shares.x
+    assert found.tolist() == [[0.0], [0.5]]  # the shorter one goes first now
 
 
 def test_too_many_places_are_matched_in_groups() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.policies.registry import make
 from dlsched.policies.scheduling.themis.app import App, Job, Machines
+from dlsched.policies.scheduling.themis.bidding import sizes_of
 
 LINEAR = [1.0, 2.0, 3.0, 4.0]
 WANING = [1.0, 1.6, 2.0, 2.2]
@@ -64,12 +67,32 @@ def test_two_share_the_machine(lab: Any, rates: list[list[float]]) -> None:
 
 def test_a_group_divides_what_it_won_among_its_jobs(lab: Any) -> None:
     columns = {"group": ["g", "g", "h"]}
-    result = run(
-        lab, [LINEAR] * 3, [200.0] * 3, columns=columns, options=("semantics=rounds", "knob=0", "lease_s=60"),
-        round_s=60.0,
-    )  # fmt: skip
+    options = ("semantics=rounds", "knob=0", "lease_s=60")
+    result = run(lab, [LINEAR] * 3, [200.0] * 3, columns=columns, options=options, round_s=60.0)
     assert result.summary["completed"] == 3
     assert result.summary["makespan"] == pytest.approx(150.0, rel=0.35)
+
+
+class Known:
+    """Everybody scales so."""
+
+    def rates(self, rows: Any, most: int) -> Any:
+        return np.tile(WANING[:most], (len(rows), 1))
+
+
+def test_work_on_other_numbers_of_gpus_counts_against_that_on_the_gang(lab: Any) -> None:
+    ctx = lab.context("1x4", [2, 2])
+    ctx.table.min_gpus[:] = [1, -1]
+    ctx.table.max_gpus[:] = [4, -1]
+    ctx.scaling = Known()
+    elastic, fixed = sizes_of(np.arange(2), ctx).values()
+    assert (elastic.least, elastic.most) == (1, 4)
+    # 2 GPUs are its gang, and worth 2; one does 1 / 1.6 of that
+    assert elastic.curve == pytest.approx([0.0, 2 / 1.6, 2.0, 2 * 2.0 / 1.6, 2 * 2.2 / 1.6])
+    assert (fixed.least, fixed.most) == (2, 2)
+    policy = make("scheduling", "themis", {})
+    policy._look(ctx)
+    assert [account.widest for account in policy._accounts.of.values()] == [4, 2]
 
 
 def test_what_is_not_known_to_scale_bids_for_its_gang(lab: Any) -> None:

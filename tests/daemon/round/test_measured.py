@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dlsched.core.performance import BelievedSpeed, PlainDuration
 from dlsched.core.units import Units
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.measured import MeasuredSpeeds, changed_since, measured_speeds
@@ -249,6 +251,22 @@ def test_a_pair_that_was_measured_is_not_guessed() -> None:
     assert pairs.together(*rows, ONE, ("v100",)).tolist() == [[[6.0, 2.0]]]
     bare = GuessedPairs(speeds_of(book_of(("cnn", "v100", 1, 9.0)), [("cnn", 0)] * 2, [1, 1]), OPEN)
     assert not bare.together(*rows, ONE, ("v100",)).any(), "no reference: nothing is guessed"
+
+
+def test_beside_another_a_job_is_thought_to_run_as_the_pair_was_measured() -> None:
+    known = speeds_of(pair_book(8.0, 2.0), [("cnn", 0), ("rnn", 0), ("other", 0)], [1] * 3)
+    believed = BelievedSpeed(known, PlainDuration())
+    placement: Any = SimpleNamespace(nodes=(0,))
+    units: Any = SimpleNamespace(gang=np.ones(3, np.int64))
+    occupancy: Any = SimpleNamespace(type_of=[0], cluster=SimpleNamespace(gpu_types=("v100",)))
+
+    def pace(row: int, *partners: int) -> float:
+        return believed.rate(row, placement, units, occupancy, None, partners)
+
+    assert pace(0) == 1.0
+    assert pace(0, 1) == pytest.approx(0.2)
+    assert pace(1, 0) == pytest.approx(0.1)
+    assert pace(0, 2) == 1.0  # nobody has measured those two
 
 
 # -- deciding --------------------------------------------------------------------------------------
