@@ -354,3 +354,27 @@ def test_what_is_left_is_told_by_steps_where_speeds_are_known(live: Any) -> None
     assert left()[0] == 150.0
     lab.board.note_steps(by_steps, 1200)
     assert left()[0] == 0.0
+
+
+@pytest.mark.parametrize(("beside", "together"), [((9.0, 3.0), True), ((1.0, 4.0), False)])
+def test_two_of_a_new_kind_share_a_gpu_if_they_are_guessed_to_do_well(
+    live: Any, beside: tuple[float, float], together: bool
+) -> None:
+    parts = GAVEL | {"estimator": "co-location"}
+    lab = live.LiveLab((), parts=parts, round_s=60.0, options=("objective=max-min-packed",))
+    lab.add_node("n1", 1, "v100")
+    lab.board.speeds.take(SpeedsSet(rows=tuple(pair_book(*beside).rows.values())))
+    jobs = [lab.submit(float(k), model="new", share=0.5) for k in range(2)]
+    lab.round(60.0)
+    running = [job for job in jobs if lab.ledger.live_run(job) is not None]
+    assert (len(running) == 2) == together
+
+
+def test_a_cluster_that_has_measured_no_pairs_guesses_none(live: Any) -> None:
+    parts = GAVEL | {"estimator": "co-location"}
+    lab = live.LiveLab((), parts=parts, round_s=60.0, options=("objective=max-min-packed",))
+    lab.add_node("n1", 1, "v100")
+    learn(lab, {"new": (1.0, 10.0)}, at=0.0)
+    jobs = [lab.submit(float(k), model="new", share=0.5) for k in range(2)]
+    lab.round(60.0)
+    assert [lab.ledger.live_run(job) is not None for job in jobs] == [True, False]
