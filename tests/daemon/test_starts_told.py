@@ -44,9 +44,9 @@ def test_starts_are_measured_once_a_run_and_stay_known(tmp_path: Path) -> None:
             caller = running.caller()
             [number] = await caller.submit(job(gpus=1))
             one = await begins(agent, 1)
-            await says(agent, one, rank=1, restart_s=90.0)  # one of its ranks, later than the first
             await says(agent, one, restart_s=4.0)
             await says(agent, one, restart_s=5.0)  # a script that attaches twice
+            await says(agent, one, rank=1, restart_s=90.0)  # another rank of the same start
             await eventually(lambda: shown(caller, number, (5.0, 5.0)))
             await caller.act(c.ACTION_REQUEUE, number)
             await says(agent, await begins(agent, 2), restart_s=7.0)
