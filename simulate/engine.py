@@ -434,7 +434,7 @@ class Engine:
             self._changes.clear()
             self._wake, self._stable = math.inf, math.inf
         elif self._touched and semantics.between == "fill":
-            if world.waiting and world.occupancy.free_total:
+            if world.waiting and (world.occupancy.free_total or world.table.says_shares):
                 self._decide_in("fill")
             self._touched = False
         return False
@@ -446,11 +446,25 @@ class Engine:
         if not world.waiting and not world.running:
             self._round_end = math.inf
             return False
+        if self._stands(grid):
+            self._round_end = world.begin_steps(self.now, grid, decided=False)
+            return False
         stops = self._decide_in("full")
         self._round_end = world.begin_steps(self.now, grid)
         if self._round_end == math.inf and self._arrival_time() == math.inf:
             self._round_end = self.now + grid  # nobody runs, and nothing but time will change that
         return stops
+
+    def _stands(self, grid: float) -> bool:
+        """Would another decision change nothing, in this round of whole steps?"""
+        return (
+            self.skipping
+            and not self._dirty
+            and self.now < self._stable
+            and self.world.whole_steps.moves_on
+            and self._event_time() > self.now + grid
+            and not self.parts.estimator.revises
+        )
 
     def _decide_in(self, mode: Mode) -> bool:
         """One decision; returns True when the run should stop because nothing moves any more."""
@@ -537,7 +551,9 @@ class Engine:
     def round_number(self) -> int:
         """Grid ticks since the origin, or decisions so far when there is no grid."""
         semantics = self.world.semantics
-        if semantics.grid is None or semantics.drift:
+        if semantics.drift:
+            return self.world.whole_steps.rounds
+        if semantics.grid is None:
             return self.decisions
         return int((self.now - semantics.origin) // semantics.grid)
 
@@ -562,7 +578,7 @@ class Engine:
             epochs=self.epochs,
             scaling=self.scaling,
             goodput=self.goodput,
-            last_round=self.world.whole_steps.last,
+            since_decision=self.world.whole_steps.since_decision,
             may_share=self.world.self_paced is None,
         )
 

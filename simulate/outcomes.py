@@ -144,7 +144,9 @@ def _counted(settings: RunSettings, engine: Engine) -> Bools:
 
 
 def _rounds(engine: Engine, semantics: Semantics) -> int:
-    if semantics.grid is None or semantics.drift:
+    if semantics.drift:
+        return engine.world.whole_steps.rounds
+    if semantics.grid is None:
         return engine.decisions
     return max(math.ceil((engine.now - semantics.origin) / semantics.grid), 0)
 

@@ -176,7 +176,7 @@ def prepare(
     )
     if jobs is not None and isinstance(jobs.courses, Adaptation):
         world.whole_steps.adaptation = jobs.courses
-        world.whole_steps.limits_s = jobs.best_s.tolist()
+        world.whole_steps.limits_s = jobs.best_s
     engine.refusals.update(refusals)
     if trainings is None:  # courses cannot be forked
         engine.make_forecast = forecaster

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from dlsched.core.allocation import Allocation, Grant
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.diff import Command, Verb, diff
 from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.performance import PerformanceModel
 from dlsched.core.semantics import Semantics
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
+from simulate import clocks
 from simulate.interference import interfering
 from simulate.recorder import Recorder
 from simulate.self_paced import SelfPaced
@@ -27,6 +30,7 @@ from simulate.whole_steps import WholeSteps
 
 __all__ = ["Costs", "World"]
 
+MANY = 4  # units from which on moving all at once is quicker than one after the other
 STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
 
 
@@ -35,7 +39,8 @@ class Costs:
     """What interruptions cost.
 
     Attributes:
-        restart_overhead: seconds without progress after each start; None: what the semantics say.
+        restart_overhead: seconds without progress after each start; None: what the trace says of
+            the unit, else the semantics.
         checkpoint_interval: seconds of run time between periodic checkpoints, which bound what a
             failure loses; None: only a suspension saves.
         min_run: a unit is not preempted before it has run so many seconds.
@@ -91,13 +96,12 @@ class World:
         self.waiting = 0
         self.waiting_gpus = 0
         self.finished: list[int] = []
-        self.busy_gpu_seconds = 0.0
-        self.whole_steps = WholeSteps()
+        self.whole_steps = WholeSteps(len(table))
         self.self_paced: SelfPaced | None = None
         self._slowed: set[int] = set()  # who loses pace to others on the same nodes
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which start)
         self._exact_end: dict[int, float] = {}
-        self._stepped: dict[int, float] = {}  # seconds worked (and settled) since the start
+        self._stepped = np.zeros(len(table))  # seconds worked (and settled) since the start
         self._ready: dict[
             int, float
         ] = {}  # when a start's overhead ended, of units whose pace changed
@@ -115,6 +119,7 @@ class World:
         table.admitted_at[row] = table.since[row] = now
         self.waiting += 1
         self.waiting_gpus += int(table.gang[row])
+        self.whole_steps.enters(row)
 
     def apply(self, allocation: Allocation, now: float) -> list[int]:
         """Carry out a decision; the occupancy has its placements already.
@@ -122,6 +127,9 @@ class World:
         Returns:
             rows that the policy ended, because they reached their target.
         """
+        if len(allocation.suspended) + len(allocation.launched) >= MANY and self._alike(allocation):
+            self._move_all(allocation.suspended, allocation.launched, now)
+            return []
         commands = diff(allocation, self.table)
         if self.semantics.shape_moves == "free":
             commands = [each for each in commands if not self._merely_moves(each, now)]
@@ -137,6 +145,84 @@ class World:
                 self.start(command.row, command.after, now, command.grant, command.before)
         self._see_who_shares(now)
         return [command.row for command in commands if command.verb is Verb.STOP]
+
+    def _alike(self, allocation: Allocation) -> bool:
+        """Do all starts and stops of a decision do the same to each unit?"""
+        return (
+            not allocation.grants
+            and (self.launch is None or self.launch.usual)
+            and (self.preemption is None or self.preemption.saves_all)
+            and self.self_paced is None
+            and self.semantics.shape_moves == "restart"
+            and not (self._partners or self.occupancy.beside or self._ready)
+            and not self.recorder.keeps_courses
+        )
+
+    def _move_all(
+        self, suspended: dict[int, Placement], launched: dict[int, Placement], now: float
+    ) -> None:
+        """Carry out a decision that moves many units, all at once."""
+        table, gang = self.table, self.table.gang
+        leaving = np.fromiter(suspended, np.int64, len(suspended))
+        coming = np.fromiter(launched, np.int64, len(launched))
+        gpus = {row: placement.gpus for row, placement in launched.items()}
+        if len(leaving):
+            self._count_interruptions(leaving, gpus)
+            self._all_leave(leaving, now)
+        if len(coming):
+            self._all_begin(coming, launched, np.array(list(gpus.values())), now)
+        self.running += len(coming) - len(leaving)
+        self.waiting += len(leaving) - len(coming)
+        self.waiting_gpus += int(gang[leaving].sum()) - int(gang[coming].sum())
+        if not self.semantics.drift:
+            for row in coming[table.rate[coming] > 0].tolist():
+                self._expect_end(row, now)
+
+    def _count_interruptions(self, leaving: Rows, gpus: dict[int, int]) -> None:
+        """As `_count_interruption`, before the units leave."""
+        table = self.table
+        if self.semantics.moved_counts == "preemption":
+            table.preemptions[leaving] += 1
+            return
+        after = np.array([gpus.get(row, 0) for row in leaving.tolist()])
+        table.preemptions[leaving[after == 0]] += 1
+        as_many = after == table.gpus_now[leaving]
+        table.migrations[leaving[as_many]] += 1
+        table.resizes[leaving[(after > 0) & ~as_many]] += 1
+
+    def _all_leave(self, rows: Rows, now: float) -> None:
+        """As `stop` for each row."""
+        table, drift = self.table, self.semantics.drift
+        since, progress_from = table.since[rows], table.progress_from[rows]
+        worked = np.maximum(now - progress_from, 0.0)
+        if self.semantics.release == "tick":
+            left = np.maximum(self.true_work[rows] - table.executed[rows], 0.0)
+            rate = table.rate[rows]
+            needed = np.divide(left, rate, out=np.full(len(rows), np.inf), where=rate > 0)
+            worked = np.minimum(worked, needed)
+        if not drift:
+            table.restart_s[rows] += np.minimum(now, np.maximum(progress_from, since)) - since
+        clocks.leave(table, rows, now, worked, self._stepped[rows])
+        self._stepped[rows] = 0.0
+        for row in rows.tolist():
+            self._exact_end.pop(row, None)
+            self.recorder.ended(row, now)
+
+    def _all_begin(
+        self, rows: Rows, launched: dict[int, Placement], gpus: Rows, now: float
+    ) -> None:
+        """As `start` for each row."""
+        table, occupancy, rate_of = self.table, self.occupancy, self.performance.rate
+        first = np.isnan(table.first_start[rows])
+        table.first_start[rows[first]] = now
+        overhead = np.full(len(rows), self.costs.restart_overhead or 0.0)
+        if self.semantics.overhead == "restarts":
+            overhead[first] = 0.0
+        rate = [rate_of(row, where, table, occupancy) for row, where in launched.items()]
+        clocks.begin(table, rows, now, overhead, np.array(rate), gpus)
+        for row, placement in launched.items():
+            self._pace[row] += 1
+            self.recorder.began(row, placement, now)
 
     def _merely_moves(self, command: Command, now: float) -> bool:
         """Carry out a move to GPUs that are just the same; says whether it was one."""
@@ -281,7 +367,7 @@ class World:
         if now > begins:
             finish = course.finish(row)
             worked = (now if finish is None else max(finish, begins)) - begins
-            self._stepped[row] = self._stepped.get(row, 0.0) + worked
+            self._stepped[row] += worked
             self._ready.setdefault(row, begins)
             table.progress_from[row] = now
         table.executed[row] = course.done_so_far(row)
@@ -336,7 +422,7 @@ class World:
         begins = table.progress_from.item(row)
         if now > begins:
             table.executed[row] += (now - begins) * table.rate[row]
-            self._stepped[row] = self._stepped.get(row, 0.0) + now - begins
+            self._stepped[row] += now - begins
             self._ready.setdefault(row, begins)
             table.progress_from[row] = now
         table.rate[row] = rate
@@ -375,12 +461,12 @@ class World:
         if row in self._riding:
             self._count_ride(row, now)
         table.attained[row] += held * gpus
-        overhead = held - worked - self._stepped.pop(row, 0.0)
+        overhead = held - worked - self._stepped.item(row)
+        self._stepped[row] = 0.0
         if overhead:
             table.overhead_s[row] += overhead
         if self.self_paced is None:
             table.executed[row] += worked * rate
-        self.busy_gpu_seconds += held * gpus
         table.since[row] = now
         table.gpus_now[row] = 0
         self.running -= 1
@@ -481,17 +567,23 @@ class World:
 
     # -- rounds that drift (whole steps) ----------------------------------------------------------
 
-    def begin_steps(self, now: float, length: float) -> float:
-        """Plan a round of whole steps; returns its end."""
-        return self.whole_steps.begin(self, now, length)
+    @property
+    def unfinished(self) -> int:
+        """How many units have been admitted and not ended."""
+        return self.running + self.waiting
+
+    def begin_steps(self, now: float, length: float, *, decided: bool = True) -> float:
+        """Plan a round of whole steps, after a decision or without one; returns its end."""
+        begin = self.whole_steps.begin if decided else self.whole_steps.go_on
+        return begin(self, now, length)
 
     def end_steps(self, now: float) -> list[int]:
         """Credit the steps planned by `begin_steps`; returns the rows that are done, in order."""
         return self.whole_steps.end(self, now)
 
-    def credit_time(self, row: int, seconds: float) -> None:
-        """A running unit has worked so long; its steps were credited already."""
-        self._stepped[row] = self._stepped.get(row, 0.0) + seconds
+    def credit_time(self, rows: Rows, seconds: Floats) -> None:
+        """Running units have worked so long; their steps were credited already."""
+        self._stepped[rows] += seconds
 
     def look_at_pace(self, row: int) -> None:
         """A unit on GPUs became another kind of job, whose speed is another."""

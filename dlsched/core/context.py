@@ -6,8 +6,8 @@ generator of its own. No clock, no file, no network: the same context gives the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from dlsched.core.calendar import Calendar
 from dlsched.core.pools import Pools
 from dlsched.core.semantics import Semantics
 from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
+from dlsched.core.whole_rounds import NO_ROUNDS, WholeRounds
 
 if TYPE_CHECKING:
     from dlsched.core.epochs import Epochs
@@ -63,8 +64,7 @@ class RoundContext:
         epochs: what is known of the courses of trainings; None: nothing.
         scaling: what is believed of speeds by number of GPUs, and of steps left; None: nothing.
         goodput: what is believed of speeds and batch sizes of trainings; None: nothing.
-        last_round: in rounds of whole steps, when each row of the last one stopped and the seconds
-            it was credited with.
+        since_decision: rounds of whole steps that have ended since the last decision.
         may_share: may several rows hold the same GPUs in this world?
         cpu_clock: seconds of CPU that a part may measure itself by, where it has a time limit; None
             in a replay, whose outcome must not depend on the machine.
@@ -89,7 +89,7 @@ class RoundContext:
     epochs: Epochs | None = None
     scaling: Scaling | None = None
     goodput: GoodputBelief | None = None
-    last_round: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    since_decision: WholeRounds = NO_ROUNDS
     may_share: bool = False
     cpu_clock: Callable[[], float] | None = None
 

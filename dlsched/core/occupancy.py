@@ -11,6 +11,7 @@ closed, or out of service; `level` always agrees with `free`. Every change goes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -219,6 +220,46 @@ class Occupancy:
                 self._set_free(node, self.free[node] | (mask & ~self._blocked[node]))
         self.version += 1
         return placement
+
+    def exchange(
+        self, leaving: Iterable[int], coming: Mapping[int, Placement]
+    ) -> dict[int, Placement]:
+        """Take back the GPUs of some rows and give free ones to others, all at once.
+
+        Nobody of them shares GPUs. Returns what those who leave had.
+
+        Raises:
+            InvariantBroken: a row holds GPUs already, or one of the GPUs is not free; nothing has
+                changed then.
+        """
+        held, blocked = self.held, self._blocked
+        before = {row: held[row] for row in leaving}
+        free: dict[int, int] = {}  # of the nodes concerned
+        for nodes, masks in before.values():
+            for node, mask in zip(nodes, masks, strict=True):
+                free[node] = free.get(node, self.free[node]) | (mask & ~blocked[node])
+        for row, placement in coming.items():
+            if row in held and row not in before:
+                raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+            nodes, masks = placement
+            if len(nodes) > 1:
+                self._check_distinct(row, placement)
+            for node, mask in zip(nodes, masks, strict=True):
+                idle = free.get(node, self.free[node])
+                if mask & ~idle or not mask:
+                    name = self.cluster.names[node]
+                    raise InvariantBroken(
+                        f"row {row} was given GPUs of node {name} that are not free"
+                    )
+                free[node] = idle ^ mask
+        for row in before:
+            del held[row]
+        held.update(coming)
+        for node, mask in free.items():
+            if mask != self.free[node]:
+                self._set_free(node, mask)
+        self.version += 1
+        return before
 
     def take_again(self, row: int, placement: Placement) -> None:
         """Undo a release: the GPUs are nobody's (they may be reserved), or those of who shared."""

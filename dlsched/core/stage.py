@@ -198,7 +198,13 @@ class Estimator(Stage[O], ABC):
 
 
 class LaunchPart(Stage[O], ABC):
-    """Starts jobs; in a replay, says what a start costs."""
+    """Starts jobs; in a replay, says what a start costs.
+
+    Attributes:
+        usual: every start costs the run's own overhead, so that a replay need not ask.
+    """
+
+    usual: ClassVar[bool] = False
 
     @abstractmethod
     def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
@@ -234,7 +240,13 @@ class LaunchPart(Stage[O], ABC):
 
 
 class PreemptionPart(Stage[O], ABC):
-    """Suspends jobs; in a replay, says what of their work is saved."""
+    """Suspends jobs; in a replay, says what of their work is saved.
+
+    Attributes:
+        saves_all: no work is ever lost, so that a replay need not ask.
+    """
+
+    saves_all: ClassVar[bool] = False
 
     @abstractmethod
     def saved(self, before: float, now: float, interval: float | None) -> float:

@@ -9,6 +9,7 @@ Invariant: between calls the occupancy is that of the start plus `suspended` and
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -268,6 +269,41 @@ class Walk:
                 f"it suspends unit {row} before its minimum of {self.ctx.min_run:g} s is over"
             )
         self.take_back(row)
+
+    def exchange(self, leaving: Sequence[int], coming: Mapping[int, Placement]) -> None:
+        """Take all GPUs from running rows and give exact GPUs to others, all at once.
+
+        The same as `suspend` and then `place_exactly` for each, for less; a row in both is moved
+        to other GPUs than its own.
+
+        Raises:
+            PolicyFailed: as in those two.
+        """
+        table, occupancy = self.table, self.occupancy
+        waiting = [row for row in coming if row not in occupancy.held]
+        plain = (
+            self.tenancy is None
+            and self._host is None
+            and self.ctx.pools.whole
+            and self.ctx.min_run <= 0
+            and not (occupancy.draining or occupancy.beside or table.shapes or table.whole_nodes)
+            and (self.may_preempt or not leaving)
+            and (table.status[waiting] == WAITING).all()
+            and table.gang[list(coming)].tolist() == [each.gpus for each in coming.values()]
+            and self.launched.keys().isdisjoint(leaving)
+            and occupancy.held.keys() >= set(leaving)
+        )
+        if not plain:
+            for row in leaving:
+                self.suspend(row)
+            for row, placement in coming.items():
+                self.place_exactly(row, placement)
+            return
+        before = occupancy.exchange(leaving, coming)
+        self.suspended.update(before)
+        self.launched.update(coming)
+        self._journal += [("suspend", row, had) for row, had in before.items()]
+        self._journal += [("take", row, gets) for row, gets in coming.items()]
 
     def reserve(self, row: int, placement: Placement) -> None:
         """Keep GPUs for a waiting row until their holders have left; nobody else gets them.

@@ -112,7 +112,8 @@ def cluster_of(log: dict[str, Any]) -> Cluster:
 
 
 def engine_of(log: dict[str, Any], source: FromLog) -> Engine:
-    settings = RunSettings(policy="gavel", options=("semantics=gavel",), check=True)
+    # every round is looked at, also those that could be gone through without a decision
+    settings = RunSettings(policy="gavel", options=("semantics=gavel",), check=True, skipping=False)
     trace = open_trace(FOLDER / log["trace"])
     engine = prepare(trace, cluster_of(log), settings, throughputs=table())
     given = {

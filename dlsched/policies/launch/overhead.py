@@ -19,6 +19,7 @@ class ConstantOverhead(LaunchPart[NoOptions]):
 
     name = "constant"
     summary = "every start costs the run's restart overhead (default)"
+    usual = True
 
     def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
         """The run's overhead, in seconds."""

@@ -15,6 +15,7 @@ class Checkpoint(PreemptionPart[NoOptions]):
 
     name = "checkpoint"
     summary = "a suspended job saves all its work (default)"
+    saves_all = True
 
     def saved(self, before: float, now: float, interval: float | None) -> float:
         """All the work."""

@@ -6,7 +6,7 @@ pairs with all who were there. Columns are by GPU type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,8 +59,9 @@ class Entries:
         self.deficit = np.concatenate([self.deficit, nothing])
         self._number()
 
-    def keep(self, lines: Bools) -> None:
+    def keep(self, stays: Sequence[bool]) -> None:
         """Strike out all other lines."""
+        lines = np.array(stays, np.bool_)
         for name in ("one", "other", "scale", "known", "speed", "x", "got", "deficit"):
             setattr(self, name, getattr(self, name)[lines])
         self._number()

@@ -14,9 +14,10 @@ Workloads", OSDI 2020, section 5, and its artifact.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Mapping
+from itertools import filterfalse, islice
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,12 @@ from dlsched.core.errors import BadInput
 from dlsched.core.occupancy import Placement
 from dlsched.core.walk import Walk
 from dlsched.policies.scheduling.gavel.entries import ALONE, Entries
+from dlsched.policies.scheduling.gavel.ran import NOTHING, Key, Ran, renamed_key
 from dlsched.policies.scheduling.gavel.time_shares import Source
+from dlsched.policies.scheduling.gavel.urgency import Queue
 
 __all__ = ["PublishedRounds"]
 
-Key = tuple[int, int]  # a job and its partner, `ALONE` for none
 Lease = tuple[int, tuple[int, ...]]  # type and GPU ids
 
 
@@ -71,18 +73,19 @@ class PublishedRounds:
         self._lots = random.Random(seed + 5)
         self._types: tuple[str, ...] = ()
         self._books = Entries(0)
-        self._given: list[float] = []  # seconds given on each type since the last reset
+        self._given: Floats = np.zeros(0)  # seconds given on each type since the last reset
         self._last_reset = 0.0
         self._dirty = False
         self._present: set[int] = set()  # the jobs in the books
         self._leases: dict[Key, Lease] = {}
-        # of the last round: type, and per half the steps done before, and the speed
-        self._ran: dict[Key, tuple[int, float, tuple[float, ...], tuple[float, ...]]] = {}
+        self._ran = NOTHING
         self._round_start = 0.0
-        self._servers: list[list[list[int]]] = []
-        self._room: list[int] = []
+        self._gpus: list[list[int]] = []  # of each type, server by server
+        self._queues: list[Queue] = []  # of each type, or one in all; none when the books changed
+        self._picked: list[set[int]] = []  # of the last round, by type
+        self._contested = True  # did it depend on priorities, which move with every round?
+        self._version = -1  # of the occupancy, after the last round was decided
         self._placements: dict[tuple[int, ...], Placement] = {}
-        self._order: list[int] = []  # types as they were served last
 
     def decide(self, rows: Rows, ctx: RoundContext, walk: Walk) -> None:
         """One round: credit what ran, make a new X if it is due, pick, and give GPUs."""
@@ -90,8 +93,8 @@ class PublishedRounds:
             raise BadInput("mechanism=published needs rounds of whole steps: -o semantics=gavel")
         if not self._types:
             self._look_at(ctx.occupancy.cluster)
-        elif not self._servers:
-            self._find_servers(ctx.occupancy.cluster)
+        elif not self._gpus:
+            self._find_gpus(ctx.occupancy.cluster)
         self._credit(ctx)
         present = set(rows.tolist())
         if present != self._present:
@@ -103,59 +106,58 @@ class PublishedRounds:
         due = ctx.now - self._last_reset >= self._resolve_s or self._last_reset == 0
         if self._dirty and due:
             self._reset(rows, ctx)
-        self._carry_out(self._assign(self._pick()), ctx, walk)
+        kinds = list(range(len(self._types)))[::-1]  # v100, p100, k80
+        if self._shuffles:
+            self._lots.shuffle(kinds)
+        picked = self._pick(kinds)
+        before, self._picked = self._picked, [set(lines) for lines in picked]
+        if self._picked != before or ctx.occupancy.version != self._version:
+            self._carry_out(self._assign(kinds, picked), ctx, walk)
+        self._note_what_runs(ctx)
+        self._version = ctx.occupancy.version
+        walk.stable_until(self._repeats_until())
 
     def _look_at(self, cluster: Cluster) -> None:
         """Types by name; GPU ids in the order of types, then nodes."""
         self._types = tuple(sorted(set(cluster.gpu_types)))
         self._books = Entries(len(self._types))
-        self._given = [0.0] * len(self._types)
-        self._find_servers(cluster)
+        self._given = np.zeros(len(self._types))
+        self._find_gpus(cluster)
 
-    def _find_servers(self, cluster: Cluster) -> None:
-        self._servers = [
-            [
-                list(range(first, first + node.gpus))
-                for node, first in zip(cluster.nodes, cluster.first_gpu.tolist(), strict=True)
-                if node.gpu_type == name
-            ]
-            for name in self._types
-        ]
-        self._room = [sum(len(server) for server in servers) for servers in self._servers]
+    def _find_gpus(self, cluster: Cluster) -> None:
+        self._gpus = [[] for _ in self._types]
+        for node, first in zip(cluster.nodes, cluster.first_gpu.tolist(), strict=True):
+            self._gpus[self._types.index(node.gpu_type)] += range(first, first + node.gpus)
+
+    def _repeats_until(self) -> float:
+        """Until when the same would be picked again, if nothing changes."""
+        if self._shuffles or self._contested:
+            return -math.inf
+        if not self._dirty:
+            return math.inf
+        return math.nextafter(self._last_reset + self._resolve_s, -math.inf)
 
     # -- who is there -----------------------------------------------------------------------------
 
     def _credit(self, ctx: RoundContext) -> None:
-        """Time received in the last round, latest stop first."""
-        if not self._ran:
+        """Time received in the last rounds, in each the latest stop first."""
+        ran, past = self._ran, ctx.since_decision
+        if not len(ran.rows):
             return
-        executed, last = ctx.table.executed, ctx.last_round
-        stops: list[tuple[float, Key, int, float]] = []
-        for key, (kind, start, done, speed) in self._ran.items():
-            known = last.get(key[0])
-            if known is not None:
-                stops.append((-known[0], key, kind, known[1]))
-                continue
-            stop = start + (executed.item(key[0]) - done[0]) / speed[0]
-            if key[1] != ALONE:
-                stop = max(stop, start + (executed.item(key[1]) - done[1]) / speed[1])
-            stops.append((-stop, key, kind, stop - self._round_start))
-        stops.sort()
-        line, given = self._books.line, self._given
-        for _, _, kind, took in stops:  # one after the other: sums depend on their order
-            given[kind] += took
-        at = [line[key] for _, key, _, _ in stops], [kind for _, _, kind, _ in stops]
-        self._books.got[at] += [took for _, _, _, took in stops]
-        self._round_start = -stops[0][0]
-        self._ran = {}
+        stop, took = ran.times(past, ctx.table.executed, self._round_start)
+        order = (-stop).argsort(axis=1, kind="stable")  # rows ascend, so equals are in order
+        kinds, took = ran.kinds[order], took[np.arange(len(stop))[:, None], order]
+        np.add.at(self._given, kinds, took)  # one after the other: sums depend on their order
+        np.add.at(self._books.got, (ran.lines[order], kinds), took)
+        self._round_start = float(stop[-1].max())
 
     def _strike_out(self, present: set[int]) -> None:
         """Whoever has ended leaves the books, and its pairs with it."""
         books = self._books
-        gone = np.array(sorted(self._present - present), np.int64)
-        if gone.size:
-            books.keep(~np.isin(books.one, gone) & ~np.isin(books.other, gone))
-            self._dirty = True
+        gone = self._present - present
+        if gone:
+            books.keep([one not in gone and other not in gone for one, other in books.keys])
+            self._changed()
 
     def _know_who_is_there(self) -> None:
         books = self._books
@@ -168,7 +170,8 @@ class PublishedRounds:
             line = books.line.get((row, ALONE))
             if line is not None:
                 books.speed[line] = self._speeds(np.array([row]), ctx)[0]
-                self._dirty = True
+                self._changed()
+            self._look_anew()
             if ctx.speeds is not None:
                 mine = (books.one == row) | (books.other == row)
                 pairs = np.flatnonzero(mine & (books.other != ALONE))
@@ -177,10 +180,9 @@ class PublishedRounds:
 
     def _enter(self, rows: Rows, ctx: RoundContext) -> None:
         books, table = self._books, ctx.table
-        present = books.one[books.other == ALONE]
-        for row in rows[~np.isin(rows, present)].tolist():
+        for row in [row for row in rows.tolist() if row not in self._present]:
             one = np.array([row])
-            scale = table.gang[one]
+            scale, present = table.gang[one], books.one[books.other == ALONE]
             self._books.add(
                 one, np.array([ALONE]), scale, self._speeds(one, ctx), ctx.round_length / 2
             )
@@ -190,8 +192,15 @@ class PublishedRounds:
                 scales = table.gang[alike]
                 both = ctx.speeds.together(first, second, scales, self._types)
                 self._books.add(first, second, scales, both.min(axis=2), 0.0)
-            present = np.append(present, row)
-            self._dirty = True
+            self._changed()
+
+    def _changed(self) -> None:
+        """Lines came, went, or have other speeds: a new X is wanted."""
+        self._dirty = True
+        self._look_anew()
+
+    def _look_anew(self) -> None:
+        self._queues, self._picked = [], []
 
     def _speeds(self, rows: Rows, ctx: RoundContext) -> Floats:
         if ctx.speeds is None:
@@ -203,7 +212,7 @@ class PublishedRounds:
         books, half = self._books, ctx.round_length / 2
         books.deficit += books.x * (ctx.now - self._last_reset) - (books.got - half)
         books.got[:] = half
-        self._given = [sum(half for _ in range(len(books)))] * len(self._types)
+        self._given = np.full(len(self._types), sum(half for _ in range(len(books))))
         self._last_reset = ctx.now
         shares = self._source(np.sort(rows), self._types, ctx)
         books.known[:] = False
@@ -216,34 +225,34 @@ class PublishedRounds:
         lines = [line for line, _ in at if line >= 0]
         books.known[lines] = True
         books.x[lines] = shares.pair_x[[place for line, place in at if line >= 0]]
+        self._look_anew()
         self._dirty = False
 
     # -- who runs where ---------------------------------------------------------------------------
 
-    def _priorities(self) -> Floats:
-        books, given = self._books, np.array(self._given)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fraction = np.where(given > 0, books.got / given, 0.0)
-            urgent = np.where(fraction == 0, books.x * 1e9, books.x / fraction)
-        entitled = books.known[:, None] & (books.x != 0) & (books.speed > 0)
-        return np.where(entitled, urgent, 0.0)
+    def _pick(self, kinds: list[int]) -> list[list[int]]:
+        """Lines that get GPUs, by type, in the order in which they were taken.
 
-    def _pick(self) -> list[list[int]]:
-        """Lines that get GPUs, by type, in the order in which they were taken."""
-        kinds = list(range(len(self._types)))[::-1]  # v100, p100, k80
-        if self._shuffles:
-            self._lots.shuffle(kinds)
-        books, priority = self._books, self._priorities()
+        Args:
+            kinds: the types, in the order in which they are served.
+        """
+        books = self._books
         picked: list[list[int]] = [[] for _ in kinds]
-        free = list(self._room)
+        free = [len(gpus) for gpus in self._gpus]
         scales, keys = books.scales, books.keys
         placed: set[int] = set()
-        for lines, types in self._queues(kinds, priority):
-            for line, kind in zip(lines, types, strict=False):
+        self._contested = False
+        for queue in self._queues_of(kinds):
+            earlier = set(placed)
+            lines, types = queue.best_first(self._given)
+            for turn, (line, kind) in enumerate(zip(lines, types, strict=True)):
                 one, other = keys[line]
                 if one in placed or other in placed:
+                    if turn < queue.entitled and not (one in earlier or other in earlier):
+                        self._contested = True
                     continue
                 if scales[line] > free[kind]:
+                    self._contested |= turn < queue.entitled
                     if self._nobody_overtakes:
                         break
                     continue
@@ -253,39 +262,30 @@ class PublishedRounds:
                     placed.add(other)
                 free[kind] -= scales[line]
                 if not self._one_queue and not free[kind]:
+                    behind = lines[turn + 1 : queue.entitled]
+                    self._contested |= any(keys[line][0] not in earlier for line in behind)
                     break
-        self._order = kinds
         return picked
 
-    def _queues(
-        self, kinds: list[int], priority: Floats
-    ) -> Iterator[tuple[list[int], Iterable[int]]]:
-        """Lines that may be picked, best first, and their types: a queue a type, or one in all."""
-        books = self._books
-        may = books.speed > 0
-        if self._only_entitled:
-            may &= priority > 0
-        columns = books.x, books.deficit, priority
+    def _queues_of(self, kinds: list[int]) -> list[Queue]:
+        """A queue for each type, as they are served, or one in all."""
+        only, books = self._only_entitled, self._books
         if self._one_queue:
-            order = np.lexsort([-column[:, kinds].T.ravel() for column in columns])
-            order = order[may[:, kinds].T.ravel()[order]]
-            which = np.array(kinds)[order // len(books)]
-            yield (order % len(books)).tolist(), which.tolist()
-            return
-        for kind in kinds:
-            lines = np.flatnonzero(may[:, kind])
-            order = np.lexsort([-column[lines, kind] for column in columns])
-            yield lines[order].tolist(), repeat(kind)
+            if self._shuffles or not self._queues:
+                self._queues = [Queue(books, kinds, only_entitled=only)]
+            return self._queues
+        if not self._queues:
+            self._queues = [Queue(books, [k], only_entitled=only) for k in range(len(kinds))]
+        return [self._queues[kind] for kind in kinds]
 
-    def _assign(self, picked: list[list[int]]) -> dict[Key, Lease]:
+    def _assign(self, kinds: list[int], picked: list[list[int]]) -> dict[Key, Lease]:
         """Exact GPUs: who was on this type keeps its own, the others take the next in order."""
         books, leases = self._books, self._leases
         chosen: dict[Key, Lease] = {}
-        keys, scales, known = books.keys, books.scales, books.known
-        for kind in self._order:
-            servers: list[list[int]] | None = None
+        keys, scales, known = books.keys, books.scales, books.known.tolist()
+        for kind in kinds:
             taken: set[int] = set()
-            pointer = 0
+            idle = filterfalse(taken.__contains__, self._gpus[kind])
             by_size: dict[int, list[int]] = {}
             for line in picked[kind]:
                 by_size.setdefault(scales[line], []).append(line)
@@ -297,24 +297,12 @@ class PublishedRounds:
                     if before and before[0] == kind and taken.isdisjoint(before[1]):
                         chosen[key] = before
                         taken.update(before[1])
-                    else:
-                        others.append(line)
-                for line in others:
-                    key = keys[line]
-                    if not known[line]:
-                        continue
-                    if servers is None:
-                        servers = [list(server) for server in self._servers[kind]]
-                    gpus: list[int] = []
-                    while len(gpus) < size:
-                        if not servers[pointer]:
-                            pointer += 1
-                            continue
-                        gpu = servers[pointer].pop(0)
-                        if gpu not in taken:
-                            gpus.append(gpu)
-                            taken.add(gpu)
-                    chosen[key] = (kind, tuple(gpus))
+                    elif known[line]:
+                        others.append(key)
+                for key in others:
+                    gpus = tuple(islice(idle, size))
+                    chosen[key] = (kind, gpus)
+                    taken.update(gpus)
         return chosen
 
     # -- the walk ---------------------------------------------------------------------------------
@@ -326,8 +314,22 @@ class PublishedRounds:
             wanted[one] = self._placement(gpus, cluster)
             if other != ALONE:
                 wanted[other] = wanted[one]
-        for row in [row for row, where in held.items() if wanted.get(row) != where]:
-            walk.suspend(row)
+        leaving = [row for row, where in held.items() if wanted.get(row) != where]
+        if len(wanted) == len(chosen):  # everybody alone
+            left = set(leaving)
+            coming = {row: at for row, at in wanted.items() if row not in held or row in left}
+            walk.exchange(leaving, coming)
+        else:
+            for row in leaving:
+                walk.suspend(row)
+            self._seat_together(chosen, wanted, walk)
+        self._leases = chosen
+        self._ran = self._told_apart(chosen, ctx)
+
+    def _seat_together(
+        self, chosen: Mapping[Key, Lease], wanted: Mapping[int, Placement], walk: Walk
+    ) -> None:
+        held = walk.occupancy.held
         for one, other in chosen:
             if one not in held:
                 if other in held:
@@ -336,28 +338,32 @@ class PublishedRounds:
                 walk.place_exactly(one, wanted[one])
             if other != ALONE and other not in held:
                 walk.share(other, one)
-        self._leases = chosen
-        self._note_what_runs(chosen, ctx)
 
-    def _note_what_runs(self, chosen: dict[Key, Lease], ctx: RoundContext) -> None:
-        books, executed = self._books, ctx.table.executed
-        lines = [books.line[key] for key in chosen]
-        kinds = [kind for kind, _ in chosen.values()]
-        rates = books.speed[lines, kinds].tolist() if chosen else []
-        before = executed[[one for one, _ in chosen]].tolist() if chosen else []
-        pairs = [key for key in chosen if key[1] != ALONE]
-        both: dict[Key, list[list[float]]] = {}
+    def _told_apart(self, chosen: Mapping[Key, Lease], ctx: RoundContext) -> Ran:
+        """The leases of a round, as columns; what their jobs have done is noted apart."""
+        books, keys = self._books, sorted(chosen)
+        if not keys:
+            return NOTHING
+        lines = np.array([books.line[key] for key in keys])
+        kinds = np.array([chosen[key][0] for key in keys])
+        speed: list[tuple[float, ...]] = [(rate,) for rate in books.speed[lines, kinds].tolist()]
+        pairs = [place for place, (_, other) in enumerate(keys) if other != ALONE]
         if pairs and ctx.speeds is not None:
-            first, second = np.array(pairs, np.int64).T
-            speeds = ctx.speeds.together(first, second, ctx.table.gang[first], self._types)
-            both = dict(zip(pairs, speeds.tolist(), strict=True))
-        for key, kind, so_far, rate in zip(chosen, kinds, before, rates, strict=True):
-            done: tuple[float, ...] = (so_far,)
-            speed: tuple[float, ...] = (rate,)
-            if key[1] != ALONE:
-                done = (so_far, executed.item(key[1]))
-                speed = tuple(both[key][kind])
-            self._ran[key] = (kind, ctx.now, done, speed)
+            first, second = np.array([keys[place] for place in pairs], np.int64).T
+            both = ctx.speeds.together(first, second, ctx.table.gang[first], self._types)
+            for place, halves in zip(pairs, both[np.arange(len(pairs)), kinds[pairs]], strict=True):
+                speed[place] = tuple(halves.tolist())
+        rows = np.array([one for one, _ in keys])
+        return Ran(keys, rows, lines, kinds, ctx.now, [], speed)
+
+    def _note_what_runs(self, ctx: RoundContext) -> None:
+        """The round begins: so far its jobs have done so much."""
+        executed, ran = ctx.table.executed, self._ran
+        done: list[tuple[float, ...]] = list(zip(executed[ran.rows].tolist(), strict=True))
+        for place, (one, other) in enumerate(ran.keys if self._packs else ()):
+            if other != ALONE:
+                done[place] = (executed.item(one), executed.item(other))
+        self._ran = ran._replace(start=ctx.now, done=done)
 
     def _placement(self, gpus: tuple[int, ...], cluster: Cluster) -> Placement:
         known = self._placements.get(gpus)
@@ -379,18 +385,13 @@ class PublishedRounds:
         ]
         if not all(kept):
             self._dirty = True
-        books.keep(np.array(kept, np.bool_))
+        books.keep(kept)
         books.rename(place)
+        self._look_anew()
         self._know_who_is_there()
         stays = [key for key in self._leases if key[0] in place and key[1] in place]
-        self._leases = {_renamed(key, place): self._leases[key] for key in stays}
-        ran: dict[Key, tuple[int, float, tuple[float, ...], tuple[float, ...]]] = {}
-        for key, (kind, start, done, speed) in self._ran.items():
-            if key[0] in place and key[1] in place:
-                new = _renamed(key, place)
-                step = 1 if new[0] == place[key[0]] else -1
-                ran[new] = (kind, start, done[::step], speed[::step])
-        self._ran = ran
+        self._leases = {renamed_key(key, place): self._leases[key] for key in stays}
+        self._ran = self._ran.renamed(place, books.line)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides future rounds."""
@@ -398,13 +399,13 @@ class PublishedRounds:
         return {
             "types": list(self._types),
             "books": self._books.state_dict(),
-            "given": list(self._given),
+            "given": self._given.tolist(),
             "last_reset": self._last_reset,
             "dirty": self._dirty,
             "leases": [[*key, kind, list(gpus)] for key, (kind, gpus) in self._leases.items()],
             "ran": [
-                [*key, kind, start, list(done), list(speed)]
-                for key, (kind, start, done, speed) in self._ran.items()
+                [*key, kind, self._ran.start, list(done), list(speed)]
+                for key, kind, done, speed in self._ran.leases()
             ],
             "round_start": self._round_start,
             "lots": [version, list(words), gauss],
@@ -415,22 +416,22 @@ class PublishedRounds:
         self._types = tuple(state["types"])
         self._books = Entries.of_state(state["books"], len(self._types))
         self._know_who_is_there()
-        self._given = list(state["given"])
+        self._given = np.array(state["given"], np.float64)
         self._last_reset, self._dirty = float(state["last_reset"]), bool(state["dirty"])
         self._leases = {
             (int(one), int(other)): (int(kind), tuple(gpus))
             for one, other, kind, gpus in state["leases"]
         }
-        self._ran = {
-            (int(one), int(other)): (int(kind), float(start), tuple(done), tuple(speed))
-            for one, other, kind, start, done, speed in state["ran"]
-        }
+        self._ran = Ran.of(
+            [
+                ((int(one), int(other)), int(kind), tuple(done), tuple(speed))
+                for one, other, kind, _, done, speed in state["ran"]
+            ],
+            float(state["ran"][0][3]) if state["ran"] else 0.0,
+            self._books.line,
+        )
         self._round_start = float(state["round_start"])
         version, words, gauss = state["lots"]
         self._lots.setstate((version, tuple(words), gauss))
-        self._servers = []
-
-
-def _renamed(key: Key, place: Mapping[int, int]) -> Key:
-    one, other = place[key[0]], place[key[1]]
-    return (one, other) if other == ALONE or one < other else (other, one)
+        self._gpus = []
+        self._look_anew()
