@@ -142,6 +142,13 @@ def test_too_many_places_are_matched_in_groups() -> None:
     assert shares("allox", many).x.sum() == 300
 
 
+def test_too_many_pairs_are_left_to_another_solver(monkeypatch: Any) -> None:
+    monkeypatch.setattr(programs, "MOST", 10)
+    pairs = Pairs(np.array([0]), np.array([1]), np.array([[[3.0, 2.0]]]))
+    found = shares("max-min-packed", Problem.of([[4.0], [4.0]], [1], pairs=pairs))
+    assert found.objective == pytest.approx(3 / 5, abs=1e-7)
+
+
 def test_a_search_that_gets_stuck_leaves_it_to_another_solver(monkeypatch: Any) -> None:
     def stuck(*given: Any, **more: Any) -> Floats:
         raise Unsolved("it has got stuck")

@@ -31,6 +31,8 @@ from dlsched.policies.scheduling.gavel.throughput import bisected, makespan_line
 
 __all__ = ["AS_PUBLISHED"]
 
+MOST = 20_000_000  # numbers in a table of all pairs, 160 MB; that is some 180 jobs of equal gangs
+
 Objective = Callable[[Problem, Deadline], Shares]
 Value = Callable[[Problem, Floats], float]
 
@@ -45,6 +47,9 @@ class _Program:
             problem: jobs and GPUs; types without GPUs are left out.
             deadline: after which it stops.
             paired: with columns of all pairs of jobs of equal scale.
+
+        Raises:
+            Unsolved: there would be too many.
         """
         self._problem, self._deadline = problem, deadline
         self._kinds = np.flatnonzero(problem.workers > 0)
@@ -56,6 +61,8 @@ class _Program:
             self._first, self._second = first[alike], second[alike]
         rows = problem.size + len(self._first)
         self.columns = rows * kinds
+        if paired and self.columns * (kinds + 2 * problem.size) > MOST:
+            raise Unsolved("too many pairs")
         of = np.arange(self.columns) // kinds
         self._kind: Ints = np.arange(self.columns) % kinds
         owner = np.concatenate([np.arange(problem.size), self._first])
