@@ -288,6 +288,51 @@ def test_exact_gpus_are_checked(lab: Any, row: int, placement: Placement, why: s
     assert state(ctx) == before
 
 
+def test_an_exchange_is_suspending_and_placing(lab: Any) -> None:
+    here, there = Placement((0,), (0b0011,)), Placement((1,), (0b1100,))
+    both = []
+    for at_once in (True, False):
+        ctx = lab.context("2x4", [2, 2, 4], holding={0: {0: 0b0011}, 1: {1: 0b1100}})
+        before = state(ctx)
+        walk = walk_of(ctx)
+        if at_once:
+            walk.exchange([0, 1], {1: here, 0: there})
+        else:
+            for row in (0, 1):
+                walk.suspend(row)
+            walk.place_exactly(1, here)
+            walk.place_exactly(0, there)
+        check_occupancy(ctx.occupancy)
+        both.append((state(ctx), list(walk.suspended.items()), list(walk.launched.items())))
+        walk.rollback(0)
+        assert state(ctx) == before
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "coming", "why"),
+    [
+        ([], {1: Placement((0,), (0b0011,))}, "not free|may not use"),
+        ([0], {1: Placement((0,), (0b0111,))}, "gang of 2"),
+        ([0], {1: Placement((0, 0), (0b01, 0b10))}, "twice"),
+        ([0], {2: Placement((0,), (0b0011,))}, "not waiting"),
+        ([1], {}, "does not run"),
+    ],
+    ids=["GPUs of another", "more than the gang", "one node twice", "has ended", "runs not"],
+)
+def test_an_exchange_is_checked(
+    lab: Any, leaving: list[int], coming: dict[int, Placement], why: str
+) -> None:
+    ctx = lab.context("2x4", [2, 2, 2], holding={0: {0: 0b0011}})
+    ctx.table.status[2] = 4
+    before = state(ctx)
+    walk = walk_of(ctx)
+    with pytest.raises((PolicyFailed, InvariantBroken), match=why):
+        walk.exchange(leaving, coming)
+    walk.rollback(0)
+    assert state(ctx) == before
+
+
 def test_an_elastic_row_may_have_any_size_in_its_range(lab: Any) -> None:
     ctx = lab.context("2x4", [2])
     ctx.table.min_gpus[0], ctx.table.max_gpus[0] = 1, 4

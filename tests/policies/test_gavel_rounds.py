@@ -108,6 +108,27 @@ def test_every_objective_replays(lab: Any, objective: str, semantics: str) -> No
     assert result.summary["completed"] == 12
 
 
+@pytest.mark.parametrize("objective", ["fifo", "allox", "max-min", "max-throughput", "gandiva"])
+def test_rounds_that_would_repeat_need_no_decision(lab: Any, objective: str) -> None:
+    jobs = [(700.0 * k, 1 + k % 2, 2500.0 + 970 * k, "AB"[k % 3 == 0]) for k in range(9)]
+    runs = [
+        lab.run(
+            trace_of(lab, jobs),
+            "gavel",
+            cluster="2x1:slow+2x2:quick",
+            throughputs=table(lab),
+            round_s=ROUND,
+            options=(f"objective={objective}", "semantics=gavel"),
+            skipping=skipping,
+        )
+        for skipping in (True, False)
+    ]
+    assert lab.outcome(runs[0]) == lab.outcome(runs[1])
+    assert runs[0].summary["rounds"] == runs[1].summary["rounds"] == runs[1].summary["decisions"]
+    if objective in ("fifo", "allox"):
+        assert runs[0].summary["decisions"] < runs[1].summary["decisions"] / 2
+
+
 def test_isolated_plus_is_of_the_published_rounds(lab: Any) -> None:
     trace = trace_of(lab, [(0.0, 1, 400.0, "A")])
     with pytest.raises(BadInput, match="-o semantics=shockwave"):
