@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlsched.core.errors import BadInput
+from dlsched.policies.scheduling.what_if import WhatIf, WhatIfOptions
 from simulate.forecast import forecaster
 
 V1 = [(0, 1, 1000), (10, 1, 700), (20, 1, 200), (700, 1, 100), (900, 1, 600)]
@@ -85,3 +87,9 @@ def test_a_forecast_leaves_the_present_as_it_was(lab):
     plain.run()
     assert engine.world.table.finish.tolist() == plain.world.table.finish.tolist()
     assert engine.world.table.preemptions.tolist() == plain.world.table.preemptions.tolist()
+
+
+def test_where_nothing_forecasts_one_line_says_so() -> None:
+    chooser = WhatIf(WhatIfOptions())
+    with pytest.raises(BadInput, match="it chooses by forecasts, and trainings"):
+        assert chooser.inside

@@ -21,6 +21,7 @@ import numpy as np
 
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.errors import BadInput
 from dlsched.core.options import option
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.units import Units
@@ -73,8 +74,8 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
     def inside(self) -> SchedulingPolicy[Any]:
         """The policy that decides at present."""
         if self._inside is None:
-            raise RuntimeError(
-                "the what-if chooser has not chosen yet; its world must offer forecasts"
+            raise BadInput(
+                "it chooses by forecasts, and trainings of measured applications have none"
             )
         return self._inside
 
