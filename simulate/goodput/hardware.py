@@ -25,7 +25,7 @@ class Hardware:
         times: of steps.
         shapes: samples a replica and times that were measured, by smallest rotation.
         spread: measurements of which only counts are known.
-        ceiling: samples a replica that fit, whatever was measured.
+        ceiling: samples a replica that schedulers believe to fit, whatever was measured.
         unit: GPUs of one replica.
     """
 
@@ -46,14 +46,14 @@ class Hardware:
     def _look_up(self, shape: Shape) -> int:
         measured = self.shapes.get(ring_of(shape))
         if measured:
-            return min(max(local for local, _ in measured), self.ceiling)
+            return max(local for local, _ in measured)
         counts = [
             each.local
             for each in self.spread
             if each.nodes >= len(shape) and each.replicas >= sum(shape)
         ]
         everything = [local for rows in self.shapes.values() for local, _ in rows]
-        return min(max(counts or everything), self.ceiling)
+        return max(counts or everything)
 
     def most_measured(self, gpus: int) -> int | None:
         """Most samples a replica on any shape of so many GPUs; None where none was measured."""
@@ -82,8 +82,8 @@ class Hardware:
 
     @property
     def most_alone(self) -> int:
-        """Samples that fit on one replica."""
-        return self.most_local((self.unit,))
+        """Samples that schedulers believe to fit on one replica."""
+        return min(self.most_local((self.unit,)), self.ceiling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

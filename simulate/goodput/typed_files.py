@@ -55,7 +55,7 @@ BELIEVED_RESTART_S = {"deepspeech2": 25.0, "imagenet": 250.0, "bert": 120.0, "yo
 SLOWDOWN = {
     "cifar10": 1.8, "ncf": 1.5, "imagenet": 1.2, "yolov3": 1.2, "bert": 1.2, "deepspeech2": 1.2,
 }  # fmt: skip
-CEILING = {("deepspeech2", "rtx"): 57}  # samples that fit, whatever was measured
+CEILING = {("deepspeech2", "rtx"): 57}  # samples believed to fit, whatever was measured
 USUAL_RESTART_S = 30.0
 
 STAGES = {("gpt_pmp", "rtx"): 8, ("gpt_pmp", "dgx-ext"): 2}  # GPUs of a replica

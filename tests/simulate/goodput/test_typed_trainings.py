@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,14 @@ def test_what_fits_is_what_was_measured(cifar10: TypedApplication) -> None:
     assert there.most_local((4,)) == 64
     assert there.most_local((4, 3)) == 32  # only four nodes of 16 have as many
     assert cifar10.limits_on("slow").local_max == 128
+
+
+def test_what_is_believed_to_fit_does_not_bind_the_world(cifar10: TypedApplication) -> None:
+    there = replace(cifar10.on["slow"], ceiling=57)
+    believing = replace(cifar10, on={"slow": there})
+    assert believing.limits_on("slow").local_max == 57
+    assert believing.split_on(there, 512, (4,)) == cifar10.split_on(there, 512, (4,))
+    assert there.most_local((2,)) == 128
 
 
 def test_a_batch_is_split_over_what_fits(cifar10: TypedApplication) -> None:
