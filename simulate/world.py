@@ -30,7 +30,7 @@ from simulate.whole_steps import WholeSteps
 
 __all__ = ["Costs", "World"]
 
-MANY = 4  # units from which on moving all at once is quicker than one after the other
+MANY = 8  # units from which on moving all at once is quicker than one after the other
 STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
 
 
