@@ -52,6 +52,7 @@ ORDERS: dict[str, type] = {
 }
 _KILL_AGAIN_S = 0.2
 _PEERS_GRACE_S = 10.0  # for the other ranks on a node when one has failed
+_LAST_WORDS = 1000  # turns in which processes that have ended are still heard
 
 
 class CannotKeep(Exception):
@@ -437,6 +438,7 @@ class Keeper:
         if not idle or (waits and not stopping and not self._ended):
             return
         self._kill_again = self._stuck_at = self._peers_kill = self._start_limit = None
+        self._hear_the_rest()
         self._exit(stuck=False)
 
     def _exit(self, *, stuck: bool) -> None:
@@ -592,6 +594,19 @@ class Keeper:
             self.calls.hung_up(peer)
             self.steps.hung_up(peer)
             self.job.close(peer)
+
+    def _hear_the_rest(self) -> None:
+        """What processes told right before they ended, on connections not yet taken too."""
+        for _ in range(_LAST_WORDS):
+            job = self.job
+            ours = {job.listener.fileno(), *job.peers} if job is not None else set[int]()
+            ready = [(fd, mask) for fd, mask in self._poll.poll(0) if fd in ours]
+            words_left = [(fd, mask) for fd, mask in ready if mask & ~select.EPOLLOUT]
+            if not words_left:
+                return
+            for fd, mask in words_left:
+                if fd in self._calls:
+                    self._calls[fd][0](mask)
 
     def wait_to_write(self, peer: Peer) -> None:
         """Come back when a peer reads again."""
