@@ -10,6 +10,8 @@ may join one that runs, so that units share only where GPUs are short.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -109,18 +111,19 @@ class Guests:
         waiting = self._waiting(walk)
         if not waiting:
             return
-        share, beside = walk.table.gpu_share, walk.occupancy.beside
-        hosts = {row for row in walk.occupancy.held if 0 < share[row] < 1}
-        taken = {row: float(share[[row, *beside.get(row, ())]].sum()) for row in hosts}
+        seats, hopeless = _Seats(walk), set[tuple[object, ...]]()
         for row in waiting:
-            fullest_first = sorted(hosts, key=lambda host: (-taken[host], host))
-            host = next((host for host in fullest_first if may_join(row, host, walk)), None)
-            if host is None:
+            like = _sameness(row, walk)
+            if like in hopeless:  # there is never more room than before
                 continue
-            walk.share(row, host)
-            hosts.add(row)
-            everybody = (row, *beside[row])
-            taken.update(dict.fromkeys(everybody, float(share[list(everybody)].sum())))
+            host = next(
+                (host for host in seats.for_part_of(row) if may_join(row, host, walk)), None
+            )
+            if host is None:
+                hopeless.add(like)
+            else:
+                walk.share(row, host)
+                seats.taken_by(row, host)
 
     def _waiting(self, walk: Walk) -> list[int]:
         table, active, order = walk.table, self._active, walk.answer().order
@@ -131,3 +134,39 @@ class Guests:
             active = np.concatenate([order, active[~ranked]])
         share, held = table.gpu_share[active], walk.occupancy.held
         return [row for row in active[(share > 0) & (share < 1)].tolist() if row not in held]
+
+
+class _Seats:
+    """Who may be joined, by how much is taken of its GPUs; the fullest first, then the first."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._share = walk.table.gpu_share
+        beside = walk.occupancy.beside
+        self._taken = {
+            row: float(self._share[[row, *beside.get(row, ())]].sum())
+            for row in walk.occupancy.held
+            if 0 < self._share[row] < 1 and not (row in beside and beside[row][0] < row)
+        }
+        self._fullest_first = sorted((-taken, row) for row, taken in self._taken.items())
+
+    def for_part_of(self, row: int) -> Iterator[int]:
+        """Whose GPUs have room for a row's part."""
+        begin = bisect_left(self._fullest_first, (self._share.item(row) - WHOLE, -1))
+        return (host for _, host in self._fullest_first[begin:])
+
+    def taken_by(self, row: int, host: int) -> None:
+        """A row sits beside a host now."""
+        before = self._taken[host]
+        del self._fullest_first[bisect_left(self._fullest_first, (-before, host))]
+        self._taken[host] = before + self._share.item(row)
+        insort(self._fullest_first, (-self._taken[host], host))
+
+
+def _sameness(row: int, walk: Walk) -> tuple[object, ...]:
+    """Rows of equal values can sit where each other can."""
+    table = walk.table
+    ask = Ask(row, table.gang.item(row), table)
+    return (
+        ask.gang, table.gpu_share.item(row), table.pool.item(row), table.vc.item(row), ask.shape,
+        ask.whole, ask.host_needs, table.homes.get(row),
+    )  # fmt: skip
