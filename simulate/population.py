@@ -28,6 +28,7 @@ NUMBERS = {
     "time_limit": "time_limit",
     "min_gpus": "min_gpus",
     "max_gpus": "max_gpus",
+    "gpu_share": "gpu_share",
 }
 
 
@@ -77,7 +78,8 @@ def populate(
 ) -> tuple[UnitTable, Floats, Pools, Floats]:
     """Make the table of units.
 
-    Fractions of a GPU are rounded up to whole ones: sharing needs a policy that packs.
+    Fractions of a GPU are rounded up to whole ones; jobs share GPUs where `gpu_share` says so, and
+    each runs as fast as its duration says.
 
     Args:
         trace: the jobs.
@@ -110,6 +112,8 @@ def populate(
             values = np.asarray(trace.columns[name], np.float64)
             if column in ("min_gpus", "max_gpus"):
                 setattr(units, column, _bounds(name, values, units.gang, trace))
+            elif column == "gpu_share":
+                units.gpu_share = np.nan_to_num(values, nan=0.0)
             else:
                 setattr(units, column, values)
     light = np.flatnonzero(units.weight < 0)

@@ -158,10 +158,10 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _sharing(detail: Detail) -> Iterator[tuple[str, str]]:
-    if detail.share is None:
-        return
-    beside = f", beside {', '.join(map(str, detail.beside))}" if detail.beside else ""
-    yield "share", f"{detail.share:g} of each GPU{beside}"
+    share = detail.job.gpu_share
+    if share is not None:
+        beside = f", beside {', '.join(map(str, detail.beside))}" if detail.beside else ""
+        yield "share", f"{share:g} of each GPU{beside}"
 
 
 def _files(detail: Detail) -> Iterator[tuple[str, str]]:

@@ -79,6 +79,7 @@ def _csv(jobs: Sequence[Job]) -> str:
         "end_time": lambda job: _after(job.ended_at, zero),
         "attempts": lambda job: job.starts,
         "restart_overhead": lambda job: _number(job.restart_s),
+        "gpu_share": lambda job: None if job.gpu_share is None else repr(job.gpu_share),
     }
     rows = {
         name: ["" if (cell := text(job)) is None else str(cell) for job in jobs]

@@ -57,6 +57,7 @@ def job_of(view: Any) -> Job:
         lost_s=view.lost_s,
         restart_s=view.restart_s if known("restart_s") else None,
         starting_s=view.starting_s,
+        gpu_share=view.gpu_share if known("gpu_share") else None,
         run=view.run or None,
         starts=view.starts,
         preemptions=view.preemptions,
@@ -136,7 +137,6 @@ def detail_of(message: Any) -> Detail:
         last_checkpoint=message.last_checkpoint or None,
         last_checkpoint_step=message.last_checkpoint_step if message.last_checkpoint else None,
         training=_training(message.training) if message.HasField("training") else None,
-        share=message.request.share if message.request.HasField("share") else None,
         beside=tuple(message.beside),
     )
 

@@ -53,6 +53,7 @@ class Job:
     lost_s: float = 0.0
     restart_s: float | None = None  # seconds of a start, the mean of those that were measured
     starting_s: float = 0.0  # of run_s, what measured starts took and lost_s has not
+    gpu_share: float | None = None  # of each of its GPUs; None: all of it
     run: int | None = None
     starts: int = 0
     preemptions: int = 0
@@ -227,7 +228,6 @@ class Detail:
     last_checkpoint: str | None = None
     last_checkpoint_step: int | None = None
     training: Training | None = None
-    share: float | None = None  # of each of its GPUs; None: all of it
     beside: tuple[int, ...] = ()  # jobs that run on the same GPUs
 
 

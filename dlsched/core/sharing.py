@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,15 +20,15 @@ from dlsched.core.context import RoundContext
 from dlsched.core.free import Ask
 from dlsched.core.occupancy import Placement
 from dlsched.core.shape import fits_shape
-from dlsched.core.units import UnitTable
-from dlsched.core.walk import WHOLE, Walk
+from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk import UNSAID, WHOLE, Walk
 
 __all__ = ["Guests", "may_sit_together"]
 
 
 def may_sit_together(table: UnitTable, first: Rows, second: Rows) -> Bools:
     """Of each pair of rows: do the parts of a GPU that they need come to no more than 1?"""
-    share = table.gpu_share
+    share = np.maximum(table.gpu_share, UNSAID)
     return np.asarray(share[first] + share[second] <= WHOLE)
 
 
@@ -107,46 +107,64 @@ class Guests:
         return walk.has_room(row, holder) and (both_said or holder in self._beside[row])
 
     def _join_others(self, walk: Walk) -> None:
-        """In the policy's order, where it has one, each beside whom it leaves least room."""
-        waiting = self._waiting(walk)
-        if not waiting:
+        """In the policy's order, where it has one, each beside whom it leaves least room.
+
+        Behind somebody who waits for whole GPUs nobody joins for longer than those stay, as far as
+        is known, whom it joins: else a GPU that is shared would never be free again.
+        """
+        if not walk.table.says_shares:
             return
-        seats, hopeless = _Seats(walk), set[tuple[object, ...]]()
+        waiting, share = self._waiting(walk), walk.table.gpu_share
+        seats, hopeless = _Seats(walk, waiting), dict[tuple[object, ...], float]()
+        nodes_of, pool = walk.ctx.pools.nodes, walk.table.pool
+        wanted_whole = 0  # nodes, as bits
         for row in waiting:
-            like = _sameness(row, walk)
-            if like in hopeless:  # there is never more room than before
+            if not 0 < share[row] < 1:
+                wanted_whole |= nodes_of[pool.item(row)]
                 continue
-            host = next(
-                (host for host in seats.for_part_of(row) if may_join(row, host, walk)), None
-            )
+            is_behind = bool(wanted_whole & nodes_of[pool.item(row)])
+            stays = seats.left[row] if is_behind else -math.inf
+            like = _sameness(row, walk)
+            if stays >= hopeless.get(like, math.inf):  # there is never more room than before
+                continue
+            hosts = (host for host in seats.for_part_of(row) if seats.left[host] >= stays)
+            host = next((host for host in hosts if may_join(row, host, walk)), None)
             if host is None:
-                hopeless.add(like)
+                hopeless[like] = stays
             else:
                 walk.share(row, host)
                 seats.taken_by(row, host)
 
     def _waiting(self, walk: Walk) -> list[int]:
         table, active, order = walk.table, self._active, walk.answer().order
-        if not table.says_shares:
-            return []
         if order is not None:
             ranked = table.marks(order.tolist())[active]
             active = np.concatenate([order, active[~ranked]])
-        share, held = table.gpu_share[active], walk.occupancy.held
-        return [row for row in active[(share > 0) & (share < 1)].tolist() if row not in held]
+        held = walk.occupancy.held
+        return [row for row in active.tolist() if row not in held]
 
 
 class _Seats:
-    """Who may be joined, by how much is taken of its GPUs; the fullest first, then the first."""
+    """Who may be joined, by how much is taken of its GPUs; the fullest first, then the first.
 
-    def __init__(self, walk: Walk) -> None:
+    Attributes:
+        left: seconds of work that each row has left as far as is known, and of a host the most that
+            it or anybody beside it has.
+    """
+
+    def __init__(self, walk: Walk, waiting: Sequence[int]) -> None:
         self._share = walk.table.gpu_share
         beside = walk.occupancy.beside
+        rows = np.array([*waiting, *walk.occupancy.held], np.int64)
+        remaining = Units(walk.table, rows, walk.ctx.now).remaining_work
+        self.left = dict(zip(rows.tolist(), remaining.tolist(), strict=True))
         self._taken = {
             row: float(self._share[[row, *beside.get(row, ())]].sum())
             for row in walk.occupancy.held
             if 0 < self._share[row] < 1 and not (row in beside and beside[row][0] < row)
         }
+        for row in self._taken:
+            self.left[row] = max(self.left[each] for each in (row, *beside.get(row, ())))
         self._fullest_first = sorted((-taken, row) for row, taken in self._taken.items())
 
     def for_part_of(self, row: int) -> Iterator[int]:
@@ -160,6 +178,7 @@ class _Seats:
         del self._fullest_first[bisect_left(self._fullest_first, (-before, host))]
         self._taken[host] = before + self._share.item(row)
         insort(self._fullest_first, (-self._taken[host], host))
+        self.left[host] = max(self.left[host], self.left[row])
 
 
 def _sameness(row: int, walk: Walk) -> tuple[object, ...]:

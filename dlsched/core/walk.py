@@ -30,6 +30,7 @@ __all__ = ["Walk"]
 
 ANYWHERE = -1  # every node, as bits
 WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
+UNSAID = 1e-6  # what a row counts for that says nothing: it fits beside any but a whole one
 
 
 class Walk:
@@ -179,8 +180,8 @@ class Walk:
         """Is there room for a row's part of each GPU beside a holder and whoever shares with it?"""
         share = self.table.gpu_share
         there = (holder, *self.occupancy.beside.get(holder, ()))
-        taken = sum(share.item(other) for other in there if other != row)
-        return bool(taken + share.item(row) <= WHOLE)
+        rows = {row, *there}
+        return sum(max(share.item(each), UNSAID) for each in rows) <= WHOLE
 
     def can_feed(self, row: int, placement: Placement) -> bool:
         """Are there cores and memory for a row on every node of a placement?"""

@@ -158,6 +158,14 @@ def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
     }
     if "restart_overhead" in rows.columns:
         quantities["restart_overhead"] = rows.columns["restart_overhead"]
+    if "gpu_share" in rows.columns:
+        shares = rows.columns["gpu_share"]
+        for row in np.flatnonzero(rows.usable & ((shares <= 0) | (shares > 1))):
+            ledger.refuse(
+                int(rows.lines[row]), "gpu_share is no part", f"gpu_share is {shares[row]:g}, "
+                "not above 0 and at most 1",
+            )  # fmt: skip
+            rows.usable[row] = False
     for name, column in quantities.items():
         for row in np.flatnonzero(rows.usable & ((column < 0) | (column > LARGEST))):
             wrong = "negative" if column[row] < 0 else "too large"

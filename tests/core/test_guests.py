@@ -137,6 +137,21 @@ def test_a_decision_that_fails_leaves_everybody_where_it_was(lab: Any) -> None:
     check_occupancy(ctx.occupancy)
 
 
+@pytest.mark.parametrize(
+    ("pool", "left", "joins"),
+    [([0, 0, 0], 900.0, True), ([0, 0, 0], 1100.0, False), ([0, 1, 0], 1100.0, True)],
+)
+def test_behind_a_whole_job_for_these_gpus_nobody_stays_longer_than_who_is_there(
+    lab: Any, pool: list[int], left: float, *, joins: bool
+) -> None:
+    ctx = room(
+        lab, [0.5, 1.0, 0.5], cluster="1x1:a+1x1:b", gangs=[1, 2, 1], holding={0: {0: 1}},
+        keys=(("", "a"), ("", "b")), pool=pool,
+    )  # fmt: skip
+    ctx.table.predicted_work[:] = [1100.0, 500.0, left]  # the first has run for 100 s
+    assert (2 in decide(parts("first-fit"), ctx).launched) is joins
+
+
 def test_a_pool_a_home_and_a_reservation_are_respected(lab: Any) -> None:
     pools = {"keys": (("", ""), ("b", "")), "pool": [0, 1]}
     ctx = room(lab, [0.5, 0.5], cluster="1x1:a+1x1:b", holding={0: {0: 1}}, **pools)
@@ -160,9 +175,10 @@ def test_a_guest_on_a_draining_node_stays(lab: Any) -> None:
 
 
 def test_pairs_by_their_parts(lab: Any) -> None:
-    table = room(lab, [0.0, 1.0, 1 / 3, 2 / 3]).table
-    first, second = np.array([0, 1, 2, 1]), np.array([1, 2, 3, 1])
-    assert may_sit_together(table, first, second).tolist() == [True, False, True, False]
+    table = room(lab, [0.0, 1.0, 1 / 3, 2 / 3, 0.0]).table
+    first, second = np.array([0, 1, 2, 1, 0, 0]), np.array([1, 2, 3, 1, 2, 4])
+    found = may_sit_together(table, first, second).tolist()
+    assert found == [False, False, True, False, True, True]
 
 
 @settings(max_examples=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Iterator
@@ -46,16 +47,16 @@ def test_two_halves_run_on_one_gpu_and_outlive_daemon_and_agent(lone_gpu: LocalC
     first, second = (cluster.submit(TELL, share="0.5") for _ in range(2))
     for job in (first, second):
         cluster.until(job, "RUNNING", within=30)
-    whole, third = cluster.submit(TELL), cluster.submit(TELL, share="0.2")
+    whole, third = cluster.submit(TELL), cluster.submit(TELL, share="0.2", expected="1m")
     assert beside(cluster, first) == [second]
     assert f"0.5 of each GPU, beside {second}" in cluster.cli("show", str(first))
 
-    def told(job: int) -> list[str]:
+    def words(job: int) -> list[str]:
         return cluster.output(job).split()
 
-    eventually("both have told", lambda: told(first) and told(second))
-    assert told(first) == told(second)
-    assert told(first)[1] == "0.5"
+    eventually("both have told", lambda: words(first) and words(second))
+    assert words(first) == words(second)
+    assert words(first)[1] == "0.5"
     cluster.kill("daemon")
     cluster.kill("n1")
     cluster.start_daemon()
@@ -76,6 +77,11 @@ def test_two_halves_run_on_one_gpu_and_outlive_daemon_and_agent(lone_gpu: LocalC
     assert told_alone(cluster, whole) == 1
     cluster.cli("cancel", str(whole))
     cluster.until(whole, "CANCELLED", within=30)
+    written = cluster.folder / "history.csv"
+    cluster.cli("history", "-a", "--export", str(written))
+    with written.open() as file:
+        told = {int(row["job_id"]): row["gpu_share"] for row in csv.DictReader(file)}
+    assert told == {first: "0.5", second: "0.5", whole: "", third: "0.2"}
 
 
 def told_alone(cluster: LocalCluster, job: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dlsched.core.context import RoundContext
@@ -139,6 +140,15 @@ def test_a_walk_takes_sharing_back(lab: Any) -> None:
     check_occupancy(ctx.occupancy)
     assert ctx.occupancy.held == {0: Placement((0,), (0b11,))}
     assert ctx.occupancy.beside == {}
+
+
+@pytest.mark.parametrize(("last", "ends"), [(30, (60, 90)), (50, (150, 200))])
+def test_jobs_of_a_trace_share_where_it_says_so(lab: Any, last: int, ends: Any) -> None:
+    """One GPU, halves but for job C; behind it a half joins only if it keeps nobody waiting."""
+    trace = lab.trace([(0, 1, 100), (0, 1, 60), (0, 1, 50), (0, 1, last)])
+    trace.columns["gpu_share"] = np.array([0.5, 0.5, np.nan, 0.5])
+    spans = lab.spans(lab.run(trace, "fifo", cluster="1x1"))
+    assert spans == {"A": (0, 100), "B": (0, 60), "C": (100, 150), "D": ends}
 
 
 def test_a_world_without_sharing_refuses_it(lab: Any) -> None:

@@ -165,6 +165,7 @@ def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobVi
         run=row.runs,
         comment=now["comment"] or "",
         model=spec.body.model,
+        gpu_share=spec.body.share,
     )
     if spec.array is not None and spec.task is not None:
         view.array_job = row.job - spec.index

@@ -32,6 +32,7 @@ NUMBER_COLUMNS = frozenset(
         *("min_gpus", "max_gpus", "num_cpus", "num_nodes", "memory_gb"),
         *("priority", "weight", "deadline", "time_limit"),
         *("start_time", "end_time", "round_delivered", "attempts", "restart_overhead"),
+        "gpu_share",
     }
 )
 TEXT_COLUMNS = frozenset(

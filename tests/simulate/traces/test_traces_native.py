@@ -127,6 +127,17 @@ def test_what_starts_take_is_a_time(trace_file):
             open_trace(trace_file(f"{header}1,0,1,9,{given}\n"))
 
 
+def test_a_part_of_a_gpu_is_above_0_and_at_most_1(trace_file):
+    header = "job_id,submit_time,num_gpus,duration,gpu_share\n"
+    trace = open_trace(trace_file(f"{header}1,0,1,9,0.5\n2,0,1,9,\n3,0,1,9,1\n"))
+    nothing = pytest.approx(math.nan, nan_ok=True)
+    assert trace.columns["gpu_share"].tolist() == [0.5, nothing, 1.0]
+    for given in ("0", "-0.5", "1.5"):
+        message = f"gpu_share is {given}, not above 0 and at most 1"
+        with pytest.raises(BadInput, match=rf":2: {re.escape(message)}"):
+            open_trace(trace_file(f"{header}1,0,1,9,{given}\n"))
+
+
 def test_an_unknown_status_is_refused(trace_file):
     path = trace_file("job_id,submit_time,num_gpus,duration,status\n1,0,1,1,exploded\n")
     with pytest.raises(BadInput, match="2: status is 'exploded', none of completed"):
