@@ -7,6 +7,7 @@
 # under WORK and ends with the namespaces. Each PATH is seen inside, read-only, at the same place or
 # where it says.
 set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin # where chroot is, also for who has neither
 base=$1 work=$2
 shift 2
 mount --make-rprivate /
