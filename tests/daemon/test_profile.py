@@ -131,6 +131,7 @@ def test_a_mix_of_types_and_a_job_without_a_name_are_not_measured(tmp_path: Path
     play(tmp_path, scene, round=QUICK)
 
 
+@pytest.mark.slow
 def test_the_limit_of_a_solve_leaves_the_last_shares(tmp_path: Path) -> None:
     """A solve that would take too long ends in the worker, and the round goes on."""
 

@@ -65,6 +65,7 @@ def test_starts_are_measured_once_a_run_and_stay_known(tmp_path: Path) -> None:
     asyncio.run(second(number))
 
 
+@pytest.mark.slow
 def test_an_export_has_work_without_starts_and_is_replayed_with_the_job_s_own(
     tmp_path: Path,
 ) -> None:

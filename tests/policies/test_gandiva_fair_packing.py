@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlsched.policies.scheduling.gandiva_fair.packing import counts_for_both, part
@@ -68,6 +68,7 @@ def test_they_part_when_there_is_room(lab: Any) -> None:
     assert done.summary["makespan"] == pytest.approx(3600, abs=120)
 
 
+@settings(max_examples=25)
 @given(
     models=st.text("ab", min_size=2, max_size=9),
     beside=st.sampled_from([0.3, 0.6, 0.9]),

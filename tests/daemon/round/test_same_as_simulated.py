@@ -214,7 +214,7 @@ def test_whatever_places_them(live: Any, lab: Any, placement: str, jobs: Any, po
     compare(live, lab, policy, jobs, ["ann"] * len(jobs), placement=placement)
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=8)
 @given(

@@ -49,6 +49,7 @@ def browse(chromium: str, page: Path, *more: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.slow
 def test_chromium_draws_every_picture_without_a_complaint(
     chromium: str, study_runs: list[ReplayResult], tmp_path: Path
 ) -> None:

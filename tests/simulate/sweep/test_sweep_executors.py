@@ -124,6 +124,7 @@ def dask(tmp_path_factory):
         process.wait(timeout=10)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # a library's own warnings are not ours
 def test_a_dask_cluster_gives_the_same_bytes(inputs, expected, dask):
     executor = executor_of(f"dask://{dask}", runs=len(RUNS))
