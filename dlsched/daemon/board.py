@@ -711,7 +711,7 @@ class Board:
         where = self._lives.where.get(job)
         if where is None or self.part_of(job) >= WHOLE:
             return []
-        there = (JobId(other) for other, place in self._lives.where.items() if place == where)
+        there = map(JobId, self._lives.there[where])
         return sorted(other for other in there if other != job and self._is_on_gpus(other))
 
     def _is_on_gpus(self, job: JobId) -> bool:

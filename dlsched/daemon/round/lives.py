@@ -34,12 +34,14 @@ class Lives:
 
     Attributes:
         where: where each live run is, suspended ones too.
+        there: the same, by place: whose runs have the very same GPUs.
         run_ids: the live run of each job.
         suspending: jobs that are to give way by a suspension, and have not left their GPUs yet.
     """
 
     def __init__(self, jobs: JobColumns, machines: Machines) -> None:
         self.where: dict[int, Placement] = {}
+        self.there: dict[Placement, set[int]] = {}
         self.run_ids: dict[int, RunId] = {}
         self.jobs = jobs
         self.machines = machines
@@ -53,6 +55,7 @@ class Lives:
         gpus = sum(len(member.gpus) for member in members)
         self.run_ids[job] = run.key.run_id
         self.where[job] = where
+        self.there.setdefault(where, set()).add(job)
         phase = c.HOLDING
         if run.is_away:
             phase = c.AWAY
@@ -144,7 +147,10 @@ class Lives:
         self.suspending.discard(job)
         lost = self.jobs.get("executed", row) - self.jobs.get("saved", row)
         gave_way = self.jobs.get("leaving", row) == c.GIVES_WAY
-        del self.where[job]
+        where = self.where.pop(job)
+        self.there[where].discard(job)
+        if not self.there[where]:
+            del self.there[where]
         run_id = self.run_ids.pop(job)
         self.jobs.set(
             row,
