@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlsched.core.cluster import Cluster, Node
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed
 from dlsched.core.invariants import check_occupancy
 from dlsched.core.occupancy import Placement
 from dlsched.core.round import Parts, decide
-from dlsched.core.sharing import may_sit_together
+from dlsched.core.sharing import may_join, may_sit_together
+from dlsched.core.stage import Entitlements
+from dlsched.core.walk import Walk
 from dlsched.policies.registry import make
 
 FIRST, SECOND = Placement((0,), (0b01,)), Placement((0,), (0b10,))
@@ -34,7 +37,7 @@ def room(
     lab: Any,
     shares: Sequence[float],
     *,
-    cluster: str = "1x2",
+    cluster: str | Cluster = "1x2",
     gangs: Sequence[int] | None = None,
     holding: Mapping[int, Mapping[int, int]] | None = None,
     beside: Mapping[int, int] | None = None,
@@ -172,6 +175,78 @@ def test_a_guest_on_a_draining_node_stays(lab: Any) -> None:
     ctx.occupancy.set_draining(0, draining=True)
     assert decide(parts(), ctx).suspended == {}
     assert ctx.occupancy.beside == {0: (1,), 1: (0,)}
+
+
+def test_of_those_behind_a_whole_job_a_short_one_joins_though_a_long_one_may_not(lab: Any) -> None:
+    ctx = room(lab, [0.4, 1.0, 0.3, 0.3], cluster="1x1", holding={0: {0: 1}})
+    ctx.table.predicted_work[:] = [1100.0, 500.0, 2000.0, 900.0]
+    assert list(decide(parts("first-fit"), ctx).launched) == [3]
+
+
+def test_who_has_just_joined_counts_as_being_there(lab: Any) -> None:
+    ctx = room(lab, [0.3, 0.3, 1.0, 0.3], cluster="1x1", holding={0: {0: 1}})
+    ctx.table.predicted_work[:] = [1100.0, 2000.0, 500.0, 1500.0]
+    assert list(decide(parts("first-fit"), ctx).launched) == [1, 3]
+
+
+@pytest.mark.parametrize(("beside", "promises"), [({}, True), ({1: 0}, False)])
+def test_where_some_share_no_decision_promises_to_stand(
+    lab: Any, beside: dict[int, int], *, promises: bool
+) -> None:
+    count = 1 + len(beside)
+    ctx = room(lab, [0.5] * count, cluster="1x1", holding={0: {0: 1}}, beside=beside)
+    assert (decide(parts("las"), ctx).stable_until > -np.inf) is promises
+
+
+def test_who_has_nodes_for_itself_shares_nothing(lab: Any) -> None:
+    for row in (0, 1):
+        ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}})
+        ctx.table.whole_nodes = {row}
+        assert decide(parts(), ctx).launched == {}
+
+
+def walk_of(ctx: RoundContext, entitlements: Entitlements | None = None) -> Walk:
+    placement = make("placement", "first-free")
+    return Walk(ctx, placement, preemptive=True, entitlements=entitlements)
+
+
+def test_who_shares_needs_cores_like_everybody(lab: Any) -> None:
+    cluster = Cluster([Node(name="a", gpus=1, gpu_type="gpu", cpus=8.0)])
+    ctx = room(lab, [0.5, 0.5], cluster=cluster, holding={0: {0: 1}})
+    for cores, joins in ((4.0, True), (5.0, False)):
+        ctx.table.cpus[:] = [4.0, cores]
+        assert may_join(1, 0, walk_of(ctx)) is joins
+
+
+def test_cores_of_a_lifted_guest_are_its_own_until_it_has_lost_its_gpus(lab: Any) -> None:
+    cluster = Cluster([Node(name="a", gpus=1, gpu_type="gpu", cpus=8.0)])
+    ctx = room(lab, [0.5, 0.5, 0.5], cluster=cluster, holding={0: {0: 1}}, beside={1: 0})
+    ctx.table.cpus[:] = 4.0
+    walk = walk_of(ctx)
+    walk.lift(1)
+    assert not walk.can_feed(2, FIRST)
+    mark = walk.mark()
+    walk.stay_off(1)
+    assert walk.can_feed(2, FIRST)
+    walk.rollback(mark)
+    assert not walk.can_feed(2, FIRST)
+
+
+def test_who_shares_counts_against_its_tenants_ceiling(lab: Any) -> None:
+    ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}})
+    ctx.table.names["vc"] = ("lab",)
+    ctx.table.vc[:] = 0
+    for ceiling, joins in ((2, True), (1, False)):
+        bounds = np.array([float(ceiling)])
+        limits = Entitlements(entitlement=bounds, ceiling=bounds)
+        assert may_join(1, 0, walk_of(ctx, limits)) is joins
+
+
+def test_beside_a_whole_job_there_is_no_room_even_for_who_has_not_said_how_much(lab: Any) -> None:
+    ctx = room(lab, [1.0, 0.0, 0.7], cluster="1x1", holding={0: {0: 1}})
+    assert not walk_of(ctx).has_room(1, 0)
+    ctx = room(lab, [0.7, 0.0, 0.0], cluster="1x1", holding={0: {0: 1}})
+    assert walk_of(ctx).has_room(1, 0)
 
 
 def test_pairs_by_their_parts(lab: Any) -> None:

@@ -101,6 +101,22 @@ def test_a_decision_that_overfills_a_gpu_is_thrown_away(live: Any) -> None:
     assert problems({beside: where, over: where}) == twice
 
 
+def test_what_a_suspended_job_has_lent_is_not_free_because_it_is_told_to_stay_away(
+    live: Any,
+) -> None:
+    lab = live.LiveLab((1,), parts={"scheduling": "las"}, preempt_mode="suspend")
+    away = lab.submit(1.0)
+    lab.round(2.0)
+    holder = lab.submit(5000.0)
+    lab.round(5001.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [holder]}
+    third, decided = lab.submit(5002.0), lab.decide(5003.0, "fill")
+    plain = {name: getattr(decided, name) for name in Decided.__slots__}
+    plan = {"suspended": (away,), "launched": {third: lab.board.where(holder)}}
+    problems = verify(Decided(**plain | plan), lab.board)
+    assert [p.text for p in problems if p.is_offence] == ["GPUs of n1 were given twice"]
+
+
 def test_those_who_share_share_all_that_they_have() -> None:
     room = Room()
     room.take(BOTH, 0.5)
