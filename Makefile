@@ -21,20 +21,21 @@ format: setup  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: setup  ## style and import floors
+lint: setup  ## style, plain words and import floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python .ci/plain_words.py
 	$(BIN)/lint-imports
 
 type: setup  ## strict types
 	$(BIN)/mypy --strict
 	$(BIN)/mypy --strict benchmarks
 
-test: setup  ## the tests that every change must pass, about two minutes
+test: setup  ## the tests that every change must pass, three to five minutes
 	$(BIN)/pytest
 
-test-all: setup  ## these and the long ones
-	$(BIN)/pytest -m '' -n 2
+test-all: setup  ## these and the long ones, about an hour
+	$(BIN)/pytest -m 'not exhaustive' -n 2
 
 fidelity: setup  ## compare with published outputs (DLSCHED_DATA, else ../shared/data)
 	$(BIN)/pytest -m fidelity -n 2

@@ -23,6 +23,7 @@ GROUPS = {
     "passed": "the real philly-passed trace, 82,247 jobs, on 311 nodes of 8",
     "blox": "Blox' published stream at 8 jobs/h on 32 nodes of 4, jobs 1000 to 2000 tracked",
     "start": "starting up",
+    "store": "the database of the live cluster",
     "growth": "how the cost grows: jobs, GPUs, load; LAS",
     "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
@@ -35,6 +36,8 @@ class Budget:
 
     Attributes:
         cpu_s, wall_s, peak_mb: absolute limits.
+        yardsticks: most CPU time, in yardsticks of the same run.
+        calls_per_decision: most calls of functions, in Python or built in.
         of: the case that the factors refer to.
         cpu_factor, memory_factor: at most so many times what that case cost in the same run.
     """
@@ -42,6 +45,8 @@ class Budget:
     cpu_s: float | None = None
     wall_s: float | None = None
     peak_mb: float | None = None
+    yardsticks: float | None = None
+    calls_per_decision: float | None = None
     of: str = ""
     cpu_factor: float | None = None
     memory_factor: float | None = None
@@ -57,6 +62,7 @@ class Case:
         budget: what it may cost.
         compared_to: the case that it is shown as a multiple of.
         repeats: runs of which the median counts.
+        counts_calls: count calls of functions too, in one more run; the summary must go to stdout.
     """
 
     name: str
@@ -64,6 +70,7 @@ class Case:
     budget: Budget = Budget()
     compared_to: str = ""
     repeats: int = 1
+    counts_calls: bool = False
 
     @property
     def group(self) -> str:
@@ -87,6 +94,13 @@ class Workloads:
             measure(dlsched("trace", "generate", *words, "--load", f"{load:g}", "-o", str(path)))
         return str(path)
 
+    def even(self, jobs: int) -> str:
+        """A trace of jobs of 1 to 4 GPUs and up to 1,100 s, submitted one a minute."""
+        path = self.folder / f"even-{jobs}.csv"
+        rows = [f"{k},{k * 60},{1 + k % 4},{100 + 37 * k % 1000}\n" for k in range(jobs)]
+        path.write_text("job_id,submit_time,num_gpus,duration\n" + "".join(rows))
+        return str(path)
+
     def published(self, *parts: str) -> str | None:
         """A file of the data root; None when it is not there."""
         path = self.data.joinpath(*parts)
@@ -102,6 +116,7 @@ def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
     """The cases whose name or group is among the names (all but the largest when none is given)."""
     makers = {
         "start": _start,
+        "store": _store,
         "reference": _reference,
         "target": _target,
         "passed": _passed,
@@ -129,10 +144,23 @@ def _start(work: Workloads) -> Iterator[Case]:
     )
     yield Case(
         name="start/replay-500",
-        command=replay(work.philly(500, cluster="4x8:v100"), "4x8:v100", "las"),
-        budget=Budget(wall_s=1.0),
+        command=replay(work.even(500), "4x4", "fifo"),
+        budget=Budget(cpu_s=1.0),
         compared_to=bare.name,
         repeats=5,
+    )
+
+
+def _store(_: Workloads) -> Iterator[Case]:
+    script = str(Path(__file__).with_name("submit_store.py"))
+    bare = Case(name="store/submit-none", command=[sys.executable, script, "0"], repeats=3)
+    yield bare
+    yield Case(
+        name="store/submit-10000",
+        command=[sys.executable, script, "10000"],
+        budget=Budget(cpu_s=2.6),
+        compared_to=bare.name,
+        repeats=3,
     )
 
 
@@ -140,14 +168,15 @@ def _target(work: Workloads) -> Iterator[Case]:
     small = "target/100k"
     yield Case(
         name=small,
-        command=replay(work.philly(100_000), CLUSTER, "las"),
-        budget=Budget(cpu_s=10.0, peak_mb=500.0),
+        command=replay(work.philly(100_000), CLUSTER, "las", "--summary-out", "-"),
+        budget=Budget(yardsticks=8.0, calls_per_decision=80.0, peak_mb=500.0),
         repeats=3,
+        counts_calls=True,
     )
     yield Case(
         name="target/1m",
         command=replay(work.philly(1_000_000), CLUSTER, "las"),
-        budget=Budget(cpu_s=120.0, peak_mb=6000.0, of=small, cpu_factor=12, memory_factor=12),
+        budget=Budget(peak_mb=6000.0, of=small, cpu_factor=12, memory_factor=12),
         compared_to=small,
     )
 
@@ -160,7 +189,7 @@ def _passed(work: Workloads) -> Iterator[Case]:
         yield Case(
             name=f"passed/{policy}",
             command=replay(trace, PASSED_CLUSTER, policy),
-            budget=Budget(cpu_s=10.0),
+            budget=Budget(yardsticks=8.0),
             compared_to="" if policy == "fifo" else "passed/fifo",
             repeats=3,
         )

@@ -18,9 +18,9 @@ if __package__ in (None, ""):  # run as a script: the project's own folder comes
 
 import numpy as np
 
-from benchmarks.measure import dlsched, measure
+from benchmarks.measure import dlsched, heading, measure
 from dlsched.policies.scheduling.afs import shares
-from dlsched.policies.scheduling.optimus.marginal import divide_gpus
+from dlsched.policies.scheduling.optimus.marginal_gain import divide_gpus
 
 __all__ = ["main"]
 
@@ -33,7 +33,7 @@ POLICIES = (("optimus", ("-o", "oracle=true")), ("optimus", ()), ("afs", ()))
 
 
 def divisions() -> float:
-    """Print a line a size; returns what the dearer of the two took at the largest."""
+    """Print a line for each size; returns the larger of both costs at the largest size."""
     rng = np.random.default_rng(0)
     dearest = 0.0
     for jobs, gpus in SIZES:
@@ -60,7 +60,7 @@ def by_marginal_gain(steps: list[list[float]], left: list[float], gpus: int) -> 
 
 
 def runs(profiles: Path, workload: str) -> float:
-    """Print a line a policy; returns what Optimus+Oracle took."""
+    """Print a line for each policy; returns what Optimus with the oracle took."""
     found = []
     for policy, options in POLICIES:
         words = ["--profiles", str(profiles), "--workload", workload, "--cluster", "16x4:t4"]
@@ -83,6 +83,7 @@ def main() -> int:
     parser.add_argument("profiles", nargs="?", type=Path)
     parser.add_argument("--workload", default="1.0:6")
     given = parser.parse_args()
+    heading()
     within = divisions() <= DIVISION_BUDGET_S
     if given.profiles is not None:
         took = runs(given.profiles, given.workload)

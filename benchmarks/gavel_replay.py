@@ -19,8 +19,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the project's own folder comes first
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.measure import machine_line
-from dlsched.core.cluster import parse_cluster_spec
+from benchmarks.measure import heading
+from dlsched.core.cluster.description import parse_cluster_spec
 from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
 from simulate.settings import RunSettings
@@ -63,16 +63,18 @@ def main(words: Sequence[str] | None = None) -> int:
     if not rows:
         print(f"no runs of {', '.join(given.traces)} in {folder} (set DLSCHED_DATA)")
         return 1
-    print(machine_line())
+    yardstick = heading()
     print(
-        f"{'trace':18}{'objective':18}{'CPU s':>8}{'published':>11}{'part':>8}{'starts/round':>14}"
+        f"{'trace':18}{'objective':18}{'CPU s':>8}{'yardsticks':>12}"
+        f"{'published':>11}{'part':>8}{'starts/round':>14}"
     )
     for row in rows:
         best, starts = _least(folder, row, given.runs)
         part = best / float(row["cpu_s"])
         name = row["trace"].removeprefix("trace_").removesuffix(".csv")
         print(
-            f"{name:18}{OURS[row['policy']]:18}{best:8.2f}{float(row['cpu_s']):11.2f}{part:8.0%}"
+            f"{name:18}{OURS[row['policy']]:18}{best:8.2f}{best / yardstick:12.2f}"
+            f"{float(row['cpu_s']):11.2f}{part:8.0%}"
             f"{starts / int(row['rounds']):14.1f}{'' if part <= PART else '  over a tenth'}",
             flush=True,
         )

@@ -26,10 +26,10 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script: the project's own folder comes first
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.measure import machine_line
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from benchmarks.measure import heading
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.policies.scheduling.gavel import Entity, Problem, Solver
-from dlsched.policies.scheduling.gavel.pairing import all_pairs
+from dlsched.policies.scheduling.gavel.problem import all_pairs
 from simulate.profiles.throughput_file import read_throughputs
 
 __all__ = ["instance", "made_up", "main"]
@@ -139,7 +139,16 @@ def instance(
     singles: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """Jobs as the published generator draws them."""
+    """Jobs as the published generator draws them.
+
+    Args:
+        table: throughputs of the kinds.
+        jobs: how many.
+        distinct: every job has throughputs of its own.
+        packed: with all pairs of jobs.
+        singles: jobs of one GPU only.
+        seed: of everything random.
+    """
     rng = np.random.default_rng((seed, jobs))
     scales = rng.choice(SCALES, jobs, p=[0.7, 0.1, 0.15, 0.05])
     if singles:
@@ -163,7 +172,11 @@ def instance(
         remaining=np.floor(length * speed.max(axis=1)) + 1,
         elapsed=rng.uniform(0, 40_000, jobs),
         price=[0.135, 0.43, 0.74],
-        pairs=all_pairs(table, kinds, scales, TYPES) if packed else None,
+        pairs=all_pairs(
+            scales, lambda a, b: table.pair_speeds(kinds[a], kinds[b], scales[a], TYPES)
+        )
+        if packed
+        else None,
         entities=[
             Entity(
                 jobs=tuple(range(n, jobs, 5)),
@@ -207,7 +220,7 @@ def main(words: Sequence[str] | None = None) -> int:
     table = read_throughputs(given.profiles) if given.profiles else made_up()
     wanted = given.objectives or [*UNPACKED, *PACKED]
     sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else None
-    print(machine_line())
+    heading()
     print(f"{'objective':20}{'jobs':>6}{'':10}{'CPU ms':>10}{'published':>12}{'':9}{'budget':>8}")
     figures = []
     for objective in wanted:

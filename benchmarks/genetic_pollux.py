@@ -3,7 +3,7 @@
 It is built as the paper and the documentation of the published scheduler describe theirs: NSGA-II
 on two objectives (fitness, utility), 100 states, 100 generations; children are made by a cut
 between jobs and by three mutations (rows go back to the present ones, elements are cleared, nodes
-with room get more of somebody), and repaired. The best fitness of the last generation counts.
+with room get more of some job), and repaired. The best fitness of the last generation counts.
 
 It is not part of the scheduler. Parents, mutations and repairs are numpy over whole generations, so
 its time is a fair one for a method that evaluates 10,000 states.
@@ -16,13 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints
-from dlsched.policies.scheduling.pollux.feasible import repaired
-from dlsched.policies.scheduling.pollux.fitness import fitness, utility
-from dlsched.policies.scheduling.pollux.problem import Problem
+from dlsched.policies.scheduling.pollux.problem import Problem, fitness, repaired, utility
 
 __all__ = ["Evolved", "evolve"]
 
-REFILLS = 100  # rounds of mating until enough children differ from everybody
+REFILLS = 100  # rounds of crossover until enough children differ from all states
 
 
 class Evolved(NamedTuple):
@@ -50,7 +48,7 @@ def evolve(
     """Search from the present state, or from an earlier generation.
 
     Args:
-        problem: the question.
+        problem: the problem of a round.
         rng: for everything random.
         start: states to begin with, [state, job, node].
         size: states in a generation.
@@ -97,7 +95,7 @@ def _distinct(states: Ints, others: Ints) -> Ints:
 
 
 def _sorted_out(worth: Floats) -> tuple[Ints, Floats]:
-    """Front of each state (0: nobody is better in both), and how alone it is in its front."""
+    """Front of each state (0: no state is better in both), and how alone it is in its front."""
     better = (worth[:, None] >= worth[None]).all(axis=2) & (worth[:, None] > worth[None]).any(
         axis=2
     )
@@ -154,8 +152,8 @@ def _mutated(problem: Problem, states: Ints, rng: np.random.Generator) -> Ints:
     free = problem.capacity - states.sum(axis=1)
     eligible = np.broadcast_to((free > 0)[:, None], states.shape) & problem.allowed
     there = eligible & (states > 0)
-    anybody = eligible / np.maximum(eligible.sum(axis=1, keepdims=True), 1)
+    any_job = eligible / np.maximum(eligible.sum(axis=1, keepdims=True), 1)
     holders = there / np.maximum(there.sum(axis=1, keepdims=True), 1)
-    grows = rng.random(states.shape) < anybody + holders - anybody * holders
+    grows = rng.random(states.shape) < any_job + holders - any_job * holders
     full = np.broadcast_to(np.maximum(problem.capacity, 1), states.shape)
     return np.where(grows, rng.integers(states, np.maximum(full, states) + 1), states)

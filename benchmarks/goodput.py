@@ -18,7 +18,8 @@ if __package__ in (None, ""):  # run as a script: the project's own folder comes
 
 import numpy as np
 
-from dlsched.core.cluster import parse_cluster_spec
+from benchmarks.measure import heading
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.goodput.batch import best_batch, best_batches
 from dlsched.core.goodput.fitting import Observations, fit
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
@@ -74,6 +75,7 @@ def main() -> int:
     parser.add_argument("profiles", type=Path)
     parser.add_argument("--workload", default="1.0:6", metavar="SET:N")
     given = parser.parse_args()
+    heading()
     over = _fits(given.profiles)
     _tables()
     over |= _runs(given.profiles, given.workload)

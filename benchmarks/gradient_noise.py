@@ -20,6 +20,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the project's own folder comes first
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.measure import heading
+
 __all__ = ["main"]
 
 WIDTHS = {"0.5 million": 256, "7.4 million": 960}
@@ -28,7 +30,14 @@ SAMPLES, WARM = 32, 20  # a rank and step; steps that are not counted
 
 
 def train(optimizer: str, width: int, every: int, steps: int) -> None:
-    """Be a rank: print CPU milliseconds a step."""
+    """Train as one rank of a gang, and print CPU milliseconds a step.
+
+    Args:
+        optimizer: sgd or adam.
+        width: of each layer.
+        every: measure gradients at every so many steps; 0: never.
+        steps: how many count.
+    """
     import torch  # noqa: PLC0415  # the parent needs none
 
     from dlsched.job import attach  # noqa: PLC0415
@@ -59,7 +68,15 @@ def train(optimizer: str, width: int, every: int, steps: int) -> None:
 
 
 def cost(optimizer: str, width: int, ranks: int, every: int, steps: int) -> float:
-    """Milliseconds a step, the mean of the ranks."""
+    """Milliseconds a step, the mean of the ranks.
+
+    Args:
+        optimizer: sgd or adam.
+        width: of each layer.
+        ranks: processes of the gang.
+        every: measure gradients at every so many steps; 0: never.
+        steps: how many count.
+    """
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,6 +110,7 @@ def main() -> None:
     if given.be is not None:
         train(*json.loads(given.be))
         return
+    heading()
     print("| optimiser | parameters | ranks |", " | ".join(EVERY), "|")
     for optimizer in ("sgd", "adam"):
         for name, width in WIDTHS.items():

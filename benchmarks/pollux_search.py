@@ -25,12 +25,16 @@ if __package__ in (None, ""):  # run as a script: the project's own folder comes
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.genetic_pollux import evolve
-from benchmarks.measure import machine_line
+from benchmarks.measure import heading
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 from dlsched.policies.scheduling.pollux.blocks import find
-from dlsched.policies.scheduling.pollux.feasible import repaired
-from dlsched.policies.scheduling.pollux.problem import Problem, fair_replicas, restart_factor
+from dlsched.policies.scheduling.pollux.problem import (
+    Problem,
+    fair_replicas,
+    repaired,
+    restart_factor,
+)
 from dlsched.policies.scheduling.pollux.speedups import Model, Tables, speedup_tables
 
 __all__ = ["main", "random_problem"]
@@ -102,7 +106,7 @@ def random_problem(
     exponent: float | None = -1.0,
     apart: bool = True,
 ) -> Problem:
-    """A question in the middle of a run; four fifths of the jobs hold GPUs.
+    """A problem in the middle of a run; four fifths of the jobs hold GPUs.
 
     Args:
         jobs: how many.
@@ -142,7 +146,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 when a budget is exceeded")
     parser.add_argument("--instances", type=int, default=3, help="of each size")
     given = parser.parse_args(words)
-    print(machine_line())
+    heading()
     print(f"{'jobs x GPUs':>14} {'tables s':>9} {'search s':>9} {'of bound':>9} "
           f"{'genetic s':>10} {'of bound':>9} {'published s':>12}")  # fmt: skip
     good = True

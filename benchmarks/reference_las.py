@@ -41,7 +41,14 @@ def read_jobs(path: str) -> list[Job]:
 
 
 def simulate(jobs: list[Job], *, nodes: int, gpus_per_node: int, round_s: float) -> list[Job]:
-    """Step round by round until every job has finished; returns the jobs."""
+    """Step round by round until every job has finished; returns the jobs.
+
+    Args:
+        jobs: as `read_jobs` returns them; this function changes them.
+        nodes: of the cluster.
+        gpus_per_node: of each node.
+        round_s: seconds.
+    """
     gpus = [
         {"node": node, "gpu": gpu, "job": None}
         for node in range(nodes)

@@ -1,8 +1,9 @@
-"""Measure dlsched and compare: `python benchmarks/run.py [NAMES] [--check] [--json OUT]`.
+"""Measure dlsched and compare: `python benchmarks/run.py [NAMES] [--check] [--against COMMIT]`.
 
 A name is a group or "group/case". Every case is a fresh process; what counts is its CPU time, since
-wall time on a shared machine says more about the neighbours. Absolute seconds are only comparable
-on one machine, so cases are also shown as multiples of others measured in the same run.
+wall time on a shared machine says more about its other work. Seconds are only comparable on one
+machine at one load, so each case is also shown in yardsticks, the CPU time of a fixed loop of plain
+Python measured right before and after it, and as a multiple of another case of the same run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,24 @@ from typing import Any
 if __package__ in (None, ""):  # run as a script: the project's own folder comes first
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.against import compare
 from benchmarks.cases import GROUPS, Case, Workloads, all_cases
-from benchmarks.measure import Cost, machine_line, measure
+from benchmarks.measure import (
+    Cost,
+    calls_per_decision,
+    figures_of,
+    heading,
+    machine_line,
+    measure,
+    yardstick_s,
+)
 
 __all__ = ["main"]
 
 BLOX_CONFIGURATIONS = 12  # published ones, which together may cost BLOX_CPU_S
 BLOX_CPU_S = 30.0
 
-# a fixed piece of plain Python, so that figures of different machines can be set in relation
-YARDSTICK = "d = {}\nfor i in range(3_000_000):\n    d[i & 1023] = d.get(i & 511, 0) + 1"
+LIMITS = ("cpu_s", "yardsticks", "wall_s", "peak_mb", "calls_per_decision")
 
 Row = dict[str, Any]
 
@@ -37,25 +46,21 @@ Row = dict[str, Any]
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print, and with --check say whether every budget was kept (exit code 1 if not)."""
     given = _arguments(words)
-    print(machine_line())
-    yardstick = _median([measure([sys.executable, "-c", YARDSTICK]) for _ in range(3)])
-    print(f"yardstick (plain Python loop): {yardstick.cpu_s:.2f} CPU-s\n")
+    first = heading()
     rows: list[Row] = []
-    group = ""
     with tempfile.TemporaryDirectory(prefix="dlsched-benchmarks-") as folder:
-        for case in all_cases(given.names, Workloads(Path(folder))):
-            if case.group != group:
-                group = case.group
-                print(f"{group}: {GROUPS[group]}", flush=True)
-            rows.append(_run(case, given.repeat or case.repeats, rows))
-            print(_line(rows[-1]), flush=True)
-    rows.extend(_together(rows))
-    broken = [f"{row['name']}: {why}" for row in rows for why in row["broken"]]
+        cases = all_cases(given.names, Workloads(Path(folder)))
+        if given.against:
+            rows = compare(cases, given.against, given.repeat)
+        else:
+            rows = _measured(cases, given.repeat)
+    broken = [f"{row['name']}: {why}" for row in rows for why in row.get("broken", ())]
     if given.json:
         document = {
-            "schema": "dlsched.benchmarks/1",
+            "schema": "dlsched.benchmarks/2",
             "machine": machine_line(),
-            "yardstick_cpu_s": yardstick.cpu_s,
+            "yardstick_cpu_s": first,
+            "against": given.against,
             "cases": rows,
         }
         Path(given.json).write_text(json.dumps(document, indent=2) + "\n")
@@ -79,11 +84,25 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", metavar="OUT", help="also write the figures there")
     parser.add_argument("--check", action="store_true", help="exit 1 when a budget is exceeded")
     parser.add_argument("--repeat", type=int, default=0, help="runs a case; the median counts")
+    parser.add_argument("--against", metavar="COMMIT", help="run each case in that commit too")
     given = parser.parse_args(words)
     unknown = [name for name in given.names if name.partition("/")[0] not in GROUPS]
     if unknown:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     return given
+
+
+def _measured(cases: Iterable[Case], repeats: int) -> list[Row]:
+    """Run the cases one after the other and print a line for each."""
+    rows: list[Row] = []
+    group = ""
+    for case in cases:
+        if case.group != group:
+            group = case.group
+            print(f"{group}: {GROUPS[group]}", flush=True)
+        rows.append(_run(case, repeats or case.repeats, rows))
+        print(_line(rows[-1]), flush=True)
+    return [*rows, *_together(rows)]
 
 
 def _median(costs: list[Cost]) -> Cost:
@@ -93,18 +112,23 @@ def _median(costs: list[Cost]) -> Cost:
 
 
 def _run(case: Case, repeats: int, before: list[Row]) -> Row:
+    yardstick = yardstick_s()
     costs = [measure(case.command) for _ in range(repeats)]
+    yardstick = (yardstick + yardstick_s()) / 2
     cost = _median(costs)
     known = {row["name"]: row for row in before}
     row: Row = {
         "name": case.name,
         "cpu_s": round(cost.cpu_s, 3),
+        "yardsticks": round(cost.cpu_s / yardstick, 3),
         "wall_s": round(min(cost.wall_s for cost in costs), 3),
         "peak_mb": round(cost.peak_mb, 1),
         "runs": [round(cost.cpu_s, 3) for cost in costs],
         "budget": {key: value for key, value in asdict(case.budget).items() if value},
-        "figures": _figures(cost.output),
+        "figures": figures_of(cost.output),
     }
+    if case.counts_calls:
+        row["calls_per_decision"] = round(calls_per_decision(case.command), 1)
     other = known.get(case.compared_to)
     if other is not None:
         row["times"] = {
@@ -121,20 +145,11 @@ def _run(case: Case, repeats: int, before: list[Row]) -> Row:
     return row
 
 
-def _figures(output: str) -> dict[str, Any]:
-    """The figures of a run that printed its summary as JSON."""
-    start = output.find("{")
-    if start < 0:
-        return {}
-    found: dict[str, Any] = json.JSONDecoder().raw_decode(output[start:])[0]
-    return {key: found[key] for key in ("jobs", "avg_jct", "preemptions") if key in found}
-
-
 def _broken(row: Row, known: dict[str, Row]) -> list[str]:
     budget = row["budget"]
     found = [
         f"{row[key]:g} {key}, at most {budget[key]:g}"
-        for key in ("cpu_s", "wall_s", "peak_mb")
+        for key in LIMITS
         if key in budget and row[key] > budget[key]
     ]
     base = known.get(budget.get("of", ""))
@@ -161,7 +176,9 @@ def _together(rows: list[Row]) -> list[Row]:
 
 def _line(row: Row) -> str:
     text = f"  {row['name']:28} {row['cpu_s']:8.2f} CPU-s {row['wall_s']:8.2f} s "
-    text += f"{row['peak_mb']:8.0f} MB"
+    text += f"{row['yardsticks']:8.2f} yardsticks {row['peak_mb']:8.0f} MB"
+    if "calls_per_decision" in row:
+        text += f"   {row['calls_per_decision']:.0f} calls a decision"
     if "times" in row:
         times = row["times"]
         text += f"   {times['cpu']:g}x CPU, {times['memory']:g}x memory of {times['of']}"

@@ -20,14 +20,15 @@ import numpy as np
 if __package__ in (None, ""):  # run as a script: the project's own folder comes first
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.measure import machine_line
+from benchmarks.measure import heading
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.goodput.params import BatchLimits
+from dlsched.policies.highs import Limits
+from dlsched.policies.scheduling.sia.adaptive_goodput import Adaptive, goodput_rows, normalised
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
-from dlsched.policies.scheduling.sia.goodputs import Adaptive, goodput_rows, normalised
-from dlsched.policies.scheduling.sia.program import Program
-from dlsched.policies.scheduling.sia.restarts import charge_moves
-from dlsched.policies.scheduling.sia.solving import Limits, solve
+from dlsched.policies.scheduling.sia.goodput_matrix import charge_moves
+from dlsched.policies.scheduling.sia.integer_program import Program
+from dlsched.policies.scheduling.sia.solving import solve
 
 __all__ = ["Jobs", "main", "running"]
 
@@ -108,9 +109,9 @@ def running(worth: Floats, room: Configurations, seed: int) -> Ints:
     for job in range(len(worth)):
         if rng.random() < 0.7:
             for at in rng.permutation(np.flatnonzero(worth[job] > 1e-3)).tolist():
-                if room.gpus[at] <= min(left[room.kind[at]], 16):
+                if room.gpus[at] <= min(left[room.gpu_type[at]], 16):
                     now[job] = at
-                    left[room.kind[at]] -= room.gpus[at]
+                    left[room.gpu_type[at]] -= room.gpus[at]
                     break
     return now
 
@@ -148,7 +149,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a budget is exceeded")
     check = parser.parse_args().check
-    print(machine_line())
+    heading()
     late = False
     decision(1, 4, 0)  # loads the solver
     for scale, count in SCALES:

@@ -9,15 +9,7 @@ from dlsched.core.errors import InvariantBroken
 from dlsched.core.invariants import TOLERANCE_S, check_world
 from dlsched.core.units import Status
 from simulate.engine import Engine
-from simulate.results import ReplayResult
-
-__all__ = [
-    "check_after_each_decision",
-    "check_conserved_work",
-    "check_counts",
-    "check_records",
-    "check_where",
-]
+from simulate.results.tables import ReplayResult
 
 
 def check_after_each_decision(engine: Engine) -> None:
@@ -33,7 +25,7 @@ def _check(engine: Engine, allocation: Allocation) -> None:
 
 
 def check_where(engine: Engine, allocation: Allocation) -> None:
-    """Nobody runs outside its pool, and nobody starts on a node that drains.
+    """No unit runs outside its pool, and none starts on a node that drains.
 
     Raises:
         InvariantBroken: names the first unit and node for which it does not hold.
@@ -61,9 +53,9 @@ def check_counts(engine: Engine) -> None:
     completed = np.flatnonzero(table.status == Status.COMPLETED)
     totals = {
         "running": (world.running, int((table.status == Status.RUNNING).sum())),
-        "waiting": (world.waiting, int(waiting.sum())),
+        "waiting": (sorted(world.waiting), np.flatnonzero(waiting).tolist()),
         "waiting GPUs": (world.waiting_gpus, int(table.gang[waiting].sum())),
-        "active": (len(engine.active), world.running + world.waiting),
+        "active": (len(engine.active), world.unfinished),
         "finished": (sorted(world.finished), completed.tolist()),
     }
     for name, (kept, counted) in totals.items():

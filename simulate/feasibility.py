@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.cluster import Cluster
-from dlsched.core.errors import BadInput
-from dlsched.core.free import Ask, FreeGpus, HostResources
-from dlsched.core.occupancy import Occupancy
-from dlsched.core.pools import Pools
-from dlsched.core.round import Parts
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.occupancy import Occupancy
+from dlsched.core.cluster.pools import Pools
+from dlsched.core.errors import BadInput, plural
+from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
+from dlsched.core.round.steps import Parts
 from dlsched.core.units import Status, UnitTable
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
 from simulate.traces.trace import Trace
-
-__all__ = ["check_needs", "pools_ever", "refuse_impossible"]
 
 
 def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
@@ -30,7 +28,7 @@ def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
                 first = trace.job_id[missing[0]]
                 raise BadInput(
                     f"{stage} {part.name} needs the column {column}, which {missing.size} of "
-                    f"{len(units)} jobs of {trace.name} lack (first: job {first})"
+                    f"{plural(len(units), 'job')} of {trace.name} lack (first: job {first})"
                 )
 
 
@@ -52,7 +50,17 @@ def pools_ever(pools: Pools, scripted: Sequence[ClusterEvent]) -> Pools:
 def refuse_impossible(
     units: UnitTable, pools: Pools, parts: Parts, cluster: Cluster
 ) -> dict[int, Refused]:
-    """Refuse units that could not run even on the empty cluster with every node in service."""
+    """Refuse units that could not run even on the empty cluster with every node in service.
+
+    Args:
+        units: all units; the status of those that are refused changes.
+        pools: with every node that they will ever have.
+        parts: the placement and the quotas that decide.
+        cluster: all its nodes.
+
+    Returns:
+        reasons, by row.
+    """
     refusals = _unplaceable(units, pools, parts, cluster) | _unentitled(units, parts, cluster)
     units.status[list(refusals)] = Status.REFUSED
     return refusals
@@ -71,20 +79,22 @@ def _unplaceable(
         needs = np.nan_to_num(np.stack([units.cpus, units.memory_gb]), nan=-1.0)
     plain = parts.placement.spans
 
-    def question(row: int) -> tuple[Ask, object]:
-        ask = Ask(row, int(units.gang[row]), units)
-        pool, sameness = int(units.pool[row]), parts.placement.sameness(ask)
-        return ask, (pool, sameness, *needs[:, row].tolist())
+    def question(row: int) -> tuple[GpuRequest, object]:
+        request = GpuRequest(row, int(units.gang[row]), units)
+        pool, sameness = int(units.pool[row]), parts.placement.sameness(request)
+        return request, (pool, sameness, *needs[:, row].tolist())
 
     for row in _representatives(np.vstack([shapes, needs])) if plain else range(len(units)):
-        ask, key = question(row)
+        request, key = question(row)
         if key not in answers:
             pool = int(units.pool[row])
             free = FreeGpus(empty, pools.nodes[pool])
             if host is not None:
-                free.limit(ask, host)
-            placed = parts.placement.place(ask, free)
-            answers[key] = _never(placed, ask, pools, pool) if isinstance(placed, Refused) else None
+                free.limit(request, host)
+            placed = parts.placement.place(request, free)
+            answers[key] = (
+                _never(placed, request, pools, pool) if isinstance(placed, Refused) else None
+            )
     if not any(answers.values()):
         return {}
     whys = ((row, answers[question(row)[1]]) for row in range(len(units)))
@@ -101,7 +111,7 @@ def _unentitled(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, R
     return {
         row: Refused(
             "Never",
-            f"asks for {units.gang[row]} GPUs, vc {names[units.vc[row]]} may use "
+            f"asks for {plural(units.gang[row], 'GPU')}, vc {names[units.vc[row]]} may use "
             f"{most[units.vc[row]]:g}",
         )
         for row in over.tolist()
@@ -114,11 +124,13 @@ def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
     return found
 
 
-def _never(refused: Refused, ask: Ask, pools: Pools, pool: int) -> Refused:
+def _never(refused: Refused, request: GpuRequest, pools: Pools, pool: int) -> Refused:
     vc, types = pools.keys[pool]
     where = f" of vc {vc}" if vc else ""
     where += f" of type {types}" if types else ""
     most = pools.largest_gang(pool)
-    if ask.gang > most:
-        return Refused("Never", f"asks for {ask.gang} GPUs, the cluster has {most}{where}")
+    if request.gang > most:
+        return Refused(
+            "Never", f"asks for {plural(request.gang, 'GPU')}, the cluster has {most}{where}"
+        )
     return Refused("Never", f"cannot be placed even on the empty cluster: {refused.detail}")

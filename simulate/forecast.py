@@ -10,72 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
+from dlsched.composition.parts import part_from_text, twin_of
 from dlsched.core.allocation import Allocation
+from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
-from dlsched.core.round import Parts
-from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.semantics import Semantics
-from dlsched.core.stage import Stage
+from dlsched.core.round.cycle import Cycle
+from dlsched.core.round.steps import Parts
 from dlsched.core.units import RUNNING
-from dlsched.policies.registry import make
-from dlsched.policies.scheduling.what_if import WhatIf
 from simulate.engine import Engine, Observer
-from simulate.recorder import Recorder
-from simulate.settings import default_options, first_option
+from simulate.results.recorder import Recorder
 from simulate.world import World
-
-__all__ = ["forecaster", "part_from_text", "replace_parts", "twin_of"]
-
-
-def part_from_text(stage: str, text: str, semantics: Semantics) -> Any:
-    """Make a part from "name" or "name:value", where the value is its first option's.
-
-    Raises:
-        BadInput: an unknown name or value.
-    """
-    name, colon, value = text.partition(":")
-    options: dict[str, object] = default_options(stage, name, semantics)
-    if colon:
-        options[first_option(stage, name)] = value
-    return make(stage, name, options)
-
-
-def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics) -> Parts:
-    """The same parts with some replaced; a chooser keeps its seat and gets a new policy inside.
-
-    A part whose text is the same as before is kept, with its state.
-    """
-    fresh = {stage: part_from_text(stage, text, semantics) for stage, text in chosen.items()}
-    scheduling: SchedulingPolicy[Any] = fresh.get("scheduling", parts.scheduling)
-    if isinstance(parts.scheduling, WhatIf) and "scheduling" in fresh:
-        parts.scheduling.install(scheduling)
-        scheduling = parts.scheduling
-    return Parts(
-        scheduling=scheduling,
-        placement=fresh.get("placement", parts.placement),
-        admission=fresh.get("admission", parts.admission),
-        estimator=parts.estimator,
-        launch=parts.launch,
-        preemption=parts.preemption,
-        metrics=parts.metrics,
-        fairness=parts.fairness,
-    )
-
-
-def twin_of(part: Any) -> Any:
-    """A part of its own with the same options and state."""
-    if part is None:
-        return None
-    if isinstance(part, WhatIf):
-        return twin_of(part.inside)
-    twin: Stage[Any] = type(part)(part.options)
-    twin.load_state_dict(part.state_dict())
-    return twin
 
 
 class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overrides)
@@ -154,25 +103,26 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
         recorder=Recorder(timeline=False, segments=False),
     )
     fork_world.go_on(world, running.tolist())
-    fork = Engine(
-        world=fork_world,
-        parts=parts,
-        pools=present.pools,
-        arrivals=np.zeros(0, np.int64),
-        visible=present.visible,
-        seed=present.seed,
-        speeds=present.speeds,
-        epochs=present.epochs,
-        scaling=present.scaling,
-        goodput=present.goodput,
-        horizon=present.now + horizon,
+    ctx = replace(
+        present.cycle.ctx,
+        table=table,
+        active=present.active.copy(),
+        occupancy=fork_world.occupancy,
+        changes=[],
+        finished=fork_world.finished,
+        calendar=Calendar(world.occupancy.cluster.total_gpus),
+        forecast=None,
+        cpu_clock=None,
     )
-    fork.take_over(present)
-    return fork
+    cycle = Cycle(ctx, parts, held_back=present.cycle.queue)
+    cycle.decisions = present.decisions
+    return Engine.resume(
+        fork_world, cycle, visible=present.coming.visible, horizon=present.now + horizon
+    )
 
 
 def _read(fork: Engine, present: Engine) -> Forecast:
-    rows = present.everyone_known
+    rows = present.all_known
     table = fork.world.table
     finish = table.finish[rows]
     jct = finish - table.submit_time[rows]

@@ -8,28 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import BadInput
-from dlsched.core.pools import Pools
 from dlsched.core.units import UnitTable
+from dlsched.jobs.fields import COLUMNS, CSV
+from simulate.csv_text import number_text
 from simulate.traces.trace import Trace
 
 if TYPE_CHECKING:
     from simulate.profiles.jobs import Profiled
 
-__all__ = ["offered_load", "populate", "restarts_of", "scaled_submits"]
-
-NUMBERS = {
-    "num_cpus": "cpus",
-    "memory_gb": "memory_gb",
-    "priority": "priority",
-    "weight": "weight",
-    "deadline": "deadline",
-    "time_limit": "time_limit",
-    "min_gpus": "min_gpus",
-    "max_gpus": "max_gpus",
-    "gpu_share": "gpu_share",
-}
+# columns of a trace that are columns of policies, by their names there
+NUMBERS = {row.csv: column.name for row, column in COLUMNS.values()}
 
 
 def offered_load(trace: Trace, cluster: Cluster, load: float | None = None) -> float:
@@ -50,7 +41,7 @@ def scaled_submits(submit: Floats, load: float | None) -> Floats:
 
 
 def restarts_of(trace: Trace) -> Floats | None:
-    """Seconds that a start of each job takes, NaN where nobody knows; None: of no job."""
+    """Seconds that a start of each job takes, NaN where unknown; None if unknown of all jobs."""
     column = trace.columns.get("restart_overhead")
     if column is None or column.dtype.kind != "f" or bool(np.isnan(column).all()):
         return None
@@ -59,13 +50,10 @@ def restarts_of(trace: Trace) -> Floats | None:
 
 def _codes(texts: np.ndarray[Any, Any]) -> tuple[Ints, tuple[str, ...]]:
     """Texts as codes in order of first appearance; "" is -1."""
-    names: dict[str, int] = {}
-    codes = np.fromiter(
-        (names.setdefault(text, len(names)) if text else -1 for text in texts.tolist()),
-        np.int64,
-        len(texts),
-    )
-    return codes, tuple(names)
+    listed: list[str] = texts.tolist()
+    names = tuple(name for name in dict.fromkeys(listed) if name)
+    code = dict.fromkeys(listed, -1) | {name: place for place, name in enumerate(names)}
+    return np.array([code[text] for text in listed], np.int64), names
 
 
 def populate(
@@ -112,14 +100,10 @@ def populate(
             values = np.asarray(trace.columns[name], np.float64)
             if column in ("min_gpus", "max_gpus"):
                 setattr(units, column, _bounds(name, values, units.gang, trace))
-            elif column == "gpu_share":
-                units.gpu_share = np.nan_to_num(values, nan=0.0)
             else:
-                setattr(units, column, values)
-    light = np.flatnonzero(units.weight < 0)
-    if light.size:
-        job, weight = trace.job_id[light[0]], units.weight[light[0]]
-        raise BadInput(f"{trace.name}: job {job} has weight {weight:g}; a weight is 0 or more")
+                _refuse_too_small(name, values, trace)
+                unknown = COLUMNS[column][1].unknown
+                setattr(units, column, np.where(np.isnan(values), unknown, values))
     if "group" in trace.columns:
         units.group, units.names["group"] = _codes(_texts(trace.columns["group"]))
     if "parents" in trace.columns:
@@ -135,6 +119,22 @@ def populate(
     if work is None:
         work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
     return units, work, pools, visible
+
+
+def _refuse_too_small(name: str, values: Floats, trace: Trace) -> None:
+    """Refuse numbers below their bound; counts and times are as the log of a cluster has them.
+
+    Raises:
+        BadInput: names the first such job.
+    """
+    row = CSV[name]
+    wrong = np.flatnonzero(values < row.least)
+    if wrong.size and row.form == "number":
+        job, value = trace.job_id[wrong[0]], values[wrong[0]]
+        raise BadInput(
+            f"{trace.name}: job {job} has {row.title} {value:g}; "
+            f"a {row.title} is {row.least:g} or more"
+        )
 
 
 def _bounds(name: str, values: Floats, gang: Ints, trace: Trace) -> Ints:
@@ -159,13 +159,7 @@ def _texts(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A column as texts; unknown numbers are "" and whole ones have no point."""
     if column.dtype.kind == "O":
         return column
-    return np.array([_as_text(value) for value in column.tolist()], np.object_)
-
-
-def _as_text(value: float) -> str:
-    if math.isnan(value):
-        return ""
-    return str(int(value)) if value.is_integer() else repr(value)
+    return np.array(list(map(number_text, column.tolist())), np.object_)
 
 
 def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:

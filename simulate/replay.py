@@ -7,38 +7,48 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from weakref import proxy
 
 import numpy as np
 
-from dlsched.core.arrays import Rows
-from dlsched.core.cluster import Cluster
+from dlsched.composition.parts import build_parts, replace_parts
+from dlsched.composition.settings import Costs, resolve_semantics
+from dlsched.core.arrays import Floats, Rows
+from dlsched.core.cluster.calendar import Calendar
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.occupancy import Occupancy
+from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import TrainingScaling
-from dlsched.core.occupancy import Occupancy
-from dlsched.core.performance import PerformanceModel, PlainDuration, Speeds
-from dlsched.core.scaling import Scaling, TableScaling
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.round.cycle import Cycle
+from dlsched.core.round.steps import Parts
+from dlsched.core.semantics import Semantics
+from dlsched.core.speed.belief import Belief
+from dlsched.core.speed.scaling import Scaling, TableScaling
+from dlsched.core.speed.throughput_table import ThroughputTable
+from dlsched.core.speed.truth import PerformanceModel, PlainDuration, Speeds
 from dlsched.core.units import Status, UnitTable
-from simulate.adaptation import Adaptation
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
+from simulate.clusters.failures import with_failures
 from simulate.engine import Engine
-from simulate.failures import with_failures
 from simulate.feasibility import check_needs, pools_ever, refuse_impossible
-from simulate.forecast import forecaster, replace_parts
+from simulate.forecast import forecaster
 from simulate.goodput.application import Application
 from simulate.goodput.trainings import Oracle, Trainings, trainings_of
 from simulate.goodput.typed_trainings import TypedSpeeds, TypedTrainings, typed
-from simulate.outcomes import result_of
 from simulate.population import populate, restarts_of
+from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import Profiled, profiled
-from simulate.recorder import Recorder
-from simulate.results import ReplayResult
-from simulate.settings import RunSettings, build_parts, resolve_semantics
+from simulate.progress.measured import MeasuredProgress
+from simulate.progress.strategy import Progress, Setting
+from simulate.progress.whole_steps import WholeSteps
+from simulate.results.outcomes import result_of
+from simulate.results.recorder import Recorder
+from simulate.results.tables import ReplayResult
+from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 from simulate.world import World
-
-__all__ = ["prepare", "replay"]
 
 
 def replay(
@@ -109,6 +119,16 @@ def prepare(
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
+    Args:
+        trace: the jobs.
+        cluster: every node that is ever in service.
+        settings: parts, options, semantics, costs.
+        events: cluster events.
+        performance: how fast jobs really run.
+        throughputs: a table that says it.
+        patterns: how the batch sizes of trainings grow.
+        applications: measured trainings.
+
     Raises:
         BadInput: unknown parts or options, missing columns, unknown tracked jobs, a bad load.
     """
@@ -145,45 +165,59 @@ def prepare(
         performance=performance or (PlainDuration() if jobs is None else jobs.speed),
         semantics=semantics,
         costs=settings.costs,
+        progress=_progress_of(trainings, settings, semantics),
         recorder=Recorder(timeline=settings.record, segments=settings.record),
     )
     if trainings is not None:
-        trainings.restart_overhead = world.costs.restart_overhead or 0.0
-        if settings.costs.restart_overhead is None:
-            trainings.own_restarts = measured
-        knows = parts.estimator.knows and not isinstance(trainings, TypedTrainings)
-        trainings.oracle = Oracle(trainings.of) if knows else None  # it speaks of one type
-        world.self_paced = trainings
+        _say_what_is_known(trainings, world.costs, settings, measured, parts)
     refusals = refuse_impossible(units, pools_ever(pools, scripted), parts, cluster)
     alive = np.flatnonzero(units.status == Status.FUTURE)
+    perf = Belief(
+        by_type=_speeds(jobs, trainings),
+        by_count=_scaling(jobs, trainings, units, cluster),
+        goodput=trainings,
+        epochs=None if jobs is None else jobs.epochs,
+    )
+    ctx = RoundContext(
+        now=0.0,
+        number=0,
+        mode="full",
+        table=units,
+        active=np.zeros(0, np.int64),
+        occupancy=occupancy,
+        pools=pools,
+        semantics=semantics,
+        changes=[],
+        finished=world.finished,
+        calendar=Calendar(cluster.total_gpus),
+        restart_overhead=world.costs.restart_overhead or 0.0,
+        min_run=world.costs.min_run,
+        seed=settings.seed,
+        perf=parts.estimator.believed(perf),
+        may_share=trainings is None,
+    )
     engine = Engine(
         world=world,
-        parts=parts,
-        pools=pools,
+        cycle=Cycle(ctx, parts, replace=partial(replace_parts, semantics=semantics)),
         arrivals=alive[np.argsort(visible[alive], kind="stable")],
         visible=visible,
         events=_with_chance(scripted, cluster, settings),
         endless=settings.mtbf_s is not None,
         tracked=_tracked(settings.track, trace, alive),
-        seed=settings.seed,
-        speeds=parts.estimator.believed(_speeds(jobs, trainings)),
         best_s=best_s,
-        epochs=None if jobs is None else jobs.courses,
-        scaling=_scaling(jobs, trainings, units, cluster),
-        goodput=trainings,
         skipping=settings.skipping,
         horizon=settings.horizon,
     )
-    if jobs is not None and isinstance(jobs.courses, Adaptation):
-        world.whole_steps.adaptation = jobs.courses
-        world.whole_steps.limits_s = jobs.best_s
+    steps = world.progress
+    if jobs is not None and isinstance(jobs.epochs, Adaptation) and isinstance(steps, WholeSteps):
+        steps.adaptation, steps.limits_s = jobs.epochs, jobs.best_s
     engine.refusals.update(refusals)
-    if trainings is None:  # courses cannot be forked
-        engine.make_forecast = forecaster
-    elastic = engine.scaling is not None and bool((units.max_gpus > units.gang).any())
-    world.recorder.keeps_courses = settings.record and (trainings is not None or elastic)
-    engine.rebuild_parts = partial(replace_parts, semantics=semantics)
-    if parts.scheduling.needs_scaling and engine.scaling is None:
+    if trainings is None:  # trainings cannot be forked
+        # the engine holds what holds the forecaster: without a cycle, both go with their replay
+        ctx.forecast = forecaster(proxy(engine))
+    elastic = perf.by_count is not None and bool((units.max_gpus > units.gang).any())
+    world.recorder.keeps_trajectories = settings.record and (trainings is not None or elastic)
+    if parts.scheduling.needs_scaling and perf.by_count is None:
         raise BadInput(
             f"policy {parts.scheduling.name} needs to know how fast jobs run on how many GPUs: "
             f"{_knowing(trainings)}"
@@ -193,6 +227,48 @@ def prepare(
 
         check_after_each_decision(engine)
     return engine
+
+
+def _progress_of(
+    trainings: Trainings | None, settings: RunSettings, semantics: Semantics
+) -> Callable[[Setting], Progress] | None:
+    """How units get on; None: as the semantics say.
+
+    Raises:
+        BadInput: trainings that were measured do not go on in whole steps.
+    """
+    if trainings is None:
+        return None
+    if semantics.drift:
+        raise BadInput(
+            f"semantics {semantics.name} has rounds of whole steps, and trainings that were "
+            "measured (--profiles of applications) have none"
+        )
+    interference = settings.costs.interference
+    return partial(MeasuredProgress, trainings=trainings, interference=interference)
+
+
+def _say_what_is_known(
+    trainings: Trainings,
+    costs: Costs,
+    settings: RunSettings,
+    measured: Floats | None,
+    parts: Parts,
+) -> None:
+    """Tell trainings what their starts cost, and whether policies may know the truth of them.
+
+    Args:
+        trainings: all of them.
+        costs: of the world.
+        settings: what the run says itself.
+        measured: seconds that the trace says each job's start takes; None where it says nothing.
+        parts: an estimator that knows the truth lets policies know it too.
+    """
+    trainings.restart_overhead = costs.restart_overhead or 0.0
+    if settings.costs.restart_overhead is None:
+        trainings.own_restarts = measured
+    knows = parts.estimator.knows and not isinstance(trainings, TypedTrainings)
+    trainings.oracle = Oracle(trainings.of) if knows else None  # it speaks of one type
 
 
 def _trainings(
@@ -228,7 +304,7 @@ def _knowing(trainings: Trainings | None) -> str:
     if trainings is None:
         return "--profiles"
     if isinstance(trainings, TypedTrainings):
-        return "the truth is told of one GPU type only"
+        return "the truth is known of one GPU type only"
     return "--estimate oracle"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,25 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dlsched.core.calendar import Calendar
-from dlsched.core.cluster import Cluster, parse_cluster_spec
+from dlsched.composition.settings import Costs
+from dlsched.core.cluster.calendar import Calendar
+from dlsched.core.cluster.description import Cluster, parse_cluster_spec
+from dlsched.core.cluster.occupancy import Occupancy, Placement
+from dlsched.core.cluster.pools import Pools
 from dlsched.core.context import Mode, RoundContext
-from dlsched.core.occupancy import Occupancy, Placement
-from dlsched.core.pools import Pools
-from dlsched.core.semantics import ROUNDS, Semantics
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.core.semantics import PROFILES, ROUNDS, Semantics
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.core.units import Status, UnitTable
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
 from simulate.engine import Engine
 from simulate.replay import prepare, replay
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
-from simulate.world import Costs
+
+# containers often forbid bytecode files: every process of the tests would compile its imports
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "tests",
@@ -36,16 +42,36 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-SEARCH_EVERY_ROUND = {"pollux", "shockwave"}  # with them what runs all policies takes minutes
+DEFAULT_MARKER = "not (slow or fidelity or exhaustive)"  # as pyproject.toml has it
+LONG_S = 600  # ends what hangs, also on a machine five times as slow
+# a search, or several replays, in each round: what runs all policies takes minutes with them
+SEARCH_EVERY_ROUND = {"pollux", "shockwave", "what-if"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The matrix of all policies goes over the dear ones by marker."""
+    """Matrices of all policies go over the dear ones by marker; long tests get more time."""
     for item in items:
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("policy") in SEARCH_EVERY_ROUND:
-            item.add_marker(pytest.mark.slow)
+            is_slow = item.get_closest_marker("slow") is not None
+            item.add_marker(pytest.mark.exhaustive if is_slow else pytest.mark.slow)
+        is_long = item.get_closest_marker("slow") or item.get_closest_marker("fidelity")
+        if is_long and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG_S))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say beforehand how long the tests take."""
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    marked = config.option.markexpr
+    if config.args_source is config.ArgsSource.TESTPATHS:
+        default = marked == DEFAULT_MARKER
+        took = "3 to 5 minutes" if default else "about 40 minutes with fidelity and slow tests"
+        reporter.write_line(f"All tests of {marked or 'every kind'!r}: {took} on two processors.")
 
 
 Job = tuple[float, float, float]  # submit, GPUs, duration
@@ -209,11 +235,15 @@ class Lab:
         events: Sequence[ClusterEvent] = (),
         performance: Any = None,
         throughputs: ThroughputTable | None = None,
+        semantics: Semantics | None = None,
         **given: Any,
     ) -> Engine:
-        """A replay that is ready to run."""
+        """A replay that is ready to run; `semantics` may be a profile that has no name yet."""
         trace = jobs if isinstance(jobs, Trace) else self.trace(jobs)
-        return prepare(
+        if semantics is not None:
+            PROFILES["of-a-test"] = replace(semantics, name="of-a-test")
+            given["options"] = (*given.get("options", ()), "semantics=of-a-test")
+        engine = prepare(
             trace,
             self.cluster(cluster),
             self.settings(policy, **given),
@@ -221,6 +251,8 @@ class Lab:
             performance=performance,
             throughputs=throughputs,
         )
+        PROFILES.pop("of-a-test", None)
+        return engine
 
     def run(
         self,

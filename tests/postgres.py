@@ -41,7 +41,7 @@ class PostgresCluster:
         return self.admin_url.replace("@/postgres?", f"@/{name}?")
 
     def drop(self, url: str) -> None:
-        """Drop a database that `make` has made, whoever is connected to it."""
+        """Drop a database that `make` has made, also while others are connected."""
         self.execute(f"DROP DATABASE {self.name_of(url)} WITH (FORCE)")
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -18,14 +19,15 @@ import typer.main
 from typer.testing import CliRunner
 
 from dlsched.cli.main import app
-from dlsched.cli.replay_words import several
+from dlsched.cli.replay.option_values import several
+from dlsched.composition import parts as parts_module
+from dlsched.composition.settings import resolve_semantics
 from dlsched.core.options import describe, show_value
 from dlsched.core.semantics import PHASES, PROFILES
 from dlsched.policies.registry import STAGES, find, names
-from simulate import settings as settings_module
-from simulate.cluster_files import open_cluster
-from simulate.event_files import read_events
-from simulate.settings import RunSettings, resolve_semantics
+from simulate.clusters.cluster_files import open_cluster
+from simulate.clusters.event_files import read_events
+from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, expand, share_out
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +36,7 @@ EXAMPLE = ROOT / "examples" / "third_party_policy"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")],
 )
+WRITER = runpy.run_path(str(ROOT / ".ci" / "option_tables.py"))
 POLICY_PAGES = sorted((DOCS / "policies").glob("*.md"))
 HEADING = re.compile(r"^#+ +(.*)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -134,38 +137,18 @@ def test_every_part_is_described(stage: str, name: str) -> None:
         assert name in described_names(DOCS / "policies" / "index.md")
 
 
-def option_tables() -> dict[str, list[list[str]]]:
-    """Rows of the tables under "Options of NAME", by name."""
-    found: dict[str, list[list[str]]] = {}
-    for page in POLICY_PAGES:
-        text = page.read_text()
-        marks = [*re.finditer(r"^#+ Options of (\S+)$", text, re.M)]
-        ends = [*(mark.start() for mark in marks[1:]), len(text)]
-        for mark, end in zip(marks, ends, strict=False):
-            assert mark[1] not in found, f"{mark[1]} has two tables of options"
-            header, *rows = next(tables(text[mark.end() : end]))
-            assert header == ["option", "kind", "default", "meaning"]
-            found[mark[1]] = rows
-    return found
+def test_every_part_with_options_has_a_table_and_every_option_a_meaning() -> None:
+    options = {name: describe(find(stage, name).Options) for stage, name in PARTS}
+    found = [name for page in POLICY_PAGES for name, _ in WRITER["tables_in"](page.read_text())]
+    assert sorted(found) == sorted(name for name, known in options.items() if known)
+    assert all(option.doc for known in options.values() for option in known)
 
 
-def test_option_tables_agree_with_the_code() -> None:
-    expected = {
-        name: [
-            [option.name, option.kind, option.default]
-            for option in describe(find(stage, name).Options)
-        ]
-        for stage, name in PARTS
-    }
-    written = {
-        name: [[unquoted(cell) for cell in row[:3]] for row in rows]
-        for name, rows in option_tables().items()
-    }
-    assert written == {name: options for name, options in expected.items() if options}
-
-
-def test_every_option_has_a_meaning() -> None:
-    assert all(row[3] for rows in option_tables().values() for row in rows)
+@pytest.mark.parametrize("page", POLICY_PAGES, ids=shown)
+def test_option_tables_are_those_of_the_code(page: Path) -> None:
+    """`python .ci/option_tables.py --write` brings them up to date."""
+    for name, table in WRITER["tables_in"](page.read_text()):
+        assert table == WRITER["table_of"](name)
 
 
 # -- semantics ------------------------------------------------------------------------------------
@@ -339,17 +322,17 @@ def test_every_command_in_the_documents_is_understood(
     known = given["from_db"] or given["snapshot"]
     assert given["cluster"] or known, "a replay needs a cluster"
     given["policy"] = given["policy"] or "fifo"
-    monkeypatch.setattr(settings_module, "read_numbers", lambda name: (1.0, 2.0))
+    monkeypatch.setattr(parts_module, "read_numbers", lambda name: (1.0, 2.0))
     stages = {f.name for f in fields(Dimensions)} & set(given) - {"load", "seed"}
     dimensions = Dimensions(
         **{name: several(f"--{name}", given[name]) for name in stages}, load=(None,), seed=(0,)
     )
     base = RunSettings(
-        options=tuple(given["option"] or ()), clock=given["clock"] or "", round_s=given["round_s"]
+        options=tuple(given["options"] or ()), clock=given["clock"] or "", round_s=given["round_s"]
     )
     for run in share_out(expand(dimensions, base, traces=1), has_quotas=True):
         semantics = resolve_semantics(run.settings)
-        settings_module.build_parts(run.settings, semantics, has_quotas=True)
+        parts_module.build_parts(run.settings, semantics, has_quotas=True)
 
 
 def readme_study() -> tuple[list[str], list[str]]:
@@ -406,3 +389,11 @@ def test_decisions_are_numbered_without_gaps_and_listed() -> None:
 def test_the_changelog_has_the_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*/**/README.md"))], ids=shown)
+def test_files_that_are_named_exist(page: Path) -> None:
+    if ".venv" in page.parts or page.name == "CHANGELOG.md" or "decisions" in page.parts:
+        return
+    named = re.findall(r"`((?:dlsched|simulate|tests|benchmarks)/[\w/]+\.\w+)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []

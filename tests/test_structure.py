@@ -41,7 +41,12 @@ def shown(path: Path) -> str:
 
 def imported(path: Path) -> Iterator[str]:
     """Full names of the modules that a file imports anywhere in it, as folders."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    yield from names_of(ast.parse(path.read_text()))
+
+
+def names_of(tree: ast.Module) -> Iterator[str]:
+    """Full names of the modules that are imported anywhere in a tree, as folders."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (name.name.replace(".", "/") for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -125,3 +130,57 @@ def test_a_light_command_imports_nothing_heavy(words: list[str]) -> None:
     loaded = set(found.stderr.split())
     assert "dlsched.cli.main" in loaded
     assert not loaded & {"numpy", "sqlalchemy", "matplotlib", "polars", "distributed"}
+
+
+def test_collecting_the_tests_imports_no_framework() -> None:
+    """PyTorch alone costs each worker seconds; fixtures and tests import it."""
+    begins: dict[str, set[str]] = {}  # a module's imports at its beginning, by its name as a path
+    for path in modules("dlsched/job", "tests"):
+        tree = ast.parse(path.read_text())
+        tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        begins[shown(path).removesuffix(".py")] = set(names_of(tree))
+    slow = {"torch", "torchdata", "transformers", "accelerate", "lightning"}
+    found: set[str] = set()
+    while True:
+        more = {
+            module
+            for module, names in begins.items()
+            if any(name.partition("/")[0] in slow or name in found for name in names)
+        }
+        if more == found:
+            break
+        found = more
+    assert "dlsched/job/torch" in found
+    collected = [name for name in found if Path(name).name.startswith(("test_", "conftest"))]
+    assert not collected
+
+
+def product_files_with(word: str) -> list[str]:
+    """The hand-written files of the product that name a field of a job."""
+    found = [*(ROOT / "proto").rglob("*.proto")]
+    for root in ("dlsched", "simulate", "docs"):
+        found += [*(ROOT / root).rglob("*.py"), *(ROOT / root).rglob("*.md")]
+    return sorted(
+        str(path.relative_to(ROOT))
+        for path in found
+        if "_pb2" not in path.name and word in path.read_text()
+    )
+
+
+def test_a_field_that_policies_see_touches_at_most_five_files() -> None:
+    """The table, the proto file, a migration if any, the policy, and its page."""
+    told = product_files_with("deadline_value")
+    assert {"dlsched/jobs/fields.py", "proto/dlsched/v1/control.proto"} <= set(told)
+    assert len(told) <= 5, told
+
+
+def test_derived_forms_of_a_job_name_no_field_that_they_only_carry() -> None:
+    """A share of a GPU means something to ledger, agent, walk and `show`; others pass it on."""
+    derived = (
+        "dlsched/cli/", "dlsched/client/record", "dlsched/client/submission/values",
+        "dlsched/client/submission/request", "dlsched/daemon/control/views", "dlsched/db/records",
+        "dlsched/daemon/control/submission/updating", "dlsched/daemon/live/job_columns",
+        "dlsched/rpc/job", "simulate/traces/formats",
+    )  # fmt: skip
+    named = [path for path in product_files_with("gpu_share") if path.startswith(derived)]
+    assert named == ["dlsched/cli/jobs/show.py"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.against import checkout_of, compare
+from benchmarks.cases import Case
+from benchmarks.measure import ROOT, calls_per_decision, dlsched
 from simulate.replay import replay
 from simulate.settings import RunSettings
 
@@ -52,3 +56,21 @@ def test_the_plain_simulator_and_dlsched_agree_about_every_job(
     assert ours.finish_time.tolist() == [job["finish"] for job in plain]
     assert ours.preemptions.tolist() == [job["preemptions"] for job in plain]
     assert ours.preemptions.sum() > 100  # it is contended, so there is something to agree about
+
+
+def test_python_calls_of_a_replay_are_counted_by_decision(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_time,num_gpus,duration\na,0,1,100\nb,60,1,100\n")
+    command = dlsched("replay", str(trace), "--cluster", "1x4", "--summary-out", "-")
+    assert calls_per_decision(command) > 1000  # two jobs: nearly all of them are of the imports
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the history of the project")
+def test_a_case_runs_in_another_commit_with_the_modules_of_that_commit() -> None:
+    with checkout_of("HEAD") as other:
+        assert (other / "dlsched" / "__init__.py").exists()
+    program = "import dlsched, json; print(json.dumps({'jobs': dlsched.__file__}))"
+    (row,) = compare([Case(name="x/where", command=[sys.executable, "-c", program])], "HEAD", 1)
+    assert not row["same_results"]  # each printed its own folder
+    with pytest.raises(ValueError, match="no-such-commit"):
+        compare([], "no-such-commit", 1)

@@ -22,6 +22,7 @@ from typing import Any
 
 import grpc
 
+from benchmarks.measure import heading
 from dlsched.rpc.v1 import control_pb2 as pb
 from dlsched.rpc.v1.control_pb2_grpc import ControlServicer, add_ControlServicer_to_server
 
@@ -92,6 +93,7 @@ def main() -> int:
             ),
             Case(name="submit --from, 10,000", words=("submit", "--from", str(rows)), budget_s=2.0),
         )
+        heading()
         print(f"Python {sys.version.split()[0]}, typer {version('typer')}, {repeats} repeats")
         print(f"{'call':<24}{'CPU s':>8}{'wall s':>8}{'budget':>8}{'bytes':>12}")
         for case in cases:

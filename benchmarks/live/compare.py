@@ -86,12 +86,12 @@ class Bench:
         self.cluster, self.words, self.folder = cluster, words, folder
         self.environment = dict(cluster.environment)
 
-    def call(self, *command: str, stdin: str | None = None) -> tuple[float, float, str]:
+    def call(self, *command: str) -> tuple[float, float, str]:
         """Wall seconds, the client's CPU seconds and what it printed."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, input=stdin, check=False
+            command, env=self.environment, capture_output=True, text=True, check=False
         )
         wall = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -194,8 +194,9 @@ def _fill_queue(bench: Bench) -> Figures:
         began = time.perf_counter()
         bench.call("sh", "-c", f"for i in $(seq 10000); do {script} >&-; done 2>&-; true")
         return {"10,000 submits: s": time.perf_counter() - began}
-    rows = "name,command,hold\n" + "".join(f"job{k},true,yes\n" for k in range(10_000))
-    wall, _, _ = bench.call("dlsched", "submit", "--from", "-", "--format", "csv", stdin=rows)
+    rows = bench.folder / "jobs.csv"
+    rows.write_text("name,command,hold\n" + "".join(f"job{k},true,yes\n" for k in range(10_000)))
+    wall, _, _ = bench.call("dlsched", "submit", "--from", str(rows))
     return {"10,000 submits: s": wall}
 
 

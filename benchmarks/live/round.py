@@ -2,11 +2,11 @@
 
     python -m benchmarks.live.round [POLICY…]
 
-The board is filled through the ledger's own writes; a first round fills the cluster, then rounds
-follow a minute apart, decided by a real worker process. `snapshot` is taken in the daemon, `send`
-is what the daemon spends on bytes and pipe, both ways, `decide` is the worker's CPU time, `verify`
-and `apply` are the daemon's again. The sum is the cost of a round; medians are shown. Under `las`
-with equal jobs some two thousand jobs change places in each round.
+The live state is filled through the ledger's own writes; a first round fills the cluster, then
+rounds follow a minute apart, decided by a real worker process. `snapshot` is taken in the daemon,
+`send` is what the daemon spends on bytes and pipe, both ways, `decide` is the worker's CPU time,
+`verify` and `apply` are the daemon's again. The sum is the cost of a round; medians are shown.
+Under `las` with equal jobs some two thousand jobs change places in each round.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from dlsched.daemon.board import Board
+from benchmarks.measure import heading
+from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, verify
-from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.round.round_state import RoundState
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import (
@@ -56,10 +58,11 @@ STAGES = ("snapshot", "send", "decide", "verify", "apply")
 
 
 class Bench:
-    """A board, the ledger it follows, and what each stage has cost."""
+    """A live state, the ledger it follows, and what each stage has cost."""
 
     def __init__(self, policy: str, *, shaped: float) -> None:
-        self.board = Board(RoundSettings(parts={"scheduling": policy}))
+        self.live = LiveState()
+        self.state = RoundState(self.live, RoundSettings(parts={"scheduling": policy}))
         self.ledger = Ledger()
         self.cost: dict[str, list[float]] = {stage: [] for stage in STAGES}
         self.runs = 0
@@ -69,9 +72,9 @@ class Bench:
         self.write([self.node(k) for k in range(1, NODES + 1)], 0.0)
 
     def write(self, writes: list[Write], now: float) -> None:
-        """Both the ledger and the board follow."""
+        """Both the ledger and the live state follow."""
         self.ledger = apply_all(self.ledger, writes)
-        self.board.apply(writes, self.ledger, now)
+        self.live.apply(writes, self.ledger, now)
 
     @staticmethod
     def node(number: int) -> RegisterNode:
@@ -114,15 +117,15 @@ class Bench:
     async def round(self, now: float) -> Plan:
         """One round, as the daemon conducts it."""
         with self.timed("snapshot"):
-            snapshot = take_snapshot(self.board, "full", now)
+            snapshot = take_snapshot(self.state, "full", now)
         with self.timed("send"):
             decided = await self.worker.decide(snapshot)
         self.cost["decide"].append(decided.cpu_s * 1000)
         with self.timed("verify"):
-            problems = verify(decided, self.board)
+            problems = verify(decided, self.live)
         assert not problems, problems[:3]
         with self.timed("apply"):
-            return carry_out(decided, self.board)
+            return carry_out(decided, self.state)
 
     def carry(self, plan: Plan, now: float) -> None:
         """What agents and the leader would do of a plan, at once."""
@@ -132,11 +135,11 @@ class Bench:
             over = [MemberOver(run.key.run_id, name, presumed="left") for name in run.members]
             self.write([StopRun(run.key.run_id, reason), *over], now)
         writes: list[Write] = []
-        for job, _ in self.board.due():
+        for job, _ in self.live.ready_claims():
             self.runs += 1
             number = RunNumber(self.ledger.jobs[job].runs + 1)
             key = RunKey(job, number, RunId(f"run{self.runs}"))
-            shares = self.board.machines.shares(self.board.claims[job].placement)
+            shares = self.live.nodes.shares(self.live.claims[job].placement)
             writes.append(Assign(key=key, shares=shares))
         self.write(writes, now)
 
@@ -152,7 +155,7 @@ async def measure(policy: str, *, shaped: float) -> dict[str, float]:
         bench.cost[stage].clear()
     for _ in range(ROUNDS):
         now += 60.0
-        waiting = int((bench.board.jobs["phase"] == 0).sum())
+        waiting = int((bench.live.jobs["phase"] == 0).sum())
         bench.submit(max(PENDING - waiting, 0), now)
         bench.carry(await bench.round(now), now)
     await bench.worker.close()
@@ -161,6 +164,7 @@ async def measure(policy: str, *, shaped: float) -> dict[str, float]:
 
 def main(say: Callable[[str], None] = print) -> None:
     """Print a table."""
+    heading()
     say(f"{PENDING:,} pending jobs, {NODES * GPUS_A_NODE:,} GPUs; median CPU ms of {ROUNDS} rounds")
     say(f"{'policy':<10} {'shaped':>6} " + " ".join(f"{s:>8}" for s in STAGES) + f" {'sum':>8}")
     for policy in sys.argv[1:] or POLICIES:

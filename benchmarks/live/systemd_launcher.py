@@ -3,7 +3,7 @@
 The packaged daemon and one agent on a machine whose process 1 is systemd (`tests/systemd` boots it;
 needs root), an idle cluster, one job after another, as a user submits them. Measured is the time
 from the request's arrival, as the daemon stored it, to the first line of the script; with the
-launchers `systemd` and `plain` by turns, so that both meet the machine in the same moods.
+launchers `systemd` and `plain` by turns, so that both run under the same load.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The command line: one file a verb family."""
+"""The command line: one folder for each family of commands."""

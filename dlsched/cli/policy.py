@@ -1,4 +1,4 @@
-"""`dlsched policy`: which parts there are, and what one can choose about each."""
+"""`dlsched policy`: the parts that a run can be made of, and their options."""
 
 from __future__ import annotations
 
@@ -9,66 +9,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlsched.cli.option_groups import command_group, option
+
 if TYPE_CHECKING:
     from dlsched.core.stage import Stage
 
-__all__ = ["policy_app"]
+policy_app = command_group("List policies and their options.")
 
-policy_app = typer.Typer(
-    add_completion=False,
-    help="List policies and their options.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+AsJson = Annotated[bool, option("--json", "One JSON object.")]
 
 
 @policy_app.command("list")
 def list_policies(
     stage: Annotated[
-        str | None,
-        typer.Option(
-            "--stage", help="scheduling, placement, admission, fairness or estimator only."
-        ),
+        str | None, option("--stage", "Only this one: scheduling, placement, …")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every part by stage, ours and those of installed packages."""
+    """List every part by stage, also those of installed packages."""
     from dlsched.policies.registry import names  # noqa: PLC0415  # the CLI starts without them
 
-    told = [_entry(each, name) for each in _stages(stage) for name in names(each)]
+    parts = [_entry(each, name) for each in _stages(stage) for name in names(each)]
     if as_json:
-        entries = [asdict(entry) for entry in told]
+        entries = [asdict(entry) for entry in parts]
         _print_json({"schema": "dlsched.policies/1", "policies": entries})
         return
-    width = max((len(entry.name) for entry in told), default=0)
+    width = max((len(entry.name) for entry in parts), default=0)
     shown = ""
-    for entry in told:
+    for entry in parts:
         if entry.stage != shown:
             typer.echo(("\n" if shown else "") + entry.stage)
             shown = entry.stage
-        whence = "" if entry.package in (None, "dlsched") else f"  [{entry.package}]"
-        says = entry.summary if entry.error is None else f"({entry.error})"
-        typer.echo(f"  {entry.name:<{width}}  {says}{whence}".rstrip())
+        package = "" if entry.package in (None, "dlsched") else f"  [{entry.package}]"
+        summary = entry.summary if entry.error is None else f"({entry.error})"
+        typer.echo(f"  {entry.name:<{width}}  {summary}{package}".rstrip())
 
 
 @policy_app.command("show")
 def show_policy(
-    name: Annotated[str, typer.Argument(help="A name of `dlsched policy list`, or of a profile.")],
+    name: Annotated[str, typer.Argument(help="A name of `dlsched policy list`.")],
     stage: Annotated[
-        str | None, typer.Option("--stage", help="Where parts of two stages share a name.")
+        str | None, option("--stage", "If parts of two stages have this name.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a part does, what it needs to know of jobs, and its options with their defaults."""
-    from dlsched.core.errors import BadInput  # noqa: PLC0415
+    """Describe a part: what it does, what it must know of jobs, its options and their defaults."""
+    from dlsched.core.errors import not_known  # noqa: PLC0415
     from dlsched.policies.registry import names  # noqa: PLC0415
 
     sheets = [_sheet(each, name) for each in _stages(stage) if _knows(each, name)]
     if not sheets:
-        known = ", ".join(dict.fromkeys(part for each in _stages(stage) for part in names(each)))
-        raise BadInput(f"policy {name!r} is not known; known: {known}")
+        raise not_known("policy", name, (part for each in _stages(stage) for part in names(each)))
     if as_json:
         _print_json({"schema": "dlsched.policy/1", "parts": [asdict(sheet) for sheet in sheets]})
         return
@@ -77,7 +68,7 @@ def show_policy(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A part's line in the list."""
+    """A part in the list."""
 
     stage: str
     name: str
@@ -88,7 +79,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """All that is known of a part."""
+    """The description of a part."""
 
     stage: str
     name: str
@@ -102,18 +93,18 @@ class Sheet:
 
 
 def _stages(wanted: str | None) -> tuple[str, ...]:
-    from dlsched.core.errors import BadInput  # noqa: PLC0415
+    from dlsched.core.errors import not_known  # noqa: PLC0415
     from dlsched.policies.registry import STAGES  # noqa: PLC0415
 
     if wanted is None:
         return STAGES
     if wanted not in STAGES:
-        raise BadInput(f"--stage: {wanted!r} is not known; known: {', '.join(STAGES)}")
+        raise not_known("--stage:", wanted, STAGES)
     return (wanted,)
 
 
 def _entry(stage: str, name: str) -> Entry:
-    """A part's line; a package that cannot be imported must not hide the others."""
+    """Return a part's entry; if its package cannot be imported, the entry says so."""
     from dlsched.core.errors import BadInput  # noqa: PLC0415
     from dlsched.policies.registry import find  # noqa: PLC0415
 
@@ -129,7 +120,7 @@ def _package(part: type[Stage[Any]]) -> str:
 
 
 def _knows(stage: str, name: str) -> bool:
-    """Is there such a part, also under another name of it?"""
+    """Is there a part of this name, or with this alias?"""
     from dlsched.core.errors import BadInput  # noqa: PLC0415
     from dlsched.policies.registry import find, names  # noqa: PLC0415
 
@@ -179,7 +170,7 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield ""
     if sheet.preemptive is not None:
         yield f"preemptive  {'yes' if sheet.preemptive else 'no'}"
-    yield f"needs       {', '.join(sheet.needs) or 'nothing but size and submit time'}"
+    yield f"needs       {', '.join(sheet.needs) or 'only size and submit time'}"
     yield f"package     {sheet.package}"
     if sheet.options:
         width = max(len(f"{o['name']}={o['default']}") for o in sheet.options)
@@ -194,11 +185,11 @@ def _lines(sheet: Sheet) -> Iterator[str]:
         yield "semantics (-o semantics=NAME)"
         yield f"  {', '.join(sheet.semantics)}"
         for name, defaults in changed.items():
-            told = ", ".join(f"{key}={value}" for key, value in defaults.items())
-            yield f"  {name} sets {told}"
+            parts = ", ".join(f"{key}={value}" for key, value in defaults.items())
+            yield f"  {name} sets {parts}"
 
 
-def _print_json(told: object) -> None:
+def _print_json(document: object) -> None:
     import json  # noqa: PLC0415
 
-    typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

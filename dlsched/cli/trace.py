@@ -1,134 +1,112 @@
-"""`dlsched trace`: bring traces into the native form, look at them, make them up."""
+"""`dlsched trace`: convert traces to the native form, describe them, generate them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.core.errors import plural
+
 if TYPE_CHECKING:
     from simulate.traces.trace import Trace
 
-__all__ = ["trace_app"]
+trace_app = command_group("Import, show and generate traces.")
 
-trace_app = typer.Typer(
-    add_completion=False,
-    help="Import, show and generate traces.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-Source = Annotated[Path, typer.Argument(help="The trace: a file (plain or gzip) or its folder.")]
-Format = Annotated[
+FormatOption = Annotated[
     str,
-    typer.Option(
-        "--format",
-        help="auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, slurm, "
-        "tiresias, blox, gavel, shockwave or pollux; auto tells by header and content.",
+    option(
+        "--format NAME",
+        "auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, slurm, "
+        "tiresias, blox, gavel, shockwave, pollux or sia; auto detects it from header and content.",
     ),
 ]
-DropCpuJobs = Annotated[
-    bool, typer.Option("--drop-cpu-jobs/--keep-cpu-jobs", help="Leave out jobs without GPUs.")
+WorkloadOption = Annotated[
+    str | None, option("--workload SET:N", "The workload to read, if the file has several.")
 ]
-MinDuration = Annotated[
-    float | None,
-    typer.Option(
-        "--min-duration",
-        metavar="S",
-        help="Leave out shorter jobs. [default: 1 for logs, 0 for research traces]",
-    ),
-]
-Status = Annotated[
-    str | None,
-    typer.Option(
-        "--status",
-        metavar="WORD,…",
-        help="Keep jobs that ended so: completed, failed, cancelled, unfinished. "
-        "[default: the first three for logs, all for research traces]",
-    ),
-]
-OnMissing = Annotated[
-    str,
-    typer.Option("--on-missing", metavar="drop|keep", help="Jobs of unknown size or duration."),
-]
-SkipBadRows = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="Count malformed rows instead of stopping.")
-]
-Workload = Annotated[
-    str | None,
-    typer.Option(
-        "--workload", metavar="SET:N", help="Which workload of a file that holds several."
-    ),
+Source = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="A file (plain or gzip), or its folder.")
 ]
 ClusterSpec = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="SPEC", help="16x8:v100, 4x4:v100+4x4:k80, or a TOML file."),
+    str | None, option("--cluster SPEC", "16x8:v100, 4x4:v100+4x4:k80, or a TOML file.")
 ]
+OutputOption = Annotated[
+    Path, option("--output -o FILE", "A file to write: .csv, .csv.gz, .parquet.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """Which jobs of a trace are kept."""
+
+    format: FormatOption = "auto"
+    drop_cpu_jobs: bool = typed(
+        "--drop-cpu-jobs/--keep-cpu-jobs", "Leave out jobs without GPUs.", default=True
+    )
+    min_duration: float | None = typed(
+        "--min-duration S", "Leave out shorter jobs. [default: 1 for logs, 0 for research traces]"
+    )
+    status: str | None = typed(
+        "--status WORD,…",
+        "Keep jobs that ended so: completed, failed, cancelled, unfinished. "
+        "[default: the first three for logs, all for research traces]",
+    )
+    on_missing: str = typed(
+        "--on-missing drop|keep", "Jobs of unknown size or duration.", default="drop"
+    )
+    skip_bad_rows: bool = typed(
+        "--skip-bad-rows", "Count malformed rows instead of stopping.", default=False
+    )
+    workload: WorkloadOption = None
+
+    def open(self, source: Path) -> Trace:
+        """Read a trace."""
+        from simulate.traces.open import open_trace  # noqa: PLC0415  # numpy is heavy
+        from simulate.traces.options import ReadOptions  # noqa: PLC0415
+
+        words = None if self.status is None else self.status.split(",")
+        options = ReadOptions(
+            drop_cpu_jobs=self.drop_cpu_jobs,
+            min_duration=self.min_duration,
+            status=None if words is None else tuple(word.strip() for word in words),
+            on_missing=self.on_missing,
+            skip_bad_rows=self.skip_bad_rows,
+            workload=self.workload,
+        )
+        return open_trace(source, self.format, options=options)
 
 
 @trace_app.command("import")
-def import_trace(
-    source: Source,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to: .csv, .csv.gz or .parquet.")
-    ],
-    format: Format = "auto",
-    drop_cpu_jobs: DropCpuJobs = True,
-    min_duration: MinDuration = None,
-    status: Status = None,
-    on_missing: OnMissing = "drop",
-    skip_bad_rows: SkipBadRows = False,
-    workload: Workload = None,
-) -> None:
-    """Turn a trace of any known format into a native one, and say what was left out."""
+@with_option_groups
+def import_trace(source: Source, output: OutputOption, reading: ReadingOptions) -> None:
+    """Convert a trace of any known format to the native one, and print what was left out."""
     from simulate.traces.write import write_trace  # noqa: PLC0415  # numpy is heavy
 
-    trace = _open(
-        source,
-        format,
-        drop_cpu_jobs=drop_cpu_jobs,
-        min_duration=min_duration,
-        status=status,
-        on_missing=on_missing,
-        skip_bad_rows=skip_bad_rows,
-        workload=workload,
-    )
+    trace = reading.open(source)
     write_trace(trace, output)
-    typer.echo(f"{output}: {len(trace)} jobs of {source} ({trace.source})")
+    typer.echo(f"{output}: {plural(len(trace), 'job')} of {source} ({trace.source})")
     for line in _left_out(dict(trace.dropped), list(trace.notes)):
         typer.echo(line)
 
 
 @trace_app.command("show")
+@with_option_groups
 def show_trace(
     source: Source,
-    format: Format = "auto",
-    drop_cpu_jobs: DropCpuJobs = True,
-    min_duration: MinDuration = None,
-    status: Status = None,
-    on_missing: OnMissing = "drop",
-    skip_bad_rows: SkipBadRows = False,
-    workload: Workload = None,
+    reading: ReadingOptions,
     cluster: ClusterSpec = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, option("--json", "One JSON object.")] = False,
 ) -> None:
-    """Describe a trace: sizes, durations, arrivals, who, how they ended, what was left out."""
+    """Describe a trace: sizes, durations, arrivals, users, status, what was left out."""
     import json  # noqa: PLC0415
 
     from simulate.traces.statistics import describe  # noqa: PLC0415  # numpy is heavy
 
-    trace = _open(
-        source,
-        format,
-        drop_cpu_jobs=drop_cpu_jobs,
-        min_duration=min_duration,
-        status=status,
-        on_missing=on_missing,
-        skip_bad_rows=skip_bad_rows,
-        workload=workload,
-    )
+    trace = reading.open(source)
     description = describe(trace, gpus=_total_gpus(cluster))
     if as_json:
         typer.echo(json.dumps(description, ensure_ascii=False, allow_nan=False))
@@ -139,23 +117,19 @@ def show_trace(
 
 @trace_app.command("generate")
 def generate(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to: .csv, .csv.gz or .parquet.")
-    ],
-    profile: Annotated[str, typer.Option("--profile", help="philly or venus.")] = "philly",
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="How many.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Same seed, same bytes.")] = 0,
+    output: OutputOption,
+    profile: Annotated[str, option("--profile", "philly or venus.")] = "philly",
+    jobs: Annotated[int, option("--jobs N", "Number of jobs.")] = 10_000,
+    seed: Annotated[int, option("--seed N", "The same seed gives the same file.")] = 0,
     cluster: ClusterSpec = None,
     load: Annotated[
         float | None,
-        typer.Option(
-            "--load",
-            metavar="X",
-            help="Offered load on the cluster to reach. [default: the source's own arrival rate]",
+        option(
+            "--load X", "Offered load to reach on the cluster. [default: as the real one arrives]"
         ),
     ] = None,
 ) -> None:
-    """Make up a trace in the likeness of a real one; no gang is larger than the cluster."""
+    """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
     from simulate.traces.statistics import offered_load  # noqa: PLC0415
     from simulate.traces.write import write_trace  # noqa: PLC0415
@@ -163,42 +137,18 @@ def generate(
     gpus = _total_gpus(cluster)
     trace = generate_trace(profile, jobs=jobs, seed=seed, gpus=gpus, load=load)
     write_trace(trace, output)
-    reached = offered_load(trace, gpus) if gpus else None
-    on_cluster = f", offered load {reached:.3f} on {gpus} GPUs" if reached is not None else ""
-    typer.echo(f"{output}: {len(trace)} jobs like {profile}, seed {seed}{on_cluster}")
+    on_cluster = ""
+    if gpus:
+        on_cluster = f", offered load {offered_load(trace, gpus):.3f} on {plural(gpus, 'GPU')}"
+    typer.echo(f"{output}: {plural(len(trace), 'job')} like {profile}, seed {seed}{on_cluster}")
     for line in _left_out({}, list(trace.notes)):
         typer.echo(line)
-
-
-def _open(
-    source: Path,
-    format: str,
-    *,
-    drop_cpu_jobs: bool,
-    min_duration: float | None,
-    status: str | None,
-    on_missing: str,
-    skip_bad_rows: bool,
-    workload: str | None,
-) -> Trace:
-    from simulate.traces.open import open_trace  # noqa: PLC0415  # numpy is heavy
-    from simulate.traces.options import ReadOptions  # noqa: PLC0415
-
-    options = ReadOptions(
-        drop_cpu_jobs=drop_cpu_jobs,
-        min_duration=min_duration,
-        status=None if status is None else tuple(word.strip() for word in status.split(",")),
-        on_missing=on_missing,
-        skip_bad_rows=skip_bad_rows,
-        workload=workload,
-    )
-    return open_trace(source, format, options=options)
 
 
 def _total_gpus(spec: str | None) -> int | None:
     if spec is None:
         return None
-    from dlsched.core.cluster import parse_cluster_spec  # noqa: PLC0415
+    from dlsched.core.cluster.description import parse_cluster_spec  # noqa: PLC0415
 
     if spec.endswith(".toml"):
         return _gpus_of_file(Path(spec))
@@ -208,7 +158,7 @@ def _total_gpus(spec: str | None) -> int | None:
 def _gpus_of_file(path: Path) -> int:
     import tomllib  # noqa: PLC0415
 
-    from dlsched.core.cluster import cluster_from_tables  # noqa: PLC0415
+    from dlsched.core.cluster.description import cluster_from_tables  # noqa: PLC0415
     from dlsched.core.errors import BadInput  # noqa: PLC0415
 
     try:
@@ -243,7 +193,7 @@ def _table(description: dict[str, Any]) -> Iterator[str]:
     )
     if "offered_load" in description:
         load, gpus = description["offered_load"], description["cluster_gpus"]
-        yield f"load        {_number(load, '.3f')} of {gpus} GPUs"
+        yield f"load        {_number(load, '.3f')} of {plural(gpus, 'GPU')}"
     yield f"arrivals    {_number(arrivals['jobs_per_hour'])} jobs an hour, variance/mean " + (
         f"{_number(arrivals['hourly_variance_over_mean'])}; "
         f"gap {_number(arrivals['mean_gap_s'])} s, CV {_number(arrivals['gap_cv'], '.2f')}"

@@ -1,19 +1,26 @@
-"""What can come back instead of an answer, each with the one line that the user reads."""
+"""The errors of a request, each with the one line that the user reads."""
 
 from __future__ import annotations
 
 from dlsched.core.errors import DlschedError, NotAllowed, NotTrusted, Unavailable
 
-__all__ = ["Lost", "NotAllowed", "NotFound", "NotTrusted", "Refused", "Unavailable"]
+__all__ = [
+    "ConnectionLost",
+    "NotAllowed",
+    "NotFound",
+    "NotTrusted",
+    "RequestRefused",
+    "Unavailable",
+]
 
 
-class Refused(DlschedError):
-    """The daemon understood, and will not."""
+class RequestRefused(DlschedError):
+    """The daemon understood the request and refused it."""
 
 
-class NotFound(Refused):
-    """No such job, array or node."""
+class NotFound(RequestRefused):
+    """There is no such job, array or node."""
 
 
-class Lost(Unavailable):
-    """The connection went while an answer was under way; the request may have been done."""
+class ConnectionLost(Unavailable):
+    """The connection was lost before the answer came; the daemon may have done the request."""

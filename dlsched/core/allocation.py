@@ -8,10 +8,8 @@ from typing import Literal
 import numpy as np
 
 from dlsched.core.arrays import Rows
-from dlsched.core.calendar import Booking
-from dlsched.core.occupancy import Placement
-
-__all__ = ["Allocation", "Grant", "Misfit", "Ranking", "Rebuild", "Refused"]
+from dlsched.core.cluster.calendar import Booking
+from dlsched.core.cluster.occupancy import Placement
 
 Misfit = Literal["skip", "stop", "tail-preempt"]
 Rebuild = Literal["sticky", "full"]
@@ -31,6 +29,12 @@ class Refused:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+    @classmethod
+    def too_few_free(cls, gang: int, free: int) -> Refused:
+        """Return the refusal of a gang that is larger than what is free."""
+        are = "is" if free == 1 else "are"
+        return cls("Resources", f"needs {gang} GPU{'' if gang == 1 else 's'}, {free} {are} free")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,31 +61,17 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a row gets besides its GPUs; None and 0 mean "as asked".
+    """What a row gets besides its GPUs; 0 means "as asked".
 
     Attributes:
         batch_size: examples a step over all replicas (Pollux, Sia).
-        accumulation: gradient accumulation steps.
         tunes_batch: the job chooses its batch size itself, by what it has learnt of its speed and
             of its gradients (Pollux, Sia).
-        share_group: rows of one number share the same GPUs (Lucid, AntMan, Salus, Muri).
-        share: the part of each GPU it may use, in (0, 1].
-        cpus: CPU cores for the gang (Synergy).
-        memory_gb: host memory for the gang.
-        lease_until: the round lease ends then, in seconds.
-        net_rate: bytes per second it may send (Karuna).
         complete: its target is reached: end it well.
     """
 
     batch_size: int = 0
-    accumulation: int = 0
     tunes_batch: bool = False
-    share_group: int = -1
-    share: float = 1.0
-    cpus: float | None = None
-    memory_gb: float | None = None
-    lease_until: float | None = None
-    net_rate: float | None = None
     complete: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What a policy is told in a round: the snapshot, and nothing else.
+"""What a policy sees in a round: the snapshot, and nothing else.
 
 A policy sees columns, the cluster's occupancy, what changed since the last decision, and a
 generator of its own. No clock, no file, no network: the same context gives the same answer.
@@ -13,21 +13,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Bools, Rows
-from dlsched.core.calendar import Calendar
-from dlsched.core.pools import Pools
+from dlsched.core.cluster.calendar import Calendar
+from dlsched.core.cluster.pools import Pools
 from dlsched.core.semantics import Semantics
+from dlsched.core.speed.belief import NOTHING_KNOWN, Belief
 from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
 from dlsched.core.whole_rounds import NO_ROUNDS, WholeRounds
 
 if TYPE_CHECKING:
-    from dlsched.core.epochs import Epochs
+    from dlsched.core.cluster.occupancy import Occupancy
     from dlsched.core.forecast import Forecaster
-    from dlsched.core.goodput.belief import GoodputBelief
-    from dlsched.core.occupancy import Occupancy
-    from dlsched.core.performance import Speeds
-    from dlsched.core.scaling import Scaling
-
-__all__ = ["Change", "Mode", "RoundContext"]
 
 Mode = Literal["full", "fill"]
 
@@ -50,20 +45,17 @@ class RoundContext:
         mode: `full`, or `fill`: running rows are frozen and only idle GPUs are given.
         table: all units.
         active: rows admitted and not ended, in order of admission.
-        occupancy: who holds which GPU.
+        occupancy: the GPUs that each row holds.
         pools: which nodes each unit may use.
         semantics: the profile of the run.
-        changes: what happened since the last decision.
+        changes: what happened since the last decision, in order.
         finished: rows that have completed so far, in order of completion.
         calendar: bookings of the future.
         forecast: runs the present state on; None where the world offers none.
         restart_overhead: seconds without progress after a start.
         min_run: a row is not preempted before it has run so long.
         seed: the run's seed.
-        speeds: what is believed of how fast units run where; None: nothing is known.
-        epochs: what is known of the courses of trainings; None: nothing.
-        scaling: what is believed of speeds by number of GPUs, and of steps left; None: nothing.
-        goodput: what is believed of speeds and batch sizes of trainings; None: nothing.
+        perf: what is believed of how fast units run.
         since_decision: rounds of whole steps that have ended since the last decision.
         may_share: may several rows hold the same GPUs in this world?
         cpu_clock: seconds of CPU that a part may measure itself by, where it has a time limit; None
@@ -85,10 +77,7 @@ class RoundContext:
     restart_overhead: float = 0.0
     min_run: float = 0.0
     seed: int = 0
-    speeds: Speeds | None = None
-    epochs: Epochs | None = None
-    scaling: Scaling | None = None
-    goodput: GoodputBelief | None = None
+    perf: Belief = NOTHING_KNOWN
     since_decision: WholeRounds = NO_ROUNDS
     may_share: bool = False
     cpu_clock: Callable[[], float] | None = None
@@ -116,6 +105,19 @@ class RoundContext:
         if self.occupancy.draining:
             return self.occupancy.free_in(self.occupancy.open_nodes)
         return self.occupancy.free_total
+
+    @property
+    def gpus_are_alike(self) -> bool:
+        """Is it no matter to any unit which GPUs of its pool it gets, and no GPU kept back?"""
+        table, occupancy = self.table, self.occupancy
+        return not (
+            table.shapes
+            or table.whole_nodes
+            or table.homes
+            or occupancy.draining
+            or occupancy.reserved
+            or not self.pools.disjoint
+        )
 
     @property
     def round_length(self) -> float:

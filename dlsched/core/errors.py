@@ -7,15 +7,7 @@ right.
 
 from __future__ import annotations
 
-__all__ = [
-    "BadInput",
-    "DlschedError",
-    "InvariantBroken",
-    "NotAllowed",
-    "NotTrusted",
-    "PolicyFailed",
-    "Unavailable",
-]
+from collections.abc import Iterable
 
 
 class DlschedError(Exception):
@@ -39,12 +31,36 @@ class InvariantBroken(DlschedError):
 
 
 class NotTrusted(DlschedError):
-    """Who asks could not be established: certificates, tokens, sockets."""
+    """The caller's identity could not be established: certificates, tokens, sockets."""
 
 
 class NotAllowed(DlschedError):
-    """Who asks is known, and may not."""
+    """The caller is known, and may not do this."""
 
 
 class Unavailable(DlschedError):
-    """Nobody answers, or not now; the same may work later."""
+    """There is no answer now; the same may work later."""
+
+
+def not_known(subject: str, name: str, known: Iterable[str]) -> BadInput:
+    """Return the refusal of a name: those that are known, and the nearest of them.
+
+    `subject` says what the name is of, as in `policy` or `--stage:`; it may be empty.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415  # only errors need it
+
+    known = list(dict.fromkeys(known))
+    near = get_close_matches(name, known, 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    what = f"{subject} {shorten(name)!r}".strip()
+    return BadInput(f"{what} is not known; known: {', '.join(known) or 'none'}{meant}")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 job`, `2 jobs`, `1,000 jobs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shorten(text: str) -> str:
+    """A text as an error quotes it: at most 60 characters."""
+    return text if len(text) <= 60 else text[:57] + "..."

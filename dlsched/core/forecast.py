@@ -13,8 +13,6 @@ from typing import Protocol
 
 from dlsched.core.arrays import Floats, Rows
 
-__all__ = ["Forecast", "Forecaster"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
@@ -41,11 +39,9 @@ class Forecaster(Protocol):
     def __call__(
         self, overrides: Mapping[str, str] | None = None, *, horizon: float = ...
     ) -> Forecast:
-        """Forecast, with some parts replaced.
+        """Forecast the next `horizon` seconds, with some parts replaced.
 
-        Args:
-            overrides: other parts by stage ("scheduling": "las", "admission": "load-threshold",
-                "placement": "first-free") or their options ("admission.threshold": "1.2").
-            horizon: stop after so many seconds.
+        `overrides` has other parts by stage ("scheduling": "las", "admission": "load-threshold",
+        "placement": "first-free") or their options ("admission.threshold": "1.2").
         """
         ...

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlsched.core.errors import InvariantBroken
-from dlsched.core.occupancy import Occupancy
+from dlsched.core.cluster.occupancy import Occupancy
+from dlsched.core.errors import InvariantBroken, plural
 from dlsched.core.units import Status, UnitTable
-
-__all__ = ["check_occupancy", "check_units", "check_world"]
 
 TOLERANCE_S = 1e-6  # clocks are sums of float seconds
 
@@ -54,7 +52,7 @@ def check_occupancy(occupancy: Occupancy) -> None:
     for node, gpus in enumerate(cluster.gpus.tolist()):
         everything = (1 << gpus) - 1
         if held[node] & ~everything:
-            raise InvariantBroken(f"node {cluster.names[node]} has only {gpus} GPUs")
+            raise InvariantBroken(f"node {cluster.names[node]} has only {plural(gpus, 'GPU')}")
         serving = occupancy.in_service >> node & 1
         reserved[node] |= occupancy.closed.get(node, 0)
         expected = everything & ~held[node] & ~reserved[node] if serving else 0
@@ -90,7 +88,7 @@ def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:
         low = table.min_gpus[row] if table.min_gpus[row] >= 0 else table.gang[row]
         high = table.max_gpus[row] if table.max_gpus[row] >= 0 else table.gang[row]
         if gpus != table.gpus_now[row] or not low <= gpus <= high:
-            raise InvariantBroken(f"row {row} holds {gpus} GPUs of a gang of {table.gang[row]}")
+            raise InvariantBroken(f"row {row} holds {gpus} of a gang of {table.gang[row]}")
     done = status == Status.COMPLETED
     if np.isnan(table.finish[done]).any():
         raise InvariantBroken("a completed row has no finish time")

@@ -11,17 +11,13 @@ import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
 
-__all__ = ["nonnegative_fit"]
-
 TOLERANCE = 1e-10  # of a gradient, relative to the largest, that counts as none
 
 
 def nonnegative_fit(columns: Floats, wanted: Floats) -> tuple[Floats, float]:
     """Minimise |columns · x − wanted| over x ≥ 0.
 
-    Args:
-        columns: one a coefficient, [observation, coefficient].
-        wanted: [observation].
+    `columns` are [observation, coefficient], `wanted` [observation].
 
     Returns:
         the coefficients, and the norm of what is left.
@@ -41,7 +37,7 @@ def nonnegative_fit(columns: Floats, wanted: Floats) -> tuple[Floats, float]:
 
 
 def _feasible(columns: Floats, wanted: Floats, inside: Bools, found: Floats) -> Floats:
-    """The best over the coefficients that are in; whoever would be negative is put out."""
+    """The best over the coefficients in use; one that would be negative is taken out of use."""
     while True:
         best: Floats = np.zeros(len(found))
         best[inside] = np.linalg.lstsq(columns[:, inside], wanted, rcond=None)[0]

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dlsched.core.errors import BadInput
-
-__all__ = ["NoOptions", "OptionDoc", "accepts", "describe", "option", "parse_options"]
 
 T = TypeVar("T")
 
@@ -102,14 +100,14 @@ def _kind(hint: Any) -> str:
 
 
 def parse_options(
-    options_type: type[T], given: Mapping[str, object], *, who: str, also: Iterable[str] = ()
+    options_type: type[T], given: Mapping[str, object], *, owner: str, also: Iterable[str] = ()
 ) -> T:
     """Build options from KEY=VALUE texts (or values that are already of the right type).
 
     Args:
         options_type: the dataclass.
         given: values by option name.
-        who: the part's name, for messages.
+        owner: the part's name, for messages.
         also: further names to mention as known (for options of the run).
 
     Raises:
@@ -121,17 +119,17 @@ def parse_options(
     for key, value in given.items():
         if key not in known:
             names = ", ".join([*known, *also]) or "none"
-            raise BadInput(f"option {key!r} is not known to {who}; its options: {names}")
+            raise BadInput(f"option {key!r} is not known to {owner}; its options: {names}")
         metadata = known[key].metadata
         if isinstance(value, tuple) and metadata.get("from_file"):
             values[key] = value  # the world has read and checked the file
             continue
-        parsed = _parse(hints[key], value, f"option {who}.{key}")
+        parsed = _parse(hints[key], value, f"option {owner}.{key}")
         low, high = metadata.get("low", -math.inf), metadata.get("high", math.inf)
         for number in parsed if isinstance(parsed, tuple) else (parsed,):
             if isinstance(number, int | float) and not low <= number <= high:
                 raise BadInput(
-                    f"option {who}.{key} must be {_range(low, high)}, not {show_value(number)}"
+                    f"option {owner}.{key} must be {_range(low, high)}, not {show_value(number)}"
                 )
         values[key] = parsed
     return options_type(**values)
@@ -140,7 +138,7 @@ def parse_options(
 def accepts(options_type: type[Any], key: str, value: object) -> bool:
     """Has the part an option of this name that may have this value?"""
     try:
-        parse_options(options_type, {key: value}, who="")
+        parse_options(options_type, {key: value}, owner="")
     except BadInput:
         return False
     return True
@@ -187,3 +185,26 @@ def _parse(hint: Any, value: object, where: str) -> Any:  # noqa: PLR0911 - one 
             raise BadInput(f"{where} must be a number, not {text!r}")
         return number
     return text
+
+
+def named_numbers(
+    option: str, texts: Sequence[str], *, may_be_zero: bool = False
+) -> dict[str, float]:
+    """Texts of the form NAME:NUMBER as a mapping; `option` names them in messages.
+
+    Raises:
+        BadInput: a text has another form, or its number is not finite and above 0.
+    """
+    found = {}
+    for text in texts:
+        name, colon, number = text.rpartition(":")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            colon = ""
+        if not colon or not name:
+            raise BadInput(f"{option}: {text!r} is not of the form NAME:NUMBER")
+        if not (0 < found[name] < math.inf or (may_be_zero and found[name] == 0)):
+            least = "0 or more" if may_be_zero else "more than 0"
+            raise BadInput(f"{option}: {text!r}: the number must be {least}, and finite")
+    return found

@@ -1,34 +1,39 @@
-"""The stage that decides who runs: a policy ranks the units, or drives the walk itself."""
+"""The stage that decides which units run: a policy ranks them, or drives the walk itself."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypeVar
 
 from dlsched.core.allocation import Ranking
+from dlsched.core.arrays import Ints
 from dlsched.core.context import RoundContext
-from dlsched.core.following import follow
-from dlsched.core.metrics import Metric
+from dlsched.core.job_metrics import Metric
 from dlsched.core.stage import Stage
-from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-
-__all__ = ["Chooser", "SchedulingPolicy"]
+from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk.following import follow
+from dlsched.core.walk.walk import Walk
 
 O = TypeVar("O")  # noqa: E741 - the options' type, as in "SchedulingPolicy[O]"
 
 
 class SchedulingPolicy(Stage[O], ABC):
-    """Decides who runs.
+    """Decides which units run.
 
     Most policies only rank; one whose order depends on what was placed overrides `allocate` and
     drives the walk itself.
 
     Attributes:
         preemptive: may it take GPUs from running rows? If not, only waiting rows are ranked.
-        rests: with nobody waiting, a decision changes nothing and keeps no state, so the world
+        rests: while no unit waits, a decision changes nothing and keeps no state, so the world
             need not ask.
+        fills: in a fill it takes the waiting rows in its order, starts each that fits, and goes on
+            behind one that does not (`skip`) or ends there (`stop`); it asks for no wake-up and
+            keeps no state. Its order is by `fill_key`, equal rows in order of admission, where no
+            unit has a priority. None: it must be asked.
+        rounds_fill: when a round is as a fill, keeps no state, and has nothing to change until
+            something happens: `always`, or where there is room for all that wait (`with room`).
         metrics: reported keys that it reads, with the values to use before any report.
     """
 
@@ -36,6 +41,8 @@ class SchedulingPolicy(Stage[O], ABC):
 
     preemptive: bool = False
     rests: bool = True
+    fills: Literal["skip", "stop"] | None = None
+    rounds_fill: Literal["always", "with room"] | None = None
 
     @property
     def needs_scaling(self) -> bool:
@@ -44,26 +51,84 @@ class SchedulingPolicy(Stage[O], ABC):
 
     @property
     def pairs_units(self) -> bool:
-        """Does it decide itself who shares GPUs with whom?"""
+        """Does it decide itself which units share GPUs?"""
         return False
 
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """Order the units, best first.
 
-        Args:
-            units: all active rows (preemptive, mode full) or the waiting rows, in order of
-                admission.
-            ctx: the round's snapshot.
+        The units are all active rows (preemptive, mode full) or the waiting rows, in order of
+        admission.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement rank or allocate")
+
+    def fill_key(self, row: int, table: UnitTable) -> float | tuple[float, ...]:
+        """Where a waiting row stands in a fill, the smallest first; see `fills`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} says how it fills, but not in which order"
+        )
+
+    def quiet_rounds(self, ctx: RoundContext, admitted: Ints) -> QuietRounds | None:
+        """What a policy that does not rest does in rounds; None: it must be asked.
+
+        Args:
+            ctx: the present; `active` may be out of date.
+            admitted: per row of the table its place in the order of admission.
+        """
+        return None
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Decide, through the walk; the default follows `rank`."""
         follow(walk, units, self.rank(units, ctx))
 
 
+class QuietRounds(ABC):
+    """The decisions of a policy that does not rest, while every unit that waits gets its GPUs.
+
+    In each the policy moves running rows between its queues; then those that wait start as in a
+    fill.
+
+    Attributes:
+        outputs: output columns of each row that starts, with their values.
+    """
+
+    outputs: ClassVar[Mapping[str, float]] = {}
+
+    @abstractmethod
+    def begin(self, row: int, now: float, ready: float, rate: float) -> None:
+        """A row starts.
+
+        Args:
+            row: of the table, where nothing of this is written yet.
+            now: seconds.
+            ready: when it begins to work.
+            rate: its work per second.
+        """
+
+    @abstractmethod
+    def decide(self, now: float, waiting: Iterable[int]) -> None:
+        """A full decision is made, before the rows that wait start in it, in order."""
+
+    @abstractmethod
+    def next_time(self, now: float) -> float:
+        """When the policy wants the next round although nothing happens, after one now."""
+
+
 class Chooser(ABC):
     """A scheduling policy that picks the parts of the round anew before it begins."""
+
+    @property
+    @abstractmethod
+    def inside(self) -> SchedulingPolicy[Any]:
+        """The policy that decides at present.
+
+        Raises:
+            BadInput: it has chosen none yet.
+        """
+
+    @abstractmethod
+    def install(self, policy: SchedulingPolicy[Any]) -> None:
+        """Let a policy decide from now on."""
 
     @property
     @abstractmethod

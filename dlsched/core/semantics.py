@@ -15,9 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.errors import BadInput
-
-__all__ = ["PROFILES", "Phase", "Semantics", "profile"]
+from dlsched.core.errors import BadInput, not_known
 
 Phase = Literal["cluster", "complete", "track", "arrive", "choose", "admit", "decide"]
 
@@ -59,7 +57,7 @@ class Semantics:
         overhead: which starts lose the restart overhead: every one, or all but the first.
         restart_overhead: seconds without progress after a start, where the run does not say.
         shape_moves: a move to other GPUs of the same type, as many on each node, is a restart like
-            any other, or free (who only looks at shapes may then lay out a cluster anew).
+            any other, or free (a policy that only looks at shapes may then lay out a cluster anew).
         moved_counts: a row suspended and started again in one decision counts as a migration or
             as a preemption.
         option_defaults: defaults for options of whichever part has them, by option.
@@ -171,6 +169,9 @@ BLOX = _add(
             "misfit": "tail-preempt",
             "service": "time",
             "guard_s": 3_600_000.0,
+            # its classes are lower first, 999 by default: here the numbers are negative
+            "guard_priority": -1.0,
+            "unset_priority": -999.0,
             "ties": "submit",
         },
     )
@@ -260,5 +261,4 @@ def profile(name: str) -> Semantics:
     try:
         return PROFILES[name]
     except KeyError:
-        known = ", ".join(sorted(PROFILES))
-        raise BadInput(f"semantics {name!r} is not known; known: {known}") from None
+        raise not_known("semantics", name, sorted(PROFILES)) from None

@@ -9,38 +9,43 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
+from dlsched.core.errors import PolicyFailed
 from dlsched.core.options import NoOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from dlsched.core.arrays import Bools, Floats, Ints, Rows
-    from dlsched.core.cluster import Cluster
+    from dlsched.core.cluster.description import Cluster
+    from dlsched.core.cluster.occupancy import Placement
     from dlsched.core.context import RoundContext
-    from dlsched.core.free import Ask, FreeGpus
-    from dlsched.core.metrics import Metric, MetricBoard
-    from dlsched.core.occupancy import Placement
-    from dlsched.core.performance import Speeds
+    from dlsched.core.gpu_request import FreeGpus, GpuRequest
+    from dlsched.core.job_metrics import Metric, MetricBoard
+    from dlsched.core.speed.belief import Belief
     from dlsched.core.units import Units, UnitTable
 
-__all__ = [
-    "AdmissionPolicy",
-    "Entitlements",
-    "Estimator",
-    "FairnessPolicy",
-    "LaunchPart",
-    "MetricsPart",
-    "PlacementPolicy",
-    "PreemptionPart",
-    "Stage",
-]
-
 O = TypeVar("O")  # noqa: E741 - the options' type, as in "Stage[O]"
+
+
+class Memory(Protocol):
+    """Something that a part keeps by row between decisions; see `Stage` for the three methods."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its content, as plain values and arrays."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, which may hold more."""
+        ...
+
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed."""
+        ...
 
 
 class Stage(Generic[O]):
@@ -49,42 +54,52 @@ class Stage(Generic[O]):
     Attributes:
         name: what users type.
         summary: one line for `dlsched policy list`.
-        Options: the dataclass of its options.
+        Options: the dataclass of its options; that of the class's brackets unless it is set.
         needs: columns that must be known for every unit, checked before the run.
+        memories: what it keeps between decisions, if the next three methods are to care for it.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
     Options: ClassVar[type[Any]] = NoOptions
     needs: ClassVar[frozenset[str]] = frozenset()
+    memories: tuple[Memory, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            kind, given = get_origin(base), get_args(base)[:1]
+            if isinstance(kind, type) and issubclass(kind, Stage) and isinstance(given[0], type):
+                cls.Options = cls.__dict__.get("Options", given[0])
 
     def __init__(self, options: O) -> None:
         self.options: O = options
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides future answers, as plain values and arrays."""
-        return {}
+        return {key: kept for each in self.memories for key, kept in each.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
+        for each in self.memories:
+            each.load_state_dict(state)
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """The table was packed: carry over what is kept by row.
 
         A world that goes on for ever drops ended rows from its table now and then, between two
-        decisions. A part whose state speaks of rows must follow.
-
-        Args:
-            old: per row of the new table the number it had, -1 for one that had none.
-            finished_gone: how many of the oldest rows of `ctx.finished` are no longer in it.
+        decisions. A part whose state speaks of rows must follow. `old` has the old number of each
+        new row, -1 for none; `finished_gone` of the oldest rows of `ctx.finished` are no longer in
+        it.
         """
+        for each in self.memories:
+            each.renumber(old)
 
 
 class AdmissionPolicy(Stage[O], ABC):
     """Decides which submitted units may enter the queue now.
 
     Attributes:
-        admits_all: every unit enters at once, so the world need not ask.
+        admits_all: every unit enters at once, so the world need not request.
     """
 
     admits_all: ClassVar[bool] = False
@@ -109,12 +124,24 @@ class PlacementPolicy(Stage[O], ABC):
     spans: ClassVar[bool] = False
 
     @abstractmethod
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Choose GPUs for a row, or say why not; must not change anything."""
 
-    def sameness(self, ask: Ask) -> object:
+    def kept_promise(self, row: int, placed: Placement | Refused) -> Placement:
+        """The answer of a placement that spans, for a row that fits.
+
+        Raises:
+            PolicyFailed: it is a refusal.
+        """
+        if isinstance(placed, Refused):
+            raise PolicyFailed(
+                f"placement {self.name} says it always fits, but refused unit {row}: {placed}"
+            )
+        return placed
+
+    def sameness(self, request: GpuRequest) -> object:
         """Rows of equal sameness are refused alike while no GPU becomes free."""
-        return ask.gang
+        return request.gang
 
 
 class Entitlements:
@@ -160,7 +187,7 @@ class Estimator(Stage[O], ABC):
     """Predicts how much work a unit needs, from what is known when it arrives.
 
     Attributes:
-        knows: its prediction is the truth, so a replay need not ask.
+        knows: its prediction is the truth, so a replay need not request.
         revises: its predictions change while jobs run; it is asked again before every round.
     """
 
@@ -169,31 +196,27 @@ class Estimator(Stage[O], ABC):
 
     @abstractmethod
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """Seconds of work per unit, NaN where it has no idea.
+        """Seconds of work per arriving unit, NaN where it has no idea.
 
-        Args:
-            units: the units that arrive now.
-            true_work: what a replay knows; only the oracle and its noisy relatives look at it.
-            ctx: the snapshot; `ctx.finished` are the rows to learn from.
+        `true_work` is what a replay knows; only the oracle and its noisy relatives look at it. The
+        rows to learn from are `ctx.finished`.
         """
 
     def revise(self, units: Units, ctx: RoundContext) -> Floats:
-        """Seconds of work per unit in all, as it is believed by now; NaN: as before.
+        """Seconds of work in all per active unit, as it is believed by now; NaN: as before.
 
-        Args:
-            units: the active units.
-            ctx: the snapshot; what units report are columns of its table.
+        What units report are columns of the context's table.
         """
         return np.full(len(units), np.nan)
 
-    def believed(self, speeds: Speeds | None) -> Speeds | None:
-        """What policies may believe of speeds, from what is true; asked once, before a run."""
-        return speeds
+    def believed(self, perf: Belief) -> Belief:
+        """What policies may believe of speeds, from what is known; asked once, before a run."""
+        return perf
 
     def observe(self, ctx: RoundContext) -> None:
         """Look at what runs, before a round in which jobs share GPUs.
 
-        Whoever is now believed to run at another speed is a change of kind `adapt`.
+        A unit that is now believed to run at another speed is a change of kind `adapt`.
         """
 
 
@@ -201,7 +224,7 @@ class LaunchPart(Stage[O], ABC):
     """Starts jobs; in a replay, says what a start costs.
 
     Attributes:
-        usual: every start costs the run's own overhead, so that a replay need not ask.
+        usual: every start costs the run's own overhead, so that a replay need not request.
     """
 
     usual: ClassVar[bool] = False
@@ -224,7 +247,7 @@ class LaunchPart(Stage[O], ABC):
         after: Placement,
         units: UnitTable,
         usual: float,
-        pace: Callable[[], float],
+        slowdown: Callable[[], float],
     ) -> float:
         """Seconds without progress where a running row goes on elsewhere; a start unless said so.
 
@@ -234,7 +257,7 @@ class LaunchPart(Stage[O], ABC):
             after: those that it gets.
             units: all units.
             usual: the run's own restart overhead.
-            pace: says how fast it ran before, over how fast it will.
+            slowdown: says how fast it ran before, over how fast it will.
         """
         return self.overhead(row, after, units, usual)
 
@@ -243,7 +266,7 @@ class PreemptionPart(Stage[O], ABC):
     """Suspends jobs; in a replay, says what of their work is saved.
 
     Attributes:
-        saves_all: no work is ever lost, so that a replay need not ask.
+        saves_all: no work is ever lost, so that a replay need not request.
     """
 
     saves_all: ClassVar[bool] = False
@@ -252,10 +275,8 @@ class PreemptionPart(Stage[O], ABC):
     def saved(self, before: float, now: float, interval: float | None) -> float:
         """Work that survives a suspension, in seconds of work.
 
-        Args:
-            before: work done when this start began.
-            now: work done now.
-            interval: work between periodic checkpoints; None when there are none.
+        `before` was done when this start began; `interval` is the work between periodic
+        checkpoints, None when there are none.
         """
 
 

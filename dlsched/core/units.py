@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
-from dlsched.core.occupancy import Placement
-
-__all__ = ["COMPLETED", "FUTURE", "HELD_BACK", "RUNNING", "WAITING", "Status", "UnitTable", "Units"]
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.jobs.fields import COLUMNS, AskedColumns
 
 
 class Status(IntEnum):
@@ -46,110 +45,61 @@ WAITING, RUNNING = int(Status.WAITING), int(Status.RUNNING)
 FUTURE, HELD_BACK = int(Status.FUTURE), int(Status.HELD_BACK)
 COMPLETED = int(Status.COMPLETED)
 
-_COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
-    # what the user asked for
-    "submit_time": (np.float64, np.nan),
-    "gang": (np.int64, 1),
-    "min_gpus": (np.int64, -1),
-    "max_gpus": (np.int64, -1),
-    "gpu_share": (np.float64, 0.0),
-    "cpus": (np.float64, np.nan),
-    "memory_gb": (np.float64, np.nan),
-    "priority": (np.float64, np.nan),
-    "weight": (np.float64, np.nan),
-    "deadline": (np.float64, np.nan),
-    "time_limit": (np.float64, np.nan),
-    "user": (np.int64, -1),
-    "account": (np.int64, -1),
-    "vc": (np.int64, -1),
-    "group": (np.int64, -1),
-    "pool": (np.int64, 0),
-    # what is believed of it
-    "predicted_work": (np.float64, np.nan),
-    # what happened to it
-    "status": (np.int8, int(Status.FUTURE)),
-    "admitted_at": (np.float64, np.nan),
-    "since": (np.float64, np.nan),
-    "progress_from": (np.float64, np.nan),
-    "rate": (np.float64, 1.0),
-    "held_s": (np.float64, 0.0),
-    "executed": (np.float64, 0.0),
-    "saved": (np.float64, 0.0),
-    "attained": (np.float64, 0.0),
-    "gpus_now": (np.int64, 0),
-    "first_start": (np.float64, np.nan),
-    "finish": (np.float64, np.nan),
-    "starts": (np.int64, 0),
-    "preemptions": (np.int64, 0),
-    "migrations": (np.int64, 0),
-    "resizes": (np.int64, 0),
-    "lost_s": (np.float64, 0.0),
-    "overhead_s": (np.float64, 0.0),
-    "restart_s": (np.float64, 0.0),
-    "largest_scale": (np.int64, 0),
-}
+
+class _Column(NamedTuple):
+    dtype: type[np.generic]
+    unknown: float
+    doc: str
 
 
-class UnitTable:
+def _column(dtype: type[np.generic], unknown: float, doc: str) -> Any:
+    """A column of `UnitTable`: its type, the value for "unknown", and what it says."""
+    return _Column(dtype, unknown, doc)
+
+
+class UnitTable(AskedColumns):
     """Every unit of a world, one array a column; row numbers never change.
 
-    What the user asked for: `submit_time` (s), `gang` (GPUs needed at once), `min_gpus`,
-    `max_gpus`, `gpu_share` (part of each GPU that it needs; 0: not said, so that a policy may pair
-    it with anybody), `cpus`, `memory_gb` (for the whole gang), `priority` (smaller first),
-    `weight`, `deadline` (s after submit), `time_limit` (s), `user`, `account`, `vc` (codes of
-    `names`), `group`, `pool` (which set of nodes it may use).
-    What is believed: `predicted_work` (s of execution in all, by the run's estimator).
-    What happened: `status`, `admitted_at`, `since` (last start or stop), `progress_from` (when the
-    restart overhead of this start ends), `rate` (work per second now), `held_s` (s holding GPUs),
-    `executed` (s of work done), `saved` (work in the last checkpoint), `attained` (GPU-s received),
-    `gpus_now`, `first_start`, `finish`, `starts`, `preemptions`, `migrations`, `resizes`,
-    `lost_s` (work done again), `overhead_s` (s on GPUs without progress), `restart_s` (those
-    of them that starts cost), `largest_scale` (most GPUs it ever ran on).
+    Besides those here it has the columns of `dlsched.jobs.fields.COLUMNS`, which users ask for.
     By row, where it matters: `parents`; `shapes` (GPUs on each of several nodes, where the gang may
-    not lie as it comes); `whole_nodes` (rows that share their nodes with nobody); `homes` (where a
+    not lie as it comes); `whole_nodes` (rows that have their nodes to themselves); `homes` (where a
     suspended row is resident: it goes on there, or not at all).
     """
 
-    submit_time: Floats
-    gang: Ints
-    min_gpus: Ints
-    max_gpus: Ints
-    gpu_share: Floats
-    cpus: Floats
-    memory_gb: Floats
-    priority: Floats
-    weight: Floats
-    deadline: Floats
-    time_limit: Floats
-    user: Ints
-    account: Ints
-    vc: Ints
-    group: Ints
-    pool: Ints
-    predicted_work: Floats
-    status: NDArray[np.int8]
-    admitted_at: Floats
-    since: Floats
-    progress_from: Floats
-    rate: Floats
-    held_s: Floats
-    executed: Floats
-    saved: Floats
-    attained: Floats
-    gpus_now: Ints
-    first_start: Floats
-    finish: Floats
-    starts: Ints
-    preemptions: Ints
-    migrations: Ints
-    resizes: Ints
-    lost_s: Floats
-    overhead_s: Floats
-    restart_s: Floats
-    largest_scale: Ints
+    # what the user asked for
+    submit_time: Floats = _column(np.float64, np.nan, "Seconds of the submit.")
+    gang: Ints = _column(np.int64, 1, "GPUs needed at once.")
+    user: Ints = _column(np.int64, -1, "User code (of `names`).")
+    account: Ints = _column(np.int64, -1, "Account code.")
+    vc: Ints = _column(np.int64, -1, "Virtual cluster code.")
+    group: Ints = _column(np.int64, -1, "Group number, -1 for none.")
+    pool: Ints = _column(np.int64, 0, "Which set of nodes it may use.")
+    # what is believed of it
+    predicted_work: Floats = _column(np.float64, np.nan, "Seconds of work in all, as predicted.")
+    # what happened to it
+    status: NDArray[np.int8] = _column(np.int8, int(Status.FUTURE), "A Status.")
+    admitted_at: Floats = _column(np.float64, np.nan, "When it was admitted.")
+    since: Floats = _column(np.float64, np.nan, "When it last started or stopped.")
+    progress_from: Floats = _column(np.float64, np.nan, "When this start's overhead ends.")
+    rate: Floats = _column(np.float64, 1.0, "Work per second now.")
+    held_s: Floats = _column(np.float64, 0.0, "Seconds on GPUs, until `since`.")
+    executed: Floats = _column(np.float64, 0.0, "Seconds of work done, until `since`.")
+    saved: Floats = _column(np.float64, 0.0, "Work in the last checkpoint.")
+    attained: Floats = _column(np.float64, 0.0, "GPU-seconds received, until `since`.")
+    gpus_now: Ints = _column(np.int64, 0, "GPUs held now.")
+    first_start: Floats = _column(np.float64, np.nan, "First start; NaN if never.")
+    finish: Floats = _column(np.float64, np.nan, "When it ended.")
+    starts: Ints = _column(np.int64, 0, "How often it has started.")
+    preemptions: Ints = _column(np.int64, 0, "How often it was preempted.")
+    migrations: Ints = _column(np.int64, 0, "How often it moved.")
+    resizes: Ints = _column(np.int64, 0, "How often its number of GPUs changed.")
+    lost_s: Floats = _column(np.float64, 0.0, "Seconds of work done again.")
+    overhead_s: Floats = _column(np.float64, 0.0, "Seconds on GPUs without progress.")
+    restart_s: Floats = _column(np.float64, 0.0, "Those of them that starts cost.")
+    largest_scale: Ints = _column(np.int64, 0, "Most GPUs that it ever ran on.")
 
     def __init__(self, count: int) -> None:
-        for name, (dtype, unknown) in _COLUMNS.items():
+        for name, (dtype, unknown) in UNIT_COLUMNS.items():
             setattr(self, name, np.full(count, unknown, dtype))
         self.count = count
         self.extra: dict[str, NDArray[Any]] = {}
@@ -162,6 +112,7 @@ class UnitTable:
 
     def _forget_marks(self) -> None:
         self._says_shares: bool | None = None
+        self._says_priorities: bool | None = None
         self._marks: Bools = np.zeros(self.count, np.bool_)
         self._marked: Rows = np.zeros(0, np.int64)
 
@@ -175,7 +126,7 @@ class UnitTable:
     def take(self, rows: Rows) -> UnitTable:
         """A new table of copies of some rows, renumbered from 0."""
         table = object.__new__(UnitTable)
-        for name in _COLUMNS:
+        for name in UNIT_COLUMNS:
             setattr(table, name, getattr(self, name)[rows])
         table.count = len(rows)
         table.extra = {name: column[rows] for name, column in self.extra.items()}
@@ -207,10 +158,17 @@ class UnitTable:
             self._says_shares = bool(((self.gpu_share > 0) & (self.gpu_share < 1)).any())
         return self._says_shares
 
+    @property
+    def says_priorities(self) -> bool:
+        """Does any unit have a priority? Asked once: in a replay it never changes."""
+        if self._says_priorities is None:
+            self._says_priorities = not np.isnan(self.priority).all()
+        return self._says_priorities
+
     def has(self, column: str) -> Bools:
         """Per row: is this column known? A missing extra column is known nowhere."""
         values: NDArray[Any] | None = (
-            getattr(self, column) if column in _COLUMNS else self.extra.get(column)
+            getattr(self, column) if column in UNIT_COLUMNS else self.extra.get(column)
         )
         if values is None:
             return np.zeros(self.count, np.bool_)
@@ -221,6 +179,16 @@ class UnitTable:
             return np.array([bool(value) for value in values], np.bool_)
         known: Bools = np.greater_equal(values, 0)
         return known
+
+
+_OWN = {name: each for name, each in vars(UnitTable).items() if isinstance(each, _Column)}
+UNIT_COLUMNS: dict[str, tuple[type[np.generic], float | int]] = {
+    **{name: (each.dtype, each.unknown) for name, each in _OWN.items()},
+    **{
+        name: (np.int64 if column.is_whole else np.float64, column.unknown)
+        for name, (_, column) in COLUMNS.items()
+    },
+}
 
 
 def _stored(name: str, doc: str) -> Any:
@@ -234,7 +202,7 @@ def _stored(name: str, doc: str) -> Any:
     return property(gather)
 
 
-class Units:
+class Units(AskedColumns):
     """Some rows of a `UnitTable` at a moment `now`; what policies read.
 
     Every column is an array as long as `rows`. Clocks of running rows include the time since
@@ -261,23 +229,19 @@ class Units:
         return Units(self.table, self.rows[selection], self.now, running)
 
     # the plain columns, gathered when asked for
-    submit_time: Floats = _stored("submit_time", "Seconds of the submit.")
-    gang: Ints = _stored("gang", "GPUs needed at once.")
-    user: Ints = _stored("user", "User code.")
-    vc: Ints = _stored("vc", "Virtual cluster code.")
-    group: Ints = _stored("group", "Group number, -1 for none.")
-    pool: Ints = _stored("pool", "Which set of nodes it may use.")
-    priority: Floats = _stored("priority", "Smaller goes first; NaN when not given.")
-    weight: Floats = _stored("weight", "Share weight; NaN when not given.")
-    deadline: Floats = _stored("deadline", "Seconds after submit; NaN when none.")
-    time_limit: Floats = _stored("time_limit", "The user's own limit in seconds; NaN if none.")
-    predicted_work: Floats = _stored("predicted_work", "Seconds of work in all, as predicted.")
-    status: NDArray[np.int8] = _stored("status", "A Status.")
-    since: Floats = _stored("since", "When it last started or stopped.")
-    admitted_at: Floats = _stored("admitted_at", "When it was admitted.")
-    starts: Ints = _stored("starts", "How often it has started.")
-    first_start: Floats = _stored("first_start", "First start; NaN if never.")
-    gpus_now: Ints = _stored("gpus_now", "GPUs held now.")
+    submit_time: Floats
+    gang: Ints
+    user: Ints
+    vc: Ints
+    group: Ints
+    pool: Ints
+    predicted_work: Floats
+    status: NDArray[np.int8]
+    since: Floats
+    admitted_at: Floats
+    starts: Ints
+    first_start: Floats
+    gpus_now: Ints
 
     @property
     def running(self) -> Bools:
@@ -333,3 +297,10 @@ class Units:
     def extra(self, column: str) -> NDArray[Any]:
         """A further column of the trace or the submit, by its name."""
         return self.table.extra[column][self.rows]
+
+
+for _name, _doc in {
+    **{name: each.doc for name, each in _OWN.items() if name not in vars(Units)},
+    **{name: column.doc for name, (_, column) in COLUMNS.items()},
+}.items():
+    setattr(Units, _name, _stored(_name, _doc))

@@ -8,15 +8,13 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
 
-__all__ = ["NO_ROUNDS", "WholeRounds"]
-
 
 @dataclass(frozen=True, slots=True)
 class WholeRounds:
     """The rounds since the last decision, in all of which the same rows ran.
 
     Attributes:
-        rows: who ran, ascending.
+        rows: the rows that ran, ascending.
         stop: when each row stopped, [round, row].
         took: seconds that it was credited with, [round, row].
     """

@@ -1,5 +1,5 @@
-"""The live world: one process that leads a cluster, decides rounds and answers its users.
+"""The daemon: one process that leads a cluster, decides rounds and answers its users.
 
-Invariant: the asyncio main thread is the only one that changes what is in memory; whatever is told
-to a user or a node is committed first.
+Invariant: only the asyncio main thread changes what is in memory; an answer to a user or a node
+waits until what it rests on is committed.
 """

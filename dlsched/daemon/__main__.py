@@ -15,13 +15,11 @@ from dlsched.core.errors import DlschedError
 from dlsched.daemon.daemon import Daemon
 from dlsched.daemon.settings import Settings, load_settings
 
-__all__ = ["main", "run"]
-
 log = logging.getLogger("dlsched.daemon")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until told to stop; the exit code."""
+    """Run until a signal stops the daemon; returns the exit code."""
     parser = argparse.ArgumentParser(prog="dlsched daemon", description="Lead a cluster.")
     parser.add_argument("--config", metavar="FILE", type=Path, help="configuration, TOML")
     parser.add_argument("--database", metavar="URL", help="instead of the file's")
@@ -65,7 +63,7 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 
 def _log(level: str) -> None:
-    """One line an event on stderr, where the service manager's journal takes it."""
+    """Log to stderr, one line for each event, for the service manager's journal."""
     logging.basicConfig(
         level=level.upper(),
         stream=sys.stderr,
@@ -74,7 +72,7 @@ def _log(level: str) -> None:
 
 
 async def run(settings: Settings, file: Path | None, insecure: bool) -> int:
-    """A daemon until a signal or a failure; the exit code."""
+    """Run a daemon until a signal or a failure; returns the exit code."""
     daemon = Daemon(settings, file=file, insecure_loopback=insecure)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -97,11 +95,11 @@ async def run(settings: Settings, file: Path | None, insecure: bool) -> int:
             task.add_done_callback(tasks.discard)
 
         loop.add_signal_handler(signal.SIGHUP, hang_up)
-        failing = asyncio.create_task(daemon.shell.failed.wait())
+        failing = asyncio.create_task(daemon.driver.failed.wait())
         await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
         failing.cancel()
-        if daemon.shell.failed.is_set():
-            raise DlschedError(daemon.shell.failure)
+        if daemon.driver.failed.is_set():
+            raise DlschedError(daemon.driver.failure)
         return 0
     finally:
         stopping.cancel()

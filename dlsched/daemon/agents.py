@@ -1,7 +1,7 @@
-"""The nodes' agents as the daemon reaches them: addresses, nudges, output, signals.
+"""The daemon's channels to the agents of the nodes: addresses, nudges, output, signals.
 
-A nudge says only "sync now" and may be lost: the next beat does the same. So one is under way to a
-node at a time, and the newest term is what the next one carries.
+A nudge says only "sync now" and may be lost: the next beat does the same. So only one nudge is on
+its way to a node at a time, and the next one carries the newest term.
 """
 
 from __future__ import annotations
@@ -13,25 +13,23 @@ from typing import Any
 
 import grpc
 
-from dlsched.daemon.clock import boottime
-from dlsched.daemon.faultpoints import faultpoint
 from dlsched.protocol.messages import NodeName, Nudge
+from dlsched.rpc.call_failures import ChannelClosed, answer
 from dlsched.rpc.conversion import to_wire
-from dlsched.rpc.hanging_up import HungUp, answer
 from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
-
-__all__ = ["Agents", "Described"]
+from dlsched.system.clock import boottime
+from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon.agents")
 NUDGE_S = 3.0
 
 
 class Described:
-    """What one node has said of itself."""
+    """What one node has reported about itself."""
 
     def __init__(self, facts: node_pb2.NodeFacts, *, recalled: bool = False) -> None:
         self.facts = facts
-        self.recalled = recalled  # from the database: the node has not said it to this process
+        self.recalled = recalled  # from the database: the node has not reported it to this process
         self.uses: dict[str, node_pb2.GpuUse] = {}
         self.heard_at = boottime()
 
@@ -40,7 +38,8 @@ class Agents:
     """Channels to agents, made when they are needed.
 
     Attributes:
-        described: by node, what it said of itself.
+        described: what each node has reported about itself.
+        lost_nudges: how many nudges did not reach their node.
     """
 
     def __init__(
@@ -48,11 +47,10 @@ class Agents:
         open_channel: Callable[[str, str], Any],
         stamp: Callable[[], object] = lambda: None,
     ) -> None:
-        """Take what opens a channel to an address, insisting on a node's name.
+        """Make it without any channel.
 
-        Args:
-            open_channel: from an address and a name.
-            stamp: changes when channels are to be opened anew: another certificate.
+        `open_channel` opens one to an address, where a node of that name must answer; when the
+        value of `stamp` changes, channels are opened anew, for a new certificate.
         """
         self._open = open_channel
         self._stamp = stamp
@@ -63,17 +61,17 @@ class Agents:
         self.lost_nudges = 0
 
     def recall(self, node: NodeName, facts: node_pb2.NodeFacts) -> None:
-        """Take what the database knows of a node, until it speaks for itself."""
+        """Take in what the database has of a node, until the node reports."""
         if node not in self.described:
             self.described[node] = Described(facts, recalled=True)
 
     def wants_facts(self, node: NodeName) -> bool:
-        """Whether a node has yet to say what it is."""
+        """Whether a node has not reported its facts to this process."""
         known = self.described.get(node)
         return known is None or known.recalled
 
     def describe(self, message: node_pb2.NodeDescription) -> bool:
-        """Take in a description; whether its facts are new here."""
+        """Take in a description; returns whether its facts are new."""
         name = NodeName(message.node)
         known = self.described.get(name)
         news = False
@@ -89,7 +87,7 @@ class Agents:
         return news
 
     def stub(self, node: NodeName) -> Any:
-        """The agent of a node; None when its address is not known."""
+        """A client of a node's agent; None when its address is not known."""
         known = self.described.get(node)
         if known is None or not known.facts.address:
             return None
@@ -102,8 +100,8 @@ class Agents:
         return node_pb2_grpc.AgentStub(held[1])  # type: ignore[no-untyped-call]  # generated
 
     def nudge(self, nudge: Nudge) -> None:
-        """Tell a node to sync, soon."""
-        faultpoint("between-nudges")
+        """Have a node sync soon."""
+        fault_point("between-nudges")
         self._next[nudge.node] = nudge
         if nudge.node not in self._nudging:
             task = asyncio.get_running_loop().create_task(self._nudge(nudge.node))
@@ -117,7 +115,7 @@ class Agents:
                     return
                 try:
                     await answer(stub.Nudge(to_wire(nudge), timeout=NUDGE_S))
-                except (grpc.aio.AioRpcError, HungUp) as error:
+                except (grpc.aio.AioRpcError, ChannelClosed) as error:
                     self.lost_nudges += 1
                     log.debug("event=nudge-lost node=%s why=%s", node, error)
         finally:

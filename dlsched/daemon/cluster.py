@@ -1,52 +1,43 @@
-"""Everything that one daemon knows, in one place: what the services look into.
+"""The cluster in memory: what the services of one daemon look into. It lives in the main thread.
 
-Main thread only. The board follows what is reserved; `drained` follows what is committed.
+The live state follows what is *reserved*; tenants, speeds and drained nodes follow what is
+*committed*.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseDict
 
-from dlsched.core.cluster import ANY_TYPE, expand_hosts
 from dlsched.daemon.agents import Agents
-from dlsched.daemon.board import Board
-from dlsched.daemon.clock import boottime, wall
-from dlsched.daemon.control.capacity import Capacity, Host
-from dlsched.daemon.control.pace import Pace
-from dlsched.daemon.round.machines import ClusterRules
+from dlsched.daemon.capacity import Capacity, capacity_of
+from dlsched.daemon.checkpoints import Checkpoints
+from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
+from dlsched.daemon.live.live_state import LiveState
+from dlsched.daemon.live.nodes import ClusterRules
+from dlsched.daemon.live.rungs import Rungs
+from dlsched.daemon.reported.curves import Curves
+from dlsched.daemon.reported.failures import Failures
+from dlsched.daemon.reported.speeds import SpeedTable
+from dlsched.daemon.reported.training_profiles import TrainingProfiles
 from dlsched.daemon.round.parts import RoundSettings
-from dlsched.daemon.round.waiting import Fate
+from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import Settings
-from dlsched.daemon.shell import Shell
-from dlsched.daemon.speeds import SpeedBook
-from dlsched.daemon.tenants import Tenants, configured, virtual_cluster
-from dlsched.daemon.trainings import Place, TrainingBook
-from dlsched.daemon.trust import DaemonTrust
+from dlsched.daemon.tenants import Tenants, configured
+from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import Drained, TenantsConfigured
-from dlsched.db.speeds import SpeedKey
-from dlsched.db.tenants import Vc
-from dlsched.db.trainings import TrainingTold
 from dlsched.protocol import messages as m
-from dlsched.protocol.ledger import Attach, JobStatus, NodeStatus, RegisterNode, Run, Write
-from dlsched.rpc.v1.control_pb2 import RunReport
+from dlsched.protocol.ledger import Attach, NodeStatus, RegisterNode, Restart, Write
 from dlsched.rpc.v1.node_pb2 import NodeFacts
+from dlsched.system.clock import boottime, wall
 
-__all__ = ["Cluster", "round_settings", "rules_of"]
-
-log = logging.getLogger("dlsched.daemon")
-MOST_IGNORED = 1_000_000  # messages that one report may say were nonsense
+NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
 def round_settings(settings: Settings) -> RoundSettings:
-    """How rounds are decided, as the file says."""
+    """How rounds are decided, as the configuration says."""
     chosen = settings.round
     parts = {
         "scheduling": chosen.policy,
@@ -66,257 +57,215 @@ def round_settings(settings: Settings) -> RoundSettings:
     )
 
 
-def rules_of(settings: Settings) -> ClusterRules:
-    """Partitions and virtual clusters, as the file says."""
-    return ClusterRules(
-        partitions={
-            p.name: frozenset(expand_hosts(p.nodes)) if p.nodes else None
-            for p in settings.partitions
-        },
-        longest_s={p.name: p.max_time_s for p in settings.partitions if p.max_time_s is not None},
-        vcs=tuple(virtual_cluster(each) for each in configured(settings) if isinstance(each, Vc)),
-    )
+class Cluster(LedgerFollower):
+    """The state of one cluster, in this term.
 
+    Attributes:
+        driver: of the leader.
+        settings: the configuration.
+        agents: of the nodes.
+        checkpoints: of jobs, live or ended.
+        speeds: measured speeds of trainings.
+        trainings: what elastic jobs have reported.
+        curves: losses and metrics that jobs have reported.
+        rungs: what jobs of sweeps have reached, in this term.
+        failures: what ranks have said of their failures.
+        tenants: users, accounts, virtual clusters, partitions and quotas.
+        live: jobs, nodes and GPUs; a new one in each term.
+        round_state: the policy that decides, and what its last decision left behind.
+        drained: nodes that are drained, and until when runs may stay on them.
+        unhealthy: GPUs of each node that report errors.
+    """
 
-class Cluster:
-    """The daemon's parts and what only it keeps."""
-
-    def __init__(self, shell: Shell, settings: Settings, agents: Agents, file: Path | None) -> None:
-        self.shell = shell
+    def __init__(self, driver: LeaderDriver, settings: Settings, agents: Agents) -> None:
+        self.driver = driver
         self.settings = settings
         self.agents = agents
-        self.file = file
-        self.speeds = SpeedBook()
-        self.trainings = TrainingBook()
-        self.board = Board(
-            round_settings(settings),
-            rules_of(settings),
-            fate_of=self.fate,
-            speeds=self.speeds,
-            trainings=self.trainings,
-        )
-        self.drained: dict[m.NodeName, Drained] = {}
-        self.draining_at: dict[m.NodeName, float] = {}  # wall time at which what runs there leaves
-        self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
-        self.pace = Pace()
-        self.rounds: Any = None  # set by whoever makes both
-        self.trust: DaemonTrust | None = None  # as well
-        self.predictions: Any = None  # as well
+        self.checkpoints = Checkpoints(driver)
+        self.speeds = SpeedTable()
+        self.trainings = TrainingProfiles()
+        self.curves = Curves()
+        self.rungs = Rungs()
+        self.failures = Failures()
         self.tenants = Tenants(settings)
-        self.on_govern: Callable[[], None] = lambda: None
+        self.live = LiveState(self._rules(), speeds=self.speeds, trainings=self.trainings)
+        self.round_state = RoundState(self.live, round_settings(settings))
+        self.drained: dict[m.NodeName, Drained] = {}
+        self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
-        shell.send_nudge = agents.nudge
-        shell.on_reserve.append(self._reserved)
-        shell.on_commit.append(self._committed)
-        shell.on_term.append(self._began)
+        driver.follow(self)
+        driver.may_stay = self._may_stay
 
     @property
     def now(self) -> float:
-        """The policy's clock: as the wall's when this process began, and never jumping."""
+        """The policy's clock: the wall clock when this process began, and it never jumps."""
         return self._anchor + boottime()
+
+    def _may_stay(self, job: m.JobId) -> bool:
+        return self.live.may_stay(job)
 
     # -- following the ledger ----------------------------------------------------------------------
 
-    def _began(self, loaded: Any) -> None:
+    def term_began(self, term: TermBegun) -> None:
+        """Begin anew from what the database has."""
+        loaded = term.loaded
         self.speeds.load(loaded.speeds)
         self.trainings.load(loaded.trainings)
-        self.board.load(loaded, self.now)
+        self.curves.load(loaded.curves)
+        self.rungs = Rungs()
+        self.live = self.live.successor(loaded, self.now, term.ended)
+        self.round_state = RoundState.of_loaded(self.live, self.round_state.settings, loaded)
         if self.tenants.load(loaded.tenants, self.settings):
-            self.shell.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
-        self.govern()
+            self.driver.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
+        self._apply_tenants()
         self.drained = dict(loaded.drained)
-        self.draining_at = {
-            name: row.by_at for name, row in self.drained.items() if row.by_at is not None
-        }
+        changes = self.drains_of(self.settings, loaded.ledger.nodes, "daemon")
+        if changes:
+            self.driver.note(*changes)
         for name in loaded.ledger.nodes:
-            self._configured(name)
+            self._describe_as_configured(name)
         for name, facts in loaded.nodes_described.items():  # addresses: for logs and launches
-            told = ParseDict(json.loads(facts), NodeFacts(), ignore_unknown_fields=True)
-            self.agents.recall(name, told)
+            known = ParseDict(json.loads(facts), NodeFacts(), ignore_unknown_fields=True)
+            self.agents.recall(name, known)
 
-    def _reserved(self, writes: Sequence[Write]) -> None:
-        self.board.apply(writes, self.shell.reserved, self.now)
+    def reserved(self, writes: Sequence[Write]) -> None:
+        """Follow changes of the reserved ledger."""
+        for write in writes:
+            if isinstance(write, Restart):
+                job = self.driver.reserved.jobs[write.job]
+                self.live.revive(job, self.driver.table.of(write.job), self.now)
+        self.live.apply(writes, self.driver.reserved, self.now)
         for write in writes:
             if isinstance(write, RegisterNode):
-                self._configured(write.node)
+                self._describe_as_configured(write.node)
 
-    def _committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
+    def committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
+        """Follow the rows of a committed transaction."""
         for write in writes:
-            if isinstance(write, Attach) and self.speeds.take(write.row):
+            row = write.row if isinstance(write, Attach) else None
+            if row is None or self.speeds.take(row):
                 continue
-            if isinstance(write, Attach) and self.tenants.take(write.row):
-                self.govern()
-            elif isinstance(write, Attach) and isinstance(write.row, Drained):
-                row = write.row
+            if self.tenants.take(row):
+                self._apply_tenants()
+            elif isinstance(row, Drained):
                 self.drained.pop(row.node, None)
-                self.draining_at.pop(row.node, None)
                 if row.drained:
                     self.drained[row.node] = row
-                    if row.by_at is not None:
-                        self.draining_at[row.node] = row.by_at
 
-    def rules(self, settings: Settings | None = None) -> ClusterRules:
-        """Partitions, virtual clusters and their nodes, as the file and operators say."""
-        return replace(rules_of(settings or self.settings), vcs=self.tenants.in_force())
+    # -- configuration and tenants -----------------------------------------------------------------
 
-    def govern(self) -> None:
-        """Rounds go by the tenants as they are now."""
-        rules = self.rules()
-        if rules != self.board.rules:
-            self.board.configure(self.board.settings, rules)
-        self.board.limit_tenants(self.tenants.quotas(), self.tenants.parents())
-        self.on_govern()
+    def configure(self, settings: Settings, rounds: RoundSettings) -> None:
+        """Take over another configuration, and other settings of rounds."""
+        self.settings = settings
+        self.tenants.take(TenantsConfigured(tenants=configured(settings), at=wall()))
+        self.round_state.configure(rounds)
+        self.live.set_rules(self._rules())
+        self._apply_tenants()
 
-    def _configured(self, name: m.NodeName) -> None:
-        number = 0
-        for section in self.settings.nodes:
-            if section.name:
-                names = expand_hosts(section.name)
-            else:
-                names = [f"n{number + k + 1}" for k in range(section.count)]
-            number += len(names)
-            if name in names:
-                facts = section.model_dump(
-                    include={"cpus", "memory_gb", "rack", "switch", "domain", "nic_gbps"}
+    def drains_of(
+        self, settings: Settings, registered: Iterable[m.NodeName], actor: str
+    ) -> list[Drained]:
+        """The drains that a configuration begins or ends.
+
+        A registered node that it does not name is drained, if it names any; one that it names
+        again, and that was drained for that reason alone, takes runs again.
+        """
+        named = settings.configured_nodes()
+        found = []
+        for name in registered:
+            row = self.drained.get(name)
+            gone = bool(named) and name not in named
+            if gone if row is None else (row.reason == NOT_CONFIGURED and not gone):
+                reason = NOT_CONFIGURED if gone else "in the configuration again"
+                found.append(
+                    Drained(node=name, drained=gone, reason=reason, actor=actor, at=wall())
                 )
-                if section.gpu_type:
-                    facts["gpu_type"] = section.gpu_type
-                self.board.describe_node(name, facts)
+        return found
 
-    def fate(self, job: m.JobId) -> Fate | None:
-        """What came of a job that is live no more, as the store said."""
-        stored = self.shell.outcomes.get(job)
-        if stored is None:
-            return None
-        spec = stored.spec
-        elements: tuple[m.JobId, ...] = ()
-        if spec is not None and spec.array is not None and spec.index == 0:
-            elements = tuple(m.JobId(job + k) for k in range(len(spec.array.tasks)))
-        return Fate(
-            started_at=stored.facts.first_started_at,
-            ended_at=stored.facts.ended_at,
-            succeeded=stored.job.status is JobStatus.COMPLETED,
-            elements=elements,
+    def _rules(self) -> ClusterRules:
+        partitions = self.settings.partitions
+        return ClusterRules(
+            partitions=self.settings.partition_nodes(),
+            longest_s={p.name: p.max_time_s for p in partitions if p.max_time_s is not None},
+            vcs=self.tenants.in_force(),
         )
 
-    def measure(
-        self, job: m.JobId, run: Run, step: int, executed_s: float, loss: float = math.nan
-    ) -> None:
-        """A run tells how far it is: its kind's speed on GPUs like its own."""
-        self.board.note_steps(job, step, loss)
-        key = self._place_of(job, run)
-        if run.stop is not None or run.suspended:
-            key = None
-        least_s = self.settings.round.measure_s
-        rate = self.speeds.told(run.key.run_id, key, step, executed_s, least_s)
-        if rate is not None and key is not None:
-            self.shell.note(*self.speeds.measured(key, rate, wall()))
+    def _apply_tenants(self) -> None:
+        """Have rounds follow the tenants as they are now."""
+        rules = self._rules()
+        if rules != self.live.rules:
+            self.live.set_rules(rules)
+        self.live.set_quotas(self.tenants.quotas(), self.tenants.parents())
 
-    def _place_of(self, job: m.JobId, run: Run) -> SpeedKey | None:
-        """What a run is, where, and beside whom.
-
-        None where its GPUs are of several types, or of none named, or shared by more than two.
-        """
-        kind, place = self.board.asks.kinds.get(job), self.training_place(run)
-        if kind is None or not kind[0] or place.gpu_type in ("", ANY_TYPE) or not place.gpus:
-            return None
-        kinds = [self.board.asks.kinds.get(other) for other in self.board.beside(job)]
-        if not kinds:
-            return SpeedKey(*kind, place.gpu_type, place.gpus)
-        partner = kinds[0] if len(kinds) == 1 else None
-        if partner is None or not partner[0]:
-            return None
-        return SpeedKey(*kind, place.gpu_type, place.gpus, *partner)
-
-    def learn(self, job: m.JobId, run: Run, report: RunReport) -> tuple[int, int] | None:
-        """A run tells how its training goes; the batch size that would do better there."""
-        book, told = self.trainings, False
-        if report.ignored > 0:
-            book.ignore(job, min(report.ignored, MOST_IGNORED))
-        if report.HasField("restart_s"):
-            book.restarted(job, report.restart_s)
-            told = True
-        if report.HasField("save_s"):
-            book.saved(job, report.save_s)
-            told = True
-        place = self.training_place(run)
-        batch: tuple[int, int] | None = None
-        if report.HasField("training"):
-            told = True
-            why = book.told(job, run.key.run, place, report.training)
-            if why:
-                log.info("event=report-ignored job=%s run=%s why=%r", job, run.key.run, why)
-            elif run.stop is None:
-                batch = book.of(job).better_batch(place)
-        if told and book.of(job).limits is not None:
-            self.shell.note(TrainingTold(job=job, known=book.of(job).known(), at=wall()))
-        return batch
-
-    def training_place(self, run: Run) -> Place:
-        """Where a run is; of GPUs of several types, or of none named, under no name."""
-        machines = [self.board.machines.get(name) for name in run.members]
-        types = {"" if machine is None else machine.gpu_type for machine in machines}
-        gpus = sum(len(member.gpus) for member in run.members.values())
-        return Place(types.pop() if len(types) == 1 else "", len(run.members), gpus)
+    def _describe_as_configured(self, name: m.NodeName) -> None:
+        section = self.settings.configured_nodes().get(name)
+        if section is not None:
+            self.live.describe_node(name, section.facts())
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def may_join(self, name: m.NodeName) -> bool:
-        """Whether a node is one of the configured, when any are."""
-        names = self.settings.node_names()
-        return not names or name in names or name in self.shell.committed.nodes
+        """Whether a node may register: it is configured or known, or none is configured."""
+        names = self.settings.configured_nodes()
+        return not names or name in names or name in self.driver.committed.nodes
 
-    def heard(self, sync: m.Sync) -> None:
-        """A node has synced: it is not late if it hears us too, and these GPUs are no good."""
+    def note_sync(self, sync: m.Sync) -> None:
+        """Note that a node has synced, and which of its GPUs report errors."""
         self.unhealthy[sync.node] = frozenset(sync.health.unhealthy)
         late = self.is_late(sync.node, boottime())
-        self.board.observe_node(sync.node, late=late, unhealthy=sync.health.unhealthy)
+        self.live.observe_node(sync.node, late=late, unhealthy=sync.health.unhealthy)
 
-    def observe_silence(self) -> None:
-        """Nodes that have not been heard for a while get no new runs."""
+    def note_silence(self) -> None:
+        """Note which nodes are late: they get no new runs."""
         now = boottime()
-        for name in self.shell.committed.nodes:
-            self.board.observe_node(name, late=self.is_late(name, now))
+        for name in self.driver.committed.nodes:
+            self.live.observe_node(name, late=self.is_late(name, now))
 
-    def is_late(self, name: m.NodeName, now: float) -> bool:
-        """Whether a node was not heard for a while, or has not heard what it was told.
-
-        A node that is cut off one way goes on to report; work that it is given would never begin.
-        """
-        timing = self.shell.state.timing
-        longest = timing.witness_beats * timing.beat_s
-        hearing = self.shell.state.hearings.get(name)
-        if hearing is None or now - hearing.at > longest:
-            return True
-        if not hearing.renewals:
-            return False
-        told = hearing.renewals.values()
-        arrived = min(told) if hearing.chain is None else hearing.chain.last_sent
-        return max(told) - arrived > longest
-
-    def heard_ago(self, name: m.NodeName, now: float) -> float | None:
-        """Seconds since a node synced in this term."""
-        hearing = self.shell.state.hearings.get(name)
-        return None if hearing is None else now - hearing.at
-
-    def observe_uses(self, name: m.NodeName) -> None:
-        """GPUs that somebody outside uses get no new runs."""
+    def note_gpu_uses(self, name: m.NodeName) -> None:
+        """Note which GPUs of a node processes outside of jobs use: they get no new runs."""
         described = self.agents.described.get(name)
         if described is not None:
-            foreign = [use.uuid for use in described.uses.values() if use.foreign]
-            self.board.observe_node(name, foreign=foreign)
+            foreign = [m.GpuId(use.uuid) for use in described.uses.values() if use.foreign]
+            self.live.observe_node(name, foreign=foreign)
+
+    def is_late(self, name: m.NodeName, now: float) -> bool:
+        """Whether a node has been silent for a while, or has not received what it was sent.
+
+        A node that receives nothing still reports; a run that it is given would never begin. `now`
+        is read from `boottime`.
+        """
+        timing = self.driver.state.timing
+        longest = timing.witness_beats * timing.beat_s
+        last = self.driver.state.last_syncs.get(name)
+        if last is None or now - last.at > longest:
+            return True
+        if not last.renewals:
+            return False
+        sent = last.renewals.values()
+        received = min(sent) if last.chain is None else last.chain.last_sent
+        return max(sent) - received > longest
+
+    def synced_ago(self, name: m.NodeName, now: float) -> float | None:
+        """Seconds since a node's last sync in this term; None before its first."""
+        last = self.driver.state.last_syncs.get(name)
+        return None if last is None else now - last.at
+
+    def refusal(self, name: m.NodeName, now: float) -> str:
+        """Why an agent with a node's name was refused lately; empty when none was."""
+        refused, timing = self.driver.state.refusals.get(name), self.driver.state.timing
+        longest = 2 * timing.witness_beats * timing.beat_s
+        return refused.why if refused is not None and now - refused.at <= longest else ""
 
     def address(self, name: m.NodeName) -> str:
-        """Where a node's agent listens; empty when it has not said."""
+        """Where a node's agent listens; empty while it is not known."""
         described = self.agents.described.get(name)
         return described.facts.address if described is not None else ""
 
     def node_state(self, name: m.NodeName) -> str:
-        """A node's state in the words of listings."""
-        node = self.shell.committed.nodes[name]
-        busy = self.shell.committed.busy(name)
-        held = self.shell.committed.held_by.get(name, ())
+        """A node's state, as listings call it."""
+        ledger = self.driver.committed
+        node, held = ledger.nodes[name], ledger.held_by.get(name, ())
         if node.status is not NodeStatus.UP:
             return "down"
         if name in self.drained:
@@ -325,46 +274,13 @@ class Cluster:
             return "late"
         if not held:
             return "idle"
-        return "full" if len(busy) >= len(node.gpus) else "mixed"
-
-    # -- what fits ---------------------------------------------------------------------------------
+        return "full" if len(ledger.busy(name)) >= len(node.gpus) else "mixed"
 
     def capacity(self) -> Capacity:
-        """What the cluster could ever give."""
-        key = (self.board.machines.version, self.settings, len(self.shell.committed.nodes))
+        """What the cluster could ever give to one job."""
+        ledger = self.driver.committed
+        key = (self.live, self.live.nodes.version, self.settings, len(ledger.nodes))
         if self._capacity is None or self._capacity[0] != key:
-            self._capacity = (key, Capacity(hosts=self._hosts()))
+            made = capacity_of(self.settings, ledger, self.live.nodes, self.agents)
+            self._capacity = (key, made)
         return self._capacity[1]
-
-    def _hosts(self) -> dict[str, Host]:
-        settings = self.settings
-        hosts: dict[str, Host] = {}
-        for section in settings.nodes:
-            if section.name:
-                names = expand_hosts(section.name)
-            else:
-                names = [f"n{len(hosts) + k + 1}" for k in range(section.count)]
-            for name in names:
-                hosts[name] = Host(
-                    name=name,
-                    gpus=section.gpus,
-                    gpu_type=section.gpu_type,
-                    cpus=section.cpus,
-                    memory_bytes=None
-                    if section.memory_gb is None
-                    else int(section.memory_gb * 1e9),
-                    partitions=settings.partitions_of(name),
-                )
-        for name, node in self.shell.committed.nodes.items():
-            machine = self.board.machines.get(name)
-            known = machine.gpu_type if machine is not None else ""
-            facts = self.agents.described.get(name)
-            hosts[name] = Host(
-                name=name,
-                gpus=len(node.gpus),
-                gpu_type="" if known == ANY_TYPE else known,
-                cpus=facts.facts.cpus or None if facts is not None else None,
-                memory_bytes=facts.facts.memory_bytes or None if facts is not None else None,
-                partitions=settings.partitions_of(name),
-            )
-        return hosts

@@ -1,8 +1,8 @@
-"""When pending jobs are thought to start: asked of a process beside the rounds', and remembered.
+"""When pending jobs are predicted to start: a second worker process forecasts it.
 
-A prediction costs a run of the simulated world, so one answer serves all who ask while nothing
-changes, and a slow one is given up rather than waited for. What was told is stored, so that it can
-be compared with what came. Invariant: predictions change nothing; a round never waits for one.
+A forecast costs a run of the simulated world. So one answer serves all callers while nothing
+changes, and a forecast that takes too long is given up. Predictions are stored, to be compared with
+the actual starts. Invariant: predictions change nothing, and a round never waits for one.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.units import WAITING
-from dlsched.daemon.clock import boottime, wall
 from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
+from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import JobSpec, Prediction
 from dlsched.protocol.messages import JobId
-
-__all__ = ["Foretold", "Predictions"]
+from dlsched.system.clock import boottime, wall
 
 log = logging.getLogger("dlsched.daemon.predictions")
 NICE = 5  # rounds come first
 OLD_S = 60.0  # an answer serves no longer, though nothing happens
 PAUSE_S, LONGEST_PAUSE_S = 30.0, 3600.0  # after one that failed, and each time twice as long
-SHARE = 0.05  # of one processor's time, for predictions that nobody asked for
+SHARE = 0.05  # of one processor's time, for predictions that no client asked for
 MOVED_S, MOVED = 60.0, 0.1  # a prediction that has moved by so much is another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
-    """When a job is thought to start (seconds since the epoch), and what that rests on."""
+class StartForecast:
+    """When a job is predicted to start (seconds since the epoch), and what that is based on."""
 
     at: float
     basis: str
@@ -46,17 +46,17 @@ class Foretold:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     key: object
-    of: float  # the moment that it was asked about
+    made_at: float  # by `boottime`
     cost_s: float
-    starts: Mapping[int, Foretold]
+    starts: Mapping[int, StartForecast]
     ends: Mapping[int, float]
 
 
-class Predictions:
-    """Asks, remembers and records.
+class Predictions(LedgerFollower):
+    """Makes, remembers and records predictions.
 
     Attributes:
-        failure: why the last attempt came to nothing; empty when it did not.
+        failure: why the last forecast failed; empty when it did not.
     """
 
     def __init__(self, cluster: Cluster, worker: PolicyWorker | None = None) -> None:
@@ -66,18 +66,21 @@ class Predictions:
         self._asking: asyncio.Task[_Answer | None] | None = None
         self._not_before = 0.0
         self._failures = 0
-        self._told: dict[int, float] = {}
+        self._recorded: dict[int, float] = {}
         self._task: asyncio.Task[None] | None = None
         self.failure = ""
-        cluster.predictions = self
-        cluster.shell.on_term.append(lambda loaded: self._told.clear())
+        cluster.driver.follow(self)
+
+    def term_began(self, term: TermBegun) -> None:
+        """Forget which predictions were recorded."""
+        self._recorded.clear()
 
     def start(self) -> None:
-        """Begin to foretell now and then, so that every job that waits long has a prediction."""
+        """Start to predict now and then, so that every job that waits long has a prediction."""
         self._task = asyncio.create_task(self._now_and_then(), name="predictions")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop, with the worker."""
         tasks = [task for task in (self._task, self._asking) if task is not None]
         for task in tasks:
             task.cancel()
@@ -86,11 +89,10 @@ class Predictions:
 
     # -- asked ---------------------------------------------------------------------------------
 
-    async def starts(self, patience_s: float | None = None) -> Mapping[int, Foretold]:
+    async def starts(self, patience_s: float | None = None) -> Mapping[int, StartForecast]:
         """Predicted starts by job; the last known ones when new ones take too long.
 
-        Args:
-            patience_s: wait no longer; None: as long as a prediction may take.
+        It waits `patience_s`; None: as long as a forecast may take.
         """
         known = self._answer
         if known is not None and self._serves(known):
@@ -109,23 +111,23 @@ class Predictions:
         known = self._answer
         return known.ends if known is not None and self._is_recent(known) else {}
 
-    async def suppose(self, specs: Sequence[Sequence[JobSpec]]) -> list[Foretold | str]:
-        """When jobs would start that are not there; or why that cannot be said.
+    async def suppose(self, specs: Sequence[Sequence[JobSpec]]) -> list[StartForecast | str]:
+        """Predict the starts of jobs that are not submitted; of each array, the first element's.
 
-        Args:
-            specs: of each job, or the elements of each array: its first start counts.
+        Returns:
+            for each, its predicted start, or a text that says why there is none.
         """
-        board, now = self._cluster.board, self._cluster.now
+        live, now = self._cluster.live, self._cluster.now
         flat = [spec for some in specs for spec in some]
-        with board.supposing(flat, now) as ids:
-            snapshot = take_snapshot(board, "full", now)
-            why = {job: board.reason(JobId(job)) for job in ids}
+        with live.supposing(flat, now) as ids:
+            snapshot = take_snapshot(self._cluster.round_state, "full", now)
+            why = {job: live.reason(JobId(job)) for job in ids}
         try:
             found, _ = await self._forecast(snapshot)
         except (PolicyFailed, BadInput) as error:
             return [f"not predicted: {error}" for _ in specs]
         waits = set(snapshot.columns["job"][snapshot.columns["status"] == WAITING].tolist())
-        answers: list[Foretold | str] = []
+        answers: list[StartForecast | str] = []
         place = 0
         for some in specs:
             mine = ids[place : place + len(some)]
@@ -134,7 +136,7 @@ class Predictions:
             if not some:
                 answers.append("")
             elif starts:
-                answers.append(min(starts, key=lambda told: told.at))
+                answers.append(min(starts, key=lambda start: start.at))
             elif mine[0] in waits:
                 answers.append("not predicted: none within the time looked ahead")
             else:
@@ -142,25 +144,25 @@ class Predictions:
         return answers
 
     def _key(self) -> object:
-        board = self._cluster.board
-        return (board.stamp, board.round_number, board.settings, self._cluster.shell.state.epoch)
+        state = self._cluster.round_state
+        return (state.live.stamp, state.number, state.settings, self._cluster.driver.state.epoch)
 
     def _serves(self, answer: _Answer) -> bool:
-        """An answer of now; one that costs much serves as long again, whatever has happened."""
-        age = boottime() - answer.of
+        """Whether an answer still holds; a costly one holds for as long as it took, in any case."""
+        age = boottime() - answer.made_at
         return age <= 2 * answer.cost_s or (age <= OLD_S and answer.key == self._key())
 
     def _is_recent(self, answer: _Answer) -> bool:
-        return boottime() - answer.of <= OLD_S + answer.cost_s
+        return boottime() - answer.made_at <= OLD_S + answer.cost_s
 
     async def _ask(self) -> _Answer | None:
         try:
             await self._worker.start()
             cluster, began, key = self._cluster, boottime(), self._key()
-            snapshot = take_snapshot(cluster.board, "full", cluster.now)
+            snapshot = take_snapshot(cluster.round_state, "full", cluster.now)
             starts, ends = await self._forecast(snapshot)
             cost_s = boottime() - began
-            self._answer = _Answer(key=key, of=began, cost_s=cost_s, starts=starts, ends=ends)
+            self._answer = _Answer(key=key, made_at=began, cost_s=cost_s, starts=starts, ends=ends)
             self.failure, self._failures = "", 0
             self._record(snapshot, starts)
             return self._answer
@@ -175,13 +177,13 @@ class Predictions:
 
     async def _forecast(
         self, snapshot: LiveSnapshot
-    ) -> tuple[dict[int, Foretold], dict[int, float]]:
-        """Starts of pending jobs, and ends of all."""
+    ) -> tuple[dict[int, StartForecast], dict[int, float]]:
+        """The predicted starts of pending jobs, and the predicted ends of all."""
         limit_s = self._cluster.settings.round.predict_within_s
         found = await self._worker.forecast(snapshot, limit_s=limit_s)
-        origin = self._cluster.board.origin
+        origin = self._cluster.live.origin
         starts = {
-            p.job: Foretold(at=p.start_at + origin, basis=p.basis)
+            p.job: StartForecast(at=p.start_at + origin, basis=p.basis)
             for p in found
             if not math.isnan(p.start_at)
         }
@@ -189,34 +191,36 @@ class Predictions:
 
     # -- recorded ------------------------------------------------------------------------------
 
-    def _record(self, snapshot: LiveSnapshot, starts: Mapping[int, Foretold]) -> None:
-        """Store first starts that were not told before, or that have moved."""
+    def _record(self, snapshot: LiveSnapshot, starts: Mapping[int, StartForecast]) -> None:
+        """Store predicted first starts that are new or have moved."""
         at = wall()
         fresh = snapshot.columns["job"][np.isnan(snapshot.columns["first_start"])].tolist()
         rows: list[Prediction] = []
         for job in fresh:
-            told = starts.get(job)
-            if told is None:
+            start = starts.get(job)
+            if start is None:
                 continue
-            before = self._told.get(job)
-            moves = max(MOVED_S, MOVED * max(told.at - at, 0.0))
-            if before is not None and abs(told.at - before) < moves:
+            before = self._recorded.get(job)
+            moves = max(MOVED_S, MOVED * max(start.at - at, 0.0))
+            if before is not None and abs(start.at - before) < moves:
                 continue
-            self._told[job] = told.at
-            rows.append(Prediction(job=JobId(job), made_at=at, start_at=told.at, basis=told.basis))
-        self._told = {job: known for job, known in self._told.items() if job in starts}
+            self._recorded[job] = start.at
+            rows.append(
+                Prediction(job=JobId(job), made_at=at, start_at=start.at, basis=start.basis)
+            )
+        self._recorded = {job: known for job, known in self._recorded.items() if job in starts}
         if rows:
-            self._cluster.shell.note(*rows)
+            self._cluster.driver.note(*rows)
 
     def lacking(self) -> bool:
-        """Does somebody wait of whom nothing has been foretold?"""
-        return any(job not in self._told for job in self._cluster.board.waiting())
+        """Whether any waiting job has no recorded prediction."""
+        return any(job not in self._recorded for job in self._cluster.live.waiting())
 
     async def _now_and_then(self) -> None:
         while True:
             every = self._cluster.settings.round.predict_every_s
             cost = self._answer.cost_s if self._answer is not None else 0.0
             await asyncio.sleep(max(every or OLD_S, cost / SHARE))
-            shell = self._cluster.shell
-            if every and shell.leading and not shell.store_down and self.lacking():
+            driver = self._cluster.driver
+            if every and driver.leading and not driver.store_down and self.lacking():
                 await self.starts()

@@ -1,35 +1,24 @@
-"""The daemon's configuration file: TOML, read through models that refuse what they do not know.
+"""The daemon's configuration file: TOML, read into models that refuse unknown keys.
 
-Invariant: a file is taken as a whole or not at all; a refusal is one line with the path of the key.
+Invariant: a file is taken as a whole or not at all; an error is one line with the path of the key.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dlsched.core.cluster import expand_hosts
-from dlsched.core.errors import BadInput
+from dlsched.core.cluster.host_lists import expand
+from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.daemon.vc_tree import check_tree
+from dlsched.db.engine import has_password
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
-
-__all__ = [
-    "ClusterSection",
-    "DaemonSection",
-    "LimitsSection",
-    "NodeSection",
-    "PartitionSection",
-    "RoundSection",
-    "Settings",
-    "TrustSection",
-    "VcSection",
-    "differences",
-    "load_settings",
-]
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
@@ -40,29 +29,29 @@ class _Section(BaseModel):
 
 
 class ClusterSection(_Section):
-    """What the cluster is called and by which rule silent nodes are treated."""
+    """The cluster's name, and the rule for silent nodes."""
 
     name: Name = "cluster"
     fence: Literal["hold", "lease"] = "hold"
 
 
 class DaemonSection(_Section):
-    """Where this process listens, stores and logs."""
+    """Where this process listens, and its database, metrics and log."""
 
     database: str = "sqlite:////var/lib/dlsched/daemon/dlsched.db"
     listen: tuple[str, ...] = ("unix:/run/dlsched/daemon.sock", "127.0.0.1:7817")
-    name: str = ""  # among several daemons on one database; empty: host and process
+    name: str = ""  # unique among the daemons of one database; empty: host and process
     metrics: str = "127.0.0.1:7819"  # empty: none; port 0: any free one, logged
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     migrate: bool = False
 
 
 class RoundSection(_Section):
-    """When rounds are decided and by what."""
+    """When rounds are decided, and the policy that decides them."""
 
     interval_s: Seconds = 60.0
     fill_after_s: Annotated[float, Field(ge=0, le=10)] = 0.01
-    time_limit_s: Seconds = 20.0  # of the policy, a round
+    time_limit_s: Seconds = 20.0  # for one decision of a policy
     red_after: Annotated[int, Field(ge=1, le=1000)] = 3
     policy: Name = "fifo"
     placement: Name = "min-nodes"
@@ -70,13 +59,21 @@ class RoundSection(_Section):
     fairness: str = ""
     estimate: str = "user"
     options: tuple[str, ...] = ()
-    predict_every_s: Annotated[float, Field(ge=0, le=86400)] = 60.0  # 0: only when asked
+    predict_every_s: Annotated[float, Field(ge=0, le=86400)] = 60.0  # 0: only when a client asks
     predict_within_s: Seconds = 10.0
     seed: int = 0
     restart_overhead_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     min_run_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
-    measure_s: Seconds = 30.0  # of a run, that one measured speed rests on
+    measure_s: Seconds = 30.0  # the shortest time over which a speed is measured
     preempt_mode: Literal["requeue", "suspend"] = "requeue"
+
+
+class HangSection(_Section):
+    """When a training seems to hang, and what is done then; a job may say otherwise."""
+
+    action: Literal["requeue", "fail", "tell", "off"] = "tell"
+    factor: Annotated[float, Field(ge=2, le=1e9)] = 30.0  # usual step times without a step
+    least_s: Seconds = 300.0  # without a step, however short a step usually is
 
 
 class TrustSection(_Section):
@@ -86,26 +83,37 @@ class TrustSection(_Section):
     folder: str = "/etc/dlsched/tls"  # ca.crt, daemon.crt, daemon.key
     denied: str = ""  # file of refused certificates; empty: `denied` in the folder
     operators: tuple[str, ...] = ("root",)
-    root_jobs: bool = False  # run root's jobs too; each agent has a say of its own
+    root_jobs: bool = False  # also run root's jobs; each agent decides for itself too
 
 
 class LimitsSection(_Section):
-    """Bounds at the door."""
+    """Bounds on what users may submit."""
 
     array_size: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
     jobs_per_user: Annotated[int, Field(ge=1)] = 50_000
     jobs: Annotated[int, Field(ge=1)] = 200_000
-    submits_per_s: Annotated[float, Field(gt=0, le=1e6)] = 100.0  # calls of a user, lastingly
-    submit_burst: Annotated[int, Field(ge=1)] = 1_000  # calls at once
+    submits_per_s: Annotated[float, Field(gt=0, le=1e6)] = 100.0  # calls of one user, on average
+    submit_burst: Annotated[int, Field(ge=1)] = 1_000  # calls of one user at once
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
-    grace_s: Seconds = 600.0  # the longest that a job may ask for
+    grace_s: Seconds = 600.0  # the longest grace time of a job
     retries: Annotated[int, Field(ge=0)] = 1000
+    timeouts: Annotated[int, Field(ge=0)] = 100  # after which a job may be queued again
+
+
+class CheckpointsSection(_Section):
+    """Which users may begin at a job's checkpoints, and which of ended jobs are deleted."""
+
+    shared: Literal["owner", "account", "all"] = "account"
+    keep: Annotated[int, Field(ge=0)] | None = None  # of each ended job
+    max_age_s: Seconds | None = None  # since the end of its job
+    max_bytes: Annotated[int, Field(ge=0)] | None = None  # of one user's ended jobs together
+    prune_every_s: Seconds = 600.0
 
 
 class NodeSection(_Section):
-    """A node, or several alike, that the cluster is said to have."""
+    """A configured node, or several equal ones."""
 
     name: str = ""  # a host list: n[1-4]; empty: `count` nodes n1, n2, ...
     count: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -118,6 +126,10 @@ class NodeSection(_Section):
     domain: str = ""
     nic_gbps: Annotated[float, Field(gt=0)] | None = None
 
+    def facts(self) -> dict[str, Any]:
+        """What the section says of each of its nodes, by the names of `LiveNode`."""
+        return self.model_dump(exclude={"name", "count", "gpus"})
+
 
 class VcSection(_Section):
     """A virtual cluster: a tenant's share."""
@@ -127,11 +139,11 @@ class VcSection(_Section):
     nodes: str = ""
     guaranteed: Annotated[int, Field(ge=0)] | None = None
     borrow: bool = True
-    parent: str = ""  # the one that it is a part of
+    parent: str = ""  # the virtual cluster that this one is a part of
 
 
 class PartitionSection(_Section):
-    """Some of the nodes under a name, with a limit on time."""
+    """A name for some of the nodes, with a time limit."""
 
     name: Name
     nodes: str = ""  # a host list; empty: all
@@ -140,7 +152,7 @@ class PartitionSection(_Section):
 
 
 class TimingSection(_Section):
-    """The protocol's numbers; what they must satisfy is checked."""
+    """The protocol's times, which are checked together."""
 
     beat_s: Seconds = 5.0
     reply_age_s: Seconds = 5.0
@@ -152,7 +164,7 @@ class TimingSection(_Section):
     unkillable_s: Seconds = 60.0
 
     def timing(self) -> Timing:
-        """As the protocol takes them."""
+        """The times as the protocol takes them."""
         return Timing(**self.model_dump())
 
 
@@ -162,8 +174,10 @@ class Settings(_Section):
     cluster: ClusterSection = ClusterSection()
     daemon: DaemonSection = DaemonSection()
     round: RoundSection = RoundSection()
+    hang: HangSection = HangSection()
     trust: TrustSection = TrustSection()
     limits: LimitsSection = LimitsSection()
+    checkpoints: CheckpointsSection = CheckpointsSection()
     timing: TimingSection = TimingSection()
     nodes: tuple[NodeSection, ...] = ()
     vcs: tuple[VcSection, ...] = ()
@@ -185,38 +199,42 @@ class Settings(_Section):
             self.timing.timing().check()
         except BadInput as error:
             raise ValueError(f"timing: {error}") from None
-        self.node_names()
+        self.configured_nodes()
         try:
             check_tree({vc.name: vc for vc in self.vcs})
         except BadInput as error:
             raise ValueError(f"vcs: {error}") from None
-        for partition in self.partitions:
-            expand(partition.nodes)
+        self.partition_nodes()
         return self
 
     @property
     def fence(self) -> Fence:
-        """What a job's fence is when it does not say."""
+        """The fence of a job that names none."""
         return Fence(self.cluster.fence)
 
-    def node_names(self) -> tuple[str, ...]:
-        """The nodes that the file names, in order; none: whoever registers is a node."""
-        names: list[str] = []
+    def configured_nodes(self) -> dict[str, NodeSection]:
+        """The nodes that the file names, in order; without any, every node may register.
+
+        Raises:
+            ValueError: for a node that is there twice.
+        """
+        found: dict[str, NodeSection] = {}
         for section in self.nodes:
-            if section.name:
-                names += expand(section.name)
-            else:
-                names += [f"n{len(names) + k + 1}" for k in range(section.count)]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"nodes: {twice} is there twice")
-        return tuple(names)
+            unnamed = [f"n{len(found) + k + 1}" for k in range(section.count)]
+            for name in _hosts(section.name) if section.name else unnamed:
+                if name in found:
+                    raise ValueError(f"nodes: {name} is there twice")
+                found[name] = section
+        return found
+
+    def partition_nodes(self) -> dict[str, frozenset[str] | None]:
+        """The nodes of each partition; None for all."""
+        return {p.name: frozenset(_hosts(p.nodes)) if p.nodes else None for p in self.partitions}
 
     def partitions_of(self, node: str) -> tuple[str, ...]:
         """The partitions that a node is in."""
-        return tuple(
-            p.name for p in self.partitions if not p.nodes or node in frozenset(expand(p.nodes))
-        )
+        members = self.partition_nodes().items()
+        return tuple(name for name, nodes in members if nodes is None or node in nodes)
 
     def default_partition(self) -> str:
         """The partition of a job that names none; empty when the cluster has none."""
@@ -224,10 +242,10 @@ class Settings(_Section):
         return (marked or [p.name for p in self.partitions] or [""])[0]
 
 
-def expand(text: str) -> list[str]:
-    """The names of a host list; a malformed one is a ValueError."""
+def _hosts(text: str) -> list[str]:
+    """The names of a host list; a malformed one is a ValueError, as pydantic wants it."""
     try:
-        return expand_hosts(text) if text else []
+        return expand("nodes", text)
     except BadInput as error:
         raise ValueError(str(error)) from None
 
@@ -237,15 +255,18 @@ def load_settings(path: Path) -> Settings:
 
     Raises:
         BadInput: one line: the file, the key and what is wrong with it.
+        NotTrusted: it has a password, and other users can read it.
     """
     try:
-        content = tomllib.loads(path.read_text())
+        with path.open() as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = tomllib.loads(file.read())
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}") from None
     try:
-        return Settings.model_validate(content)
+        settings = Settings.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"
@@ -253,10 +274,16 @@ def load_settings(path: Path) -> Settings:
         if first["type"] == "extra_forbidden":
             why = "unknown key"
         raise BadInput(f"{path}: {where}: {why}") from None
+    if mode & 0o077 and has_password(settings.daemon.database):
+        raise NotTrusted(
+            f"{path} has a password in daemon.database and can be read by others "
+            f"(mode {mode:04o}): chmod 600 {path}"
+        )
+    return settings
 
 
 def differences(old: Settings, new: Settings) -> list[str]:
-    """What a reload changes, one line each; keys that need a restart are said to."""
+    """What a reload changes, one line for each key; a line says when its key needs a restart."""
     lines: list[str] = []
     before, after = old.model_dump(), new.model_dump()
     for section, values in after.items():

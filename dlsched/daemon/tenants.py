@@ -1,7 +1,7 @@
-"""Who shares the cluster: what the configuration says of tenants, and what operators have said.
+"""The tenants of the cluster: users, accounts, virtual clusters, partitions and their quotas.
 
-The configuration's word stands: what it names is changed there. Invariant: names that one tenant
-says of another exist, and accounts are a forest.
+Some come from the configuration, others from operators; what the configuration names can only be
+changed there. Invariant: a tenant that another one names exists, and accounts are a forest.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from dlsched.core.cluster import VirtualCluster, expand_hosts
-from dlsched.core.errors import BadInput, NotAllowed
-from dlsched.daemon.round.tenant_limits import Ward
+from dlsched.core.cluster.description import VirtualCluster
+from dlsched.core.cluster.host_lists import expand
+from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
+from dlsched.daemon.live.tenant_limits import QuotaHolder
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
@@ -28,13 +29,11 @@ from dlsched.db.tenants import (
     key_of,
 )
 
-__all__ = ["Tenants", "configured", "virtual_cluster"]
-
 log = logging.getLogger("dlsched.daemon")
 
 
 def configured(settings: Settings) -> tuple[Tenant, ...]:
-    """What the configuration says of tenants."""
+    """The virtual clusters and partitions of the configuration."""
     vcs = [
         Vc(
             name=vc.name,
@@ -54,12 +53,12 @@ def configured(settings: Settings) -> tuple[Tenant, ...]:
 
 
 def virtual_cluster(vc: Vc) -> VirtualCluster:
-    """As rounds know it."""
+    """A virtual cluster in the form that rounds use."""
     gpus = -1 if vc.gpus is None else vc.gpus
     return VirtualCluster(
         name=vc.name,
         gpus=gpus,
-        nodes=tuple(expand_hosts(vc.nodes)) if vc.nodes else (),
+        nodes=tuple(expand("nodes", vc.nodes)) if vc.nodes else (),
         guaranteed=gpus if vc.guaranteed is None else vc.guaranteed,
         borrow=vc.borrow,
         parent=vc.parent,
@@ -70,14 +69,14 @@ class Tenants:
     """All tenants, by kind and name."""
 
     def __init__(self, settings: Settings) -> None:
-        """Those of the configuration."""
+        """Begin with the tenants of the configuration."""
         self.rows: dict[TenantKey, TenantSet] = {}
         self.take(TenantsConfigured(tenants=configured(settings), at=0.0))
 
     # -- following what is stored ------------------------------------------------------------------
 
     def load(self, stored: Iterable[TenantSet], settings: Settings) -> bool:
-        """Begin anew from what the database has; does it lack what the configuration says?"""
+        """Begin anew from what the database has; returns whether it lacks what is configured."""
         rows = list(stored)
         said = configured(settings)
         self.rows = {key_of(row.tenant): row for row in rows if row.source != FILE}
@@ -86,7 +85,7 @@ class Tenants:
         return before != {key_of(each): each for each in said}
 
     def take(self, row: object) -> bool:
-        """Follow a stored row; is it about tenants?"""
+        """Follow a stored row; returns whether it is about tenants."""
         match row:
             case TenantSet(tenant=tenant):
                 self.rows[key_of(tenant)] = row
@@ -100,16 +99,16 @@ class Tenants:
                 return False
         return True
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def vcs(self) -> dict[str, Vc]:
         """Virtual clusters by name."""
         return {r.tenant.name: r.tenant for r in self.rows.values() if isinstance(r.tenant, Vc)}
 
     def in_force(self) -> tuple[VirtualCluster, ...]:
-        """Virtual clusters as rounds are to know them.
+        """The virtual clusters in the form that rounds use.
 
-        The configuration may have changed below what operators said; parts then stand alone.
+        A changed configuration may no longer fit what operators set; then parts stand alone.
         """
         vcs = self.vcs()
         try:
@@ -125,34 +124,32 @@ class Tenants:
         return {r.tenant.name: r.tenant for r in rows if isinstance(r.tenant, Account)}
 
     def users(self) -> dict[str, User]:
-        """Users of whom something was said, by name."""
+        """Users with settings of their own, by name."""
         return {r.tenant.name: r.tenant for r in self.rows.values() if isinstance(r.tenant, User)}
 
-    def quotas(self) -> dict[Ward, Quota]:
-        """Quotas, by whose they are."""
+    def quotas(self) -> dict[QuotaHolder, Quota]:
+        """Quotas, by kind and name of their holder."""
         rows = (row.tenant for row in self.rows.values())
         return {(q.kind, q.name): q for q in rows if isinstance(q, Quota)}
 
     def parents(self) -> dict[str, str]:
-        """Of accounts, where they have one."""
+        """The parents of accounts that have one."""
         return {name: a.parent for name, a in self.accounts().items() if a.parent}
 
     def members(self, account: str) -> frozenset[str]:
-        """Who belongs to an account."""
+        """The users of an account."""
         mine = {name for name, u in self.users().items() if account in (u.account, *u.accounts)}
         return frozenset(mine | set(self.accounts()[account].users))
 
     def resolve(self, user: str, wanted: str, *, operator: bool = False) -> tuple[str, str]:
-        """Account and virtual cluster of a job, from the name that it gives.
+        """The account and the virtual cluster of a job, from the name that it gives.
 
-        Args:
-            user: whose job it is.
-            wanted: an account or a virtual cluster; empty: as the user has it.
-            operator: may use any account.
+        `wanted` is an account or a virtual cluster, empty for the user's default; an operator may
+        use any account.
 
         Raises:
-            BadInput: neither is called so.
-            NotAllowed: an account of others.
+            BadInput: neither has that name.
+            NotAllowed: the user does not belong to the account.
         """
         accounts, vcs = self.accounts(), self.vcs()
         mine = self.users().get(user, User(name=user))
@@ -166,8 +163,7 @@ class Tenants:
         elif wanted in vcs:
             return mine.account, wanted
         else:
-            known = ", ".join(dict.fromkeys((*accounts, *vcs))) or "none"
-            raise BadInput(f"vc {wanted[:64]!r} is not known; known: {known}")
+            raise not_known("vc", wanted, (*accounts, *vcs))
         at, seen = account, set()
         while at in accounts and at not in seen:
             seen.add(at)
@@ -179,37 +175,38 @@ class Tenants:
     # -- changing ----------------------------------------------------------------------------------
 
     def check_set(self, tenant: Tenant, *, create: bool) -> TenantSet | None:
-        """Refuse what cannot be set; what was there before.
+        """Refuse a tenant that cannot be set; returns the row of before, if any.
+
+        With `create` it must be new, else it must exist.
 
         Raises:
-            BadInput: in one line, why.
-            NotAllowed: it is the configuration's.
+            BadInput: one line that says why.
+            NotAllowed: the configuration names it.
         """
         kind, name = key_of(tenant)
         before = self.rows.get((kind, name))
-        told = f"{kind} {name}"
+        subject = f"{kind} {name}"
         if isinstance(tenant, Partition):
             raise NotAllowed("partitions are set in the configuration")
         if before is not None and before.source == FILE:
-            raise NotAllowed(f"{told} is set in the configuration; change it there")
+            raise NotAllowed(f"{subject} is set in the configuration; change it there")
         if create and before is not None:
-            raise BadInput(f"{told} is there already; change it with `set`")
+            raise BadInput(f"{subject} is there already; change it with `set`")
         if not create and before is None:
-            raise BadInput(f"there is no {told}; add it")
+            raise BadInput(f"there is no {subject}; add it")
         for what, named, known in self._named(tenant):
             if named and named not in known:
-                there = ", ".join(known) or "none"
-                raise BadInput(f"{told}: {what} {named[:64]!r} is not known; known: {there}")
+                raise not_known(f"{subject}: {what}", named, known)
         if isinstance(tenant, Account):
             self._refuse_circle(tenant)
         if isinstance(tenant, Vc):
             self._check_vc(tenant)
         if isinstance(tenant, Quota) and not any(_limits(tenant)):
-            raise BadInput(f"{told}: says nothing; give a limit, or remove it")
+            raise BadInput(f"{subject}: has no limit; give one, or remove the quota")
         return before
 
     def _named(self, tenant: Tenant) -> list[tuple[str, str, Mapping[str, object]]]:
-        """Who else a tenant speaks of."""
+        """What a tenant names of others: the key, the name, and the known ones."""
         accounts, vcs = self.accounts(), self.vcs()
         match tenant:
             case User():
@@ -238,23 +235,23 @@ class Tenants:
         if vc.gpus is not None and vc.nodes:
             raise BadInput(f"vc {vc.name}: gpus or nodes, not both")
         if vc.gpus is not None and (vc.guaranteed or 0) > vc.gpus:
-            raise BadInput(f"vc {vc.name}: guarantees {vc.guaranteed} of {vc.gpus} GPUs")
+            raise BadInput(f"vc {vc.name}: guarantees {vc.guaranteed} of {plural(vc.gpus, 'GPU')}")
         if vc.guaranteed is not None and vc.gpus is None:
             raise BadInput(f"vc {vc.name}: a guarantee needs a number of gpus")
-        mine = set(expand_hosts(vc.nodes)) if vc.nodes else set()
+        mine = set(expand("nodes", vc.nodes)) if vc.nodes else set()
         for other in self.vcs().values():
             if other.name != vc.name and other.nodes:
-                both = mine & set(expand_hosts(other.nodes))
+                both = mine & set(expand("nodes", other.nodes))
                 if both:
                     raise BadInput(f"vc {vc.name}: node {min(both)} is vc {other.name}'s")
         check_tree({**self.vcs(), vc.name: vc})
 
     def check_remove(self, kind: str, name: str) -> TenantSet:
-        """Refuse to take away what is not there or what others speak of.
+        """Refuse to remove a tenant that does not exist or that others name; returns its row.
 
         Raises:
-            BadInput: in one line, why.
-            NotAllowed: it is the configuration's.
+            BadInput: one line that says why.
+            NotAllowed: the configuration names it.
         """
         row = self.rows.get((kind, name))
         if row is None:
@@ -265,7 +262,7 @@ class Tenants:
         for key, other in self.rows.items():
             for field, named, _ in self._named(other.tenant):
                 if key != (kind, name) and field in what and named == name:
-                    raise BadInput(f"{kind} {name}: {' '.join(key)} speaks of it")
+                    raise BadInput(f"{kind} {name}: {' '.join(key)} names it")
         return row
 
 
@@ -274,7 +271,7 @@ def _limits(quota: Quota) -> Iterable[bool]:
 
 
 def with_window(quota: Quota, window_s: float) -> Quota:
-    """A quota of GPU-hours has a window."""
+    """A quota whose GPU-hours have a window, by default this one."""
     if quota.gpu_hours is None or quota.window_s is not None:
         return quota
     return replace(quota, window_s=window_s)

@@ -1,17 +1,15 @@
-"""Virtual clusters that are parts of others: what must hold of all of them together."""
+"""Virtual clusters that are parts of others: the checks on all of them together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from dlsched.core.errors import BadInput
-
-__all__ = ["check_tree"]
+from dlsched.core.errors import BadInput, plural
 
 
 class Part(Protocol):
-    """A virtual cluster, as the file or an operator says it."""
+    """A virtual cluster, as the configuration or an operator sets it."""
 
     @property
     def name(self) -> str:
@@ -20,25 +18,25 @@ class Part(Protocol):
 
     @property
     def gpus(self) -> int | None:
-        """Its quota, where it is one."""
+        """Its quota of GPUs; None without one."""
         ...
 
     @property
     def guaranteed(self) -> int | None:
-        """As many as `gpus` when not said."""
+        """The GPUs that it is guaranteed; None for as many as `gpus`."""
         ...
 
     @property
     def parent(self) -> str:
-        """The one that it is a part of."""
+        """The virtual cluster that it is a part of; empty for none."""
         ...
 
 
 def check_tree(vcs: Mapping[str, Part]) -> None:
-    """Virtual clusters that are parts of others are a forest, and can keep what they guarantee.
+    """Check that virtual clusters form a forest and can give what they guarantee.
 
     Raises:
-        BadInput: naming the one that is wrong.
+        BadInput: one line that names the wrong one.
     """
     for vc in vcs.values():
         at, seen = vc, {vc.name}
@@ -58,7 +56,8 @@ def check_tree(vcs: Mapping[str, Part]) -> None:
         promised = sum(_guaranteed(part) for part in parts)
         if parts and promised > _guaranteed(vc):
             raise BadInput(
-                f"vc {vc.name}: its parts are guaranteed {promised} GPUs, it has {_guaranteed(vc)}"
+                f"vc {vc.name}: its parts are guaranteed {plural(promised, 'GPU')}, "
+                f"it has {_guaranteed(vc)}"
             )
 
 

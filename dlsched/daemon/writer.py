@@ -1,8 +1,8 @@
 """The one thread that writes: leadership, loading and transactions, in the order asked.
 
-Group commit comes from the leader's step: one transaction is in flight and what is decided
-meanwhile is the next, so nothing waits for a timer and a burst costs few commits. Whatever the
-store says comes back to the main thread as an event.
+Group commit comes from the leader's step: one transaction is in flight, and what is decided
+meanwhile is the next. So nothing waits for a timer, and a burst costs few commits. What the store
+answers goes back to the main thread as an event.
 """
 
 from __future__ import annotations
@@ -10,41 +10,37 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from dlsched.core.errors import DlschedError
-from dlsched.daemon.clock import wall
-from dlsched.daemon.faultpoints import faultpoint
 from dlsched.db import errors
+from dlsched.db.reading.loading import JobFacts, Loaded
+from dlsched.db.reading.queries import StoredJob
+from dlsched.db.records import Dependency, JobSpec
+from dlsched.db.store import Store
 from dlsched.protocol import leader
+from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import JobId
-
-__all__ = ["Loaded", "Outcome", "StoreFailed", "TermBegun", "Writer", "Written"]
+from dlsched.system.clock import wall
+from dlsched.system.fault_points import fault_point
 
 log = logging.getLogger("dlsched.daemon.writer")
 
 
-class Loaded(Protocol):
-    """What a store loads at the start of a term."""
-
-    @property
-    def ledger(self) -> Any:
-        """The protocol's ledger of what lives."""
-
-    @property
-    def jobs(self) -> Mapping[JobId, Any]:
-        """Facts by job."""
-
-
 @dataclass(frozen=True, slots=True)
 class TermBegun:
-    """The database made this process the leader, and this is what it found."""
+    """The database made this process the leader.
+
+    Attributes:
+        asked_at: when the lead was asked for, in seconds of the leader's clock.
+        loaded: everything that lives.
+        ended: ended jobs that live ones depend on.
+    """
 
     asked_at: float
-    loaded: Any
-    outcomes: Mapping[JobId, Any]  # ended jobs that live ones depend on
+    loaded: Loaded
+    ended: Mapping[JobId, StoredJob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +59,23 @@ class StoreFailed:
     fatal: bool = False
 
 
-Outcome = TermBegun | Written | StoreFailed
+StoreAnswer = TermBegun | Written | StoreFailed
 
 
 class Writer:
-    """Runs the store's writes; `report` is called in the writer thread."""
+    """Runs the store's writes in a thread of its own."""
 
-    def __init__(self, store: Any, name: str, report: Callable[[Outcome], None]) -> None:
+    def __init__(self, store: Store, name: str, report: Callable[[StoreAnswer], None]) -> None:
+        """Make the thread; `start` starts it.
+
+        `name` is this daemon's among those that contend for the lead; `report` takes every answer,
+        in the writer thread.
+        """
         self._store = store
         self._name = name
         self._report = report
         self._asked: queue.SimpleQueue[leader.Command | None] = queue.SimpleQueue()
-        self._asking: set[type] = set()  # kinds that one waiting request is enough of
+        self._asking: set[type] = set()  # kinds of requests of which one waiting is enough
         self._leads = False  # a term of this writer's stands, as far as it knows
         self._thread = threading.Thread(target=self._work, name="dlsched-writer", daemon=True)
 
@@ -83,7 +84,7 @@ class Writer:
         self._thread.start()
 
     def ask(self, command: leader.Contend | leader.Confirm | leader.Persist) -> None:
-        """Queue a request; a slow store gathers no pile of beats."""
+        """Queue a request; with a slow store, requests of each beat do not pile up."""
         if not isinstance(command, leader.Persist):
             if type(command) in self._asking:
                 return
@@ -101,20 +102,20 @@ class Writer:
             number = command.number if isinstance(command, leader.Persist) else None
             self._asking.discard(type(command))
             try:
-                outcome = self._do(command)
+                answer = self._do(command)
             except errors.Deposed:
-                outcome = self._deposed()
+                answer = self._deposed()
             except errors.StoreUnavailable as error:
-                outcome = StoreFailed(str(error), number)
+                answer = StoreFailed(str(error), number)
             except DlschedError as error:
-                outcome = StoreFailed(str(error), number, fatal=True)
+                answer = StoreFailed(str(error), number, fatal=True)
             except Exception as error:
                 log.exception("event=store-defect number=%s", number)
-                outcome = StoreFailed(f"{type(error).__name__}: {error}", number, fatal=True)
-            if outcome is not None:
-                self._report(outcome)
+                answer = StoreFailed(f"{type(error).__name__}: {error}", number, fatal=True)
+            if answer is not None:
+                self._report(answer)
 
-    def _do(self, command: leader.Command) -> Outcome | None:
+    def _do(self, command: leader.Command) -> StoreAnswer | None:
         match command:
             case leader.Contend(asked_at=asked_at):
                 # Asked again while the answer was on its way, this would end the term just begun.
@@ -128,13 +129,13 @@ class Writer:
                     return Written(lambda now: leader.Confirmed(now, asked_at))
                 return self._deposed()
             case leader.Persist(epoch=epoch, number=number, writes=writes):
-                faultpoint("before-commit")
+                fault_point("before-commit")
                 self._store.persist(epoch, number, writes, wall())
-                faultpoint("after-commit-before-answer")
+                fault_point("after-commit-before-answer")
                 return Written(lambda now: leader.Persisted(now, number))
         raise AssertionError(command)
 
-    def _deposed(self) -> Outcome:
+    def _deposed(self) -> StoreAnswer:
         self._leads = False
         return Written(leader.Deposed)
 
@@ -144,17 +145,17 @@ class Writer:
         wanted = {
             dependency.job
             for number, row in live.items()
-            for dependency in _conditions(row.request.spec, loaded.jobs.get(number))
+            for dependency in _dependencies(row, loaded.jobs.get(number))
             if dependency.job and dependency.job not in live
         }
-        known = self._store.jobs(sorted(wanted)) if wanted else ()
-        outcomes = known if isinstance(known, Mapping) else {row.job: row for row in known}
-        return TermBegun(asked_at, loaded, outcomes)
+        known = self._store.jobs(wanted) if wanted else []
+        return TermBegun(asked_at, loaded, {stored.job.job: stored for stored in known})
 
 
-def _conditions(spec: Any, facts: Any) -> Any:
-    """Whom a job waits for, as it stands."""
-    updated = getattr(facts, "updated", {}).get("dependencies")
-    return (
-        updated if updated is not None else getattr(getattr(spec, "body", None), "dependencies", ())
-    )
+def _dependencies(row: Job, facts: JobFacts | None) -> Sequence[Dependency]:
+    """A job's dependencies, updates included."""
+    updated = None if facts is None else facts.updated.get("dependencies")
+    if isinstance(updated, tuple | list):
+        return updated
+    spec = row.request.spec
+    return spec.body.dependencies if isinstance(spec, JobSpec) else ()

@@ -1,6 +1,6 @@
-"""`python -m dlsched.db`: what an operator does to a database while no daemon uses it.
+"""`python -m dlsched.db`: an operator's work on a database while no daemon uses it.
 
-(A backup may be taken at any time.)
+Only `backup` may run at any time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dlsched.db.versions import migrate, version
 
 
 def main(words: list[str] | None = None) -> int:
-    """Do one thing; the process's exit code."""
+    """Carry out one command; returns the exit status of the process."""
     parser = argparse.ArgumentParser(prog="python -m dlsched.db")
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, meaning in (
-        ("version", "say which version the tables have"),
+        ("version", "print the version of the tables"),
         ("migrate", "bring the tables to this program's version"),
         ("backup", "copy a SQLite database while it is used"),
-        ("restored", "say that the database was put back from a backup"),
+        ("restored", "note that the database was restored from a backup"),
     ):
         verbs.add_parser(verb, help=meaning).add_argument("url")
     verbs.choices["backup"].add_argument("target", type=Path)

@@ -1,4 +1,4 @@
-"""Copying a database while it is used, and saying that a copy was put back."""
+"""Backup of a database while it is used, and the step after a restore."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from pathlib import Path
 
 from dlsched.core.errors import BadInput
 from dlsched.db import schema
-from dlsched.db.engine import database_path, open_engine, parse_url, writing
+from dlsched.db.engine import database_path, make_private, open_engine, parse_url, writing
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.versions import prepare
+from dlsched.system.output_files import appearing_whole
 
-__all__ = ["JUMP", "backup", "restored"]
-
-JUMP = 1000  # more jobs than are submitted between two backups' loss and its discovery
+JUMP = 1000  # more jobs than are ever lost with a database that a backup replaces
 
 
 def backup(url: str, target: Path) -> None:
-    """Copy a SQLite database as it is at one moment; writers go on.
+    """Copy a SQLite database as it is at one moment; writers are not blocked.
 
     Raises:
-        BadInput: Postgres has its own tool, or the target is there already.
+        BadInput: Postgres has its own tool, or the target exists already.
         StoreUnavailable: the copy could not be written.
     """
     parsed = parse_url(url)
@@ -29,24 +28,31 @@ def backup(url: str, target: Path) -> None:
         raise BadInput("database: back up Postgres with pg_dump or its own streaming")
     source = database_path(parsed)
     if target.exists():
-        raise BadInput(f"{target} is there already")
+        raise BadInput(f"{target} exists already")
     if not source.exists():
         raise BadInput(f"{source} does not exist")
-    part = target.with_name(target.name + ".part")
     try:
-        with closing(sqlite3.connect(source)) as here, closing(sqlite3.connect(part)) as there:
+        with (
+            appearing_whole(target) as part,
+            closing(sqlite3.connect(source)) as here,
+            closing(_private(part)) as there,
+        ):
             here.backup(there, pages=1024)
-        part.replace(target)
     except (sqlite3.Error, OSError) as error:
-        part.unlink(missing_ok=True)
         raise StoreUnavailable(f"cannot copy {source} to {target}: {error}") from error
 
 
-def restored(url: str, *, jump: int = JUMP) -> int:
-    """Say that a database was put back from a backup: job ids jump over those that were lost.
+def _private(path: Path) -> sqlite3.Connection:
+    """A connection to a new file that only its owner can read."""
+    make_private(path)
+    return sqlite3.connect(path)
 
-    What the backup does not know, nodes will tell: their higher epochs and revisions, and runs that
-    are adopted as orphans.
+
+def restored(url: str, *, jump: int = JUMP) -> int:
+    """Prepare a database that was restored from a backup: the next job id skips lost ones.
+
+    Nodes report what the backup does not contain: their higher epochs and revisions, and runs,
+    which are adopted as orphans.
 
     Returns:
         The next job id.

@@ -1,8 +1,8 @@
-"""From a URL to an engine whose commits are durable.
+"""Database engines with durable commits, made from a URL.
 
-SQLite: WAL with `synchronous=FULL`, so that a commit outlives power loss; writers begin with the
-write lock, readers never wait for them. Postgres: psycopg 3, sessions that cannot block the
-cluster for ever. Whatever a driver raises becomes one of the store's own errors here.
+SQLite: WAL with `synchronous=FULL`, so that a commit survives power loss; writers start with the
+write lock, and readers never wait for them. Postgres: psycopg 3 with sessions that cannot block
+others for ever. Errors of the driver become the store's own errors here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from dlsched.core.errors import BadInput, InvariantBroken
+from dlsched.core.errors import BadInput, InvariantBroken, NotTrusted
 from dlsched.db.errors import StoreCorrupt, StoreUnavailable
-
-__all__ = ["database_path", "is_sqlite", "open_engine", "parse_url", "reading", "shown", "writing"]
+from dlsched.system.files import OWNER_ONLY
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +32,16 @@ NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "lustre", "gpfs"}
     | {"beegfs", "glusterfs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph-fuse", "fuse.s3fs"}
 )
-PASSING = frozenset({"40001", "40P01", "55P03"})  # serialization, deadlock, lock timeout
+TRANSIENT = frozenset({"40001", "40P01", "55P03"})  # serialization, deadlock, lock timeout
 # connection, operator, resources (a full disk among them), access, no such database; read-only
-AWAY = frozenset({"08", "57", "53", "58", "28", "3D", "25006", "25P03"})
+UNAVAILABLE = frozenset({"08", "57", "53", "58", "28", "3D", "25006", "25P03"})
 
 
 def parse_url(url: str) -> URL:
     """The URL of a database that the store can use.
 
     Raises:
-        BadInput: when it is another kind of thing.
+        BadInput: it is of another kind.
     """
     try:
         parsed = make_url(url)
@@ -55,6 +55,12 @@ def parse_url(url: str) -> URL:
     if backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
         raise BadInput(f"database: {shown(parsed)}: neither a SQLite file nor Postgres")
     return parsed
+
+
+def has_password(url: str) -> bool:
+    """Whether a database's URL has a password in it."""
+    parsed = parse_url(url)
+    return bool(parsed.password) or "password" in parsed.query
 
 
 def shown(url: URL) -> str:
@@ -76,7 +82,7 @@ def open_engine(url: str, *, readers: int = 2) -> Engine:
     """An engine for one writer and some readers; nothing is connected yet.
 
     Raises:
-        BadInput: a URL of something else, or a file where SQLite's locks do not hold.
+        BadInput: a URL of another kind, or a file on a file system without working locks.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -87,7 +93,7 @@ def open_engine(url: str, *, readers: int = 2) -> Engine:
         pool_size=readers + 2,
         max_overflow=4,
         pool_timeout=BUSY_S,
-        pool_pre_ping=False,  # a lost connection is met and retried where it is used
+        pool_pre_ping=False,  # the user of a lost connection retries
         pool_use_lifo=True,
         connect_args={
             "application_name": "dlsched",
@@ -103,7 +109,7 @@ def open_engine(url: str, *, readers: int = 2) -> Engine:
 def _sqlite(url: URL, readers: int) -> Engine:
     path = database_path(url)
     if not path.parent.is_dir():
-        raise BadInput(f"database: {path.parent} is no folder")
+        raise BadInput(f"database: {path.parent} is not a folder")
     _check_file_system(path)
     engine = create_engine(
         url.set(database=str(path)),
@@ -113,9 +119,13 @@ def _sqlite(url: URL, readers: int) -> Engine:
         connect_args={"check_same_thread": False, "timeout": BUSY_S},
     )
 
+    @event.listens_for(engine, "do_connect")
+    def keep_private(*_arguments: object) -> None:
+        make_private(path)
+
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # `begin` below says when a transaction starts
+        connection.isolation_level = None  # `begin` below starts transactions
         cursor = connection.cursor()
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             cursor.execute(f"PRAGMA {pragma}")
@@ -127,6 +137,26 @@ def _sqlite(url: URL, readers: int) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
+
+
+def make_private(path: Path) -> None:
+    """Create the file of a SQLite database that only its owner can read, unless it is there.
+
+    SQLite gives the files beside it the same mode.
+
+    Raises:
+        NotTrusted: other users can read the file, or one beside it.
+    """
+    with suppress(OSError):  # SQLite says why it cannot be
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY))
+    for suffix in ("", "-wal", "-shm"):
+        file = f"{path}{suffix}"
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(file).st_mode)
+            if mode & 0o077:
+                raise NotTrusted(
+                    f"database: {file} can be read by others (mode {mode:04o}): chmod 600 {file}"
+                )
 
 
 def _check_file_system(path: Path) -> None:
@@ -141,7 +171,7 @@ def _check_file_system(path: Path) -> None:
 
 
 def file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """The kind of file system that a folder is on; empty when it cannot be told."""
+    """The type of the file system of a folder; empty when it is unknown."""
     try:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
@@ -158,7 +188,7 @@ def file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction that may write; SQLite's has the write lock from its beginning on."""
+    """One transaction that may write; in SQLite it holds the write lock from the start."""
     with translated(engine), engine.connect() as connection:
         write = connection.execution_options(dlsched_write=True)
         with write.begin():
@@ -167,18 +197,18 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """One short transaction that sees one state."""
+    """One short read transaction, which sees one state."""
     with translated(engine), engine.connect() as connection, connection.begin():
         yield connection
 
 
-class Passing(StoreUnavailable):
-    """The transaction lost against another and may be repeated at once."""
+class Conflict(StoreUnavailable):
+    """The transaction lost against another one and may be repeated at once."""
 
 
 @contextmanager
 def translated(engine: Engine) -> Iterator[None]:
-    """Whatever the driver raises, as an error of the store."""
+    """Turn errors of the driver into errors of the store."""
     try:
         yield
     except PoolTimeout as error:
@@ -196,7 +226,7 @@ def one_line(error: BaseException) -> str:
 
 
 def from_driver(error: DBAPIError, where: str) -> Exception:
-    """What an error of the driver means for the caller."""
+    """The store's error for an error of the driver."""
     cause = error.orig
     said = one_line(cause) if cause is not None else one_line(error)
     if isinstance(error, IntegrityError):
@@ -204,9 +234,14 @@ def from_driver(error: DBAPIError, where: str) -> Exception:
     if isinstance(cause, sqlite3.Error):
         return _from_sqlite(cause, said, where)
     state = str(getattr(cause, "sqlstate", None) or "")
-    if state in PASSING:
-        return Passing(f"cannot store: {where}: {said}")
-    if error.connection_invalidated or not state or state in AWAY or state[:2] in AWAY:
+    if state in TRANSIENT:
+        return Conflict(f"cannot store: {where}: {said}")
+    if (
+        error.connection_invalidated
+        or not state
+        or state in UNAVAILABLE
+        or state[:2] in UNAVAILABLE
+    ):
         return StoreUnavailable(f"cannot store: {where}: {said}")
     damaged = state[:2] == "XX"
     return StoreCorrupt("Postgres", "?", said) if damaged else InvariantBroken(f"database: {said}")
@@ -215,7 +250,7 @@ def from_driver(error: DBAPIError, where: str) -> Exception:
 def _from_sqlite(cause: sqlite3.Error, said: str, where: str) -> Exception:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Passing(f"cannot store: {where}: {said}")
+        return Conflict(f"cannot store: {where}: {said}")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(where, "?", said)
     if code in (
@@ -230,7 +265,7 @@ def _from_sqlite(cause: sqlite3.Error, said: str, where: str) -> Exception:
 
 
 def check_integrity(engine: Engine) -> None:
-    """Read a SQLite file through and warn of settings that make a Postgres forget.
+    """Check a whole SQLite file, or warn of Postgres settings that can lose commits.
 
     Raises:
         StoreCorrupt: when the file is damaged.

@@ -1,14 +1,12 @@
-"""How the store fails, one class for each thing that the caller does differently."""
+"""The store's errors, one class for each reaction of a caller."""
 
 from __future__ import annotations
 
 from dlsched.core.errors import DlschedError
 
-__all__ = ["Deposed", "SchemaMismatch", "StoreCorrupt", "StoreUnavailable"]
-
 
 class StoreUnavailable(DlschedError):
-    """The database cannot be reached or cannot store now; asking again later is right."""
+    """The database cannot be reached or cannot store now; the caller tries again later."""
 
 
 class SchemaMismatch(DlschedError):
@@ -23,7 +21,7 @@ class SchemaMismatch(DlschedError):
 
 
 class StoreCorrupt(DlschedError):
-    """A stored row cannot be understood; it is named and never skipped."""
+    """A stored row cannot be read; the error names it, and it is never skipped."""
 
     def __init__(self, table: str, row: object, why: str) -> None:
         super().__init__(f"database: {table} row {row}: {why}")
@@ -31,4 +29,4 @@ class StoreCorrupt(DlschedError):
 
 
 class Deposed(DlschedError):
-    """Another leader's epoch stands in the database: this one may write no more."""
+    """The database has another leader's epoch, so this leader must not write any more."""

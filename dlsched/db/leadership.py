@@ -1,9 +1,9 @@
-"""Who leads: a lock that dies with its holder, and a row whose epoch fences every write.
+"""Leader election: a lock that ends with its holder, and an epoch that fences every write.
 
-SQLite: a lock on a file beside the database. Postgres: an advisory lock of a dedicated session,
-and a row with a heartbeat on the database's own clock, so that a session whose process is paused
-or cut off can be told from a living one and be ended. The lock only spares contenders a fight:
-what a deposed leader writes is refused by the epoch in the row.
+SQLite: a lock on a file beside the database. Postgres: an advisory lock of a dedicated session, and
+a heartbeat on the database's own clock, so that the session of a paused or unreachable process can
+be recognised and ended. Safety depends only on the epoch in the leader's row, which refuses the
+writes of a deposed leader; the lock avoids useless contention.
 """
 
 from __future__ import annotations
@@ -25,34 +25,32 @@ from dlsched.db.engine import database_path, is_sqlite, reading, translated, wri
 from dlsched.db.errors import StoreUnavailable
 from dlsched.protocol.messages import Epoch, Term
 
-__all__ = ["Leadership", "leadership_of"]
-
 log = logging.getLogger(__name__)
 
-STALE_S = 15.0  # on the database's clock: a session that has not beaten for so long may be ended
+STALE_S = 15.0  # without a heartbeat, on the database's clock: the session may be ended
 LOCK = 0x646C7363  # "dlsc", of the database's advisory locks
 
 
 class Leadership(Protocol):
-    """Contending for the lead and keeping it."""
+    """A way to become and to stay the leader."""
 
     def contend(self, name: str) -> Term | None:
-        """A new term, or None while another leads."""
+        """A new term; None while another process leads."""
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Whether the term still stands; raises `StoreUnavailable` when that cannot be told."""
+        """Whether the term still holds; `StoreUnavailable` is raised when that is unknown."""
 
     def close(self) -> None:
-        """Let the lead go."""
+        """Give up the leadership."""
 
 
 def leadership_of(engine: Engine) -> Leadership:
-    """The kind of leadership that a database needs."""
+    """The leadership for the kind of a database."""
     return FileLeadership(engine) if is_sqlite(engine) else SessionLeadership(engine)
 
 
 def _begin_term(connection: Connection, name: str, session: int) -> Term:
-    """Epoch + 1 in the leader's row."""
+    """Add 1 to the epoch in the leader's row; returns the new term."""
     table = schema.leader
     beat = time.time() if connection.dialect.name == "sqlite" else _CLOCK
     row = connection.execute(
@@ -70,7 +68,7 @@ _CLOCK = text("extract(epoch from clock_timestamp())")
 
 
 class FileLeadership:
-    """The lead of a SQLite database: an exclusive lock on `FILE.leader`."""
+    """Leadership over a SQLite database: an exclusive lock on `FILE.leader`."""
 
     def __init__(self, engine: Engine) -> None:
         path = database_path(engine.url)
@@ -79,7 +77,7 @@ class FileLeadership:
         self.file: int | None = None
 
     def contend(self, name: str) -> Term | None:
-        """A new term, or None while another process has the lock."""
+        """A new term; None while another process has the lock."""
         if self.file is None and not self._lock():
             return None
         try:
@@ -106,7 +104,7 @@ class FileLeadership:
         return True
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Whether the lock is held on the file that others lock, and the epoch stands."""
+        """Whether this process holds the lock on the present file, and its epoch is current."""
         if self.file is None or not _is_at(self.file, self.path):
             return False
         with reading(self.engine) as connection:
@@ -114,7 +112,7 @@ class FileLeadership:
         return bool(found == epoch)
 
     def close(self) -> None:
-        """Let the lock go."""
+        """Release the lock."""
         if self.file is not None:
             os.close(self.file)
             self.file = None
@@ -130,7 +128,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 class SessionLeadership:
-    """The lead of a Postgres database: an advisory lock of one session."""
+    """Leadership over a Postgres database: an advisory lock of one session."""
 
     def __init__(self, engine: Engine) -> None:
         _, given = engine.dialect.create_connect_args(engine.url)
@@ -152,7 +150,7 @@ class SessionLeadership:
         self.name = ""
 
     def contend(self, name: str) -> Term | None:
-        """A new term, or None while another session holds the lock and beats."""
+        """A new term; None while another session holds the lock and sends heartbeats."""
         try:
             return self._contend(name)
         except BaseException:
@@ -187,7 +185,7 @@ class SessionLeadership:
         )
 
     def _ended_stale(self, session: Connection) -> bool:
-        """End the sessions that hold the lock when the leader's row has not beaten lately."""
+        """End the sessions that hold the lock if the leader's heartbeat is too old."""
         quiet = session.execute(
             text("SELECT extract(epoch from clock_timestamp()) - beat_at FROM leader WHERE id = 1")
         ).scalar_one()
@@ -204,13 +202,13 @@ class SessionLeadership:
         ).all()
         for pid, ended in holders:
             log.warning(
-                "database: the leader has not beaten for %.0f s: its session %d %s",
+                "database: no heartbeat of the leader for %.0f s: its session %d %s",
                 *(quiet, pid, "is ended" if ended else "could not be ended"),
             )
         return all(ended for _, ended in holders)
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Whether this session has the lock and the epoch stands; beats in the leader's row."""
+        """Whether this session has the lock and the epoch is current; renews the heartbeat."""
         with translated(self.engine):
             try:
                 session = self._connected()
@@ -224,7 +222,7 @@ class SessionLeadership:
                     .values(beat_at=_CLOCK, session=text("pg_backend_pid()"))
                 )
                 mine = bool(beat.rowcount == 1)
-                if not (mine or held):  # a lock that nobody leads with would keep others out
+                if not (mine or held):  # an unused lock would keep other daemons from leading
                     self.close()
                 return mine
             except BaseException:
@@ -240,7 +238,7 @@ class SessionLeadership:
         return bool(session.execute(query, {"lock": LOCK}).scalar_one())
 
     def close(self) -> None:
-        """Let the lock go at once where the session still listens, and end it."""
+        """Release the lock at once, if the session still answers, and end the session."""
         session, self.session = self.session, None
         if session is None:
             return

@@ -1,47 +1,29 @@
-"""What the store keeps beside the protocol's ledger, as plain frozen values.
+"""Rows of the store beside the protocol's ledger, as frozen values.
 
-The ledger says who runs where; these rows say what a job is, who changed it and what was decided.
-They travel in `ledger.Attach` and so are durable in the same transaction as the changes that they
-explain. Times are seconds since the epoch, UTC, for display; nothing is ordered or timed by them.
+The ledger says which job runs on which GPUs. These rows contain what a job is, which user changed
+it, and what was decided. They are part of a transaction as `ledger.Attach` and so become durable
+with the changes that they explain. Times are seconds since the epoch, UTC, for display only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from dlsched.db.checkpoints import CheckpointsMarked
+from dlsched.db.rungs import RungReached
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.tenants import OPERATOR, Tenant
-from dlsched.db.trainings import TrainingTold
+from dlsched.db.trainings import CurvesRow, TrainingRow
+from dlsched.jobs.fields import JobFields
+from dlsched.jobs.sweep import Sweep, filled
 from dlsched.protocol.messages import JobId, NodeName, RunId
-
-__all__ = [
-    "ArrayShape",
-    "CheckpointCommitted",
-    "Dependency",
-    "Drained",
-    "Event",
-    "FieldsChanged",
-    "HoldChanged",
-    "JobBody",
-    "JobSpec",
-    "NodeDescribed",
-    "NodesHeard",
-    "PolicySet",
-    "PolicyState",
-    "Prediction",
-    "Progress",
-    "Record",
-    "RoundDone",
-    "TenantRemoved",
-    "TenantSet",
-    "TenantsConfigured",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """What another job must have done first; conditions are joined by "and" unless `or_next`."""
+    """A condition on another job; conditions are joined by "and", or by "or" with `or_next`."""
 
     kind: str  # after, afterok, afterany, afternotok, aftercorr, singleton
     job: JobId = JobId(0)  # of an array: its first element; 0 for singleton
@@ -54,66 +36,26 @@ class ArrayShape:
     """The array that a job is an element of."""
 
     tasks: tuple[int, ...]
-    limit: int = 0  # how many may run at once; 0: all
+    limit: int = 0  # of elements that run at once; 0: no limit
     step: int = 1
+    sweep: Sweep | None = None  # whose rows are the parameters of the tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobBody:
-    """What a user asks for, the same for every element of an array.
+class JobBody(JobFields):
+    """What a user asks for, the same for every element of an array; None is "not said"."""
 
-    None is "not said". GPUs are counted; `memory_bytes` is a node's, `cpus` the whole gang's.
-    """
-
-    name: str
     argv: tuple[str, ...] = ()  # the command; with a script, its arguments
     script: bytes = b""
-    working_directory: str = ""
-    output: str = ""
-    error: str = ""
-    truncate: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # secret
-    partition: str = ""
-    account: str = ""
-    vc: str = ""
-    priority_class: str = ""
-    priority: float | None = None
     gang: tuple[int, ...] | None = None  # GPUs a node; None: `gpus` wherever they are
-    gpus: int = 1
-    gpu_types: tuple[str, ...] = ()
-    min_gpus: int | None = None
-    max_gpus: int | None = None
-    share: float | None = None
-    cpus: int | None = None
-    memory_bytes: int | None = None
-    only_nodes: tuple[str, ...] = ()
-    not_nodes: tuple[str, ...] = ()
-    exclusive: bool = False
-    time_limit_s: float | None = None
-    begin_at: float | None = None
-    deadline_at: float | None = None
-    warn_signal: int = 0
-    warn_before_s: float = 0.0
-    requeue: bool = True
     dependencies: tuple[Dependency, ...] = ()
-    keep_on_broken_dependency: bool = False
-    model: str = ""
-    batch_size: float | None = None
-    total_iterations: float | None = None
-    weight: float | None = None
-    expected_s: float | None = None
-    comment: str = ""
-    notify: str = ""
-    slurm_environment: bool = True
     extra: Mapping[str, str] = field(default_factory=dict)
-    adaptive: bool = False
-    fixed_batch: bool = False
-    submit_host: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """One job: a body, whose it is, and its place in an array."""
+    """One job: its body, its user, and its place in an array."""
 
     body: JobBody
     user: str
@@ -127,10 +69,33 @@ class JobSpec:
         """The element's number in its array."""
         return self.array.tasks[self.index] if self.array is not None else None
 
+    @property
+    def sweep(self) -> Sweep | None:
+        """The sweep that the job is part of."""
+        return None if self.array is None else self.array.sweep
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The job's parameters in its sweep; empty outside of one."""
+        return {} if self.sweep is None else self.sweep.of(self.index)
+
+    @property
+    def name(self) -> str:
+        """The job's name, with its parameters put in."""
+        return self.filled(self.body.name)
+
+    def filled(self, text: str) -> str:
+        """A text of the body with the job's parameters put in."""
+        return text if self.sweep is None else filled(text, self.parameters)
+
+    def field(self, name: str) -> Any:
+        """A field of the body as this job has it."""
+        return self.name if name == "name" else getattr(self.body, name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldChanged:
-    """A job is held by its user or an operator, or no longer."""
+    """A job is held by its user or an operator, or is released."""
 
     job: JobId
     held: str  # "", "user", "admin"
@@ -138,8 +103,16 @@ class HoldChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentGiven:
+    """A job that starts again after its end gets an environment; its own one is deleted."""
+
+    job: JobId
+    variables: Mapping[str, str] = field(repr=False)  # secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FieldsChanged:
-    """Fields of a job's body that were updated after it was submitted."""
+    """Fields of a job's body that were changed after its submission."""
 
     job: JobId
     fields: Mapping[str, object]
@@ -148,7 +121,7 @@ class FieldsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One line of the append-only story; at least one for every change of state."""
+    """One event; every change of a job's state has at least one. Events are never changed."""
 
     at: float
     kind: str
@@ -161,7 +134,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundDone:
-    """A round was decided; its plan is in the same transaction."""
+    """A round has decided; its plan is in the same transaction."""
 
     number: int
     at: float
@@ -177,7 +150,7 @@ class RoundDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySet:
-    """Another policy was switched on."""
+    """Another policy was set."""
 
     at: float
     parts: Mapping[str, str]  # stage -> name
@@ -187,14 +160,14 @@ class PolicySet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyState:
-    """What the parts must know to decide on as if nothing had happened."""
+    """The state of the policy's parts, with which they continue after a restart."""
 
     state: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """When a pending job was thought to start, and by what."""
+    """The predicted start of a pending job, and the basis of the prediction."""
 
     job: JobId
     made_at: float
@@ -204,7 +177,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come, gathered and written now and then."""
+    """The progress of a run, collected and written from time to time."""
 
     run_id: RunId
     step: int
@@ -215,7 +188,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCommitted:
-    """A checkpoint counts from here on: the job resumes from the last one."""
+    """A committed checkpoint; a job resumes from its newest one."""
 
     job: JobId
     run_id: RunId
@@ -224,12 +197,14 @@ class CheckpointCommitted:
     step: int
     size_bytes: int
     sha256: str
-    executed_s: float = 0.0  # by its run until then: what came after is done again
+    executed_s: float = 0.0  # by its run until then; later work is repeated after a resume
+    loss: float | None = None
+    source: JobId | None = None  # the job that wrote it, where `job` only begins at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDescribed:
-    """What a node said that it is, as JSON of `NodeFacts`."""
+    """The description that a node sent, as JSON of `NodeFacts`."""
 
     node: NodeName
     facts: str
@@ -237,26 +212,26 @@ class NodeDescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesHeard:
-    """When nodes were last heard, gathered and written now and then; for display only."""
+    """The last syncs of nodes, collected and written from time to time; for display only."""
 
     heard_at: Mapping[NodeName, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """A node is to take no more runs, or may again."""
+    """A node is drained and gets no new runs, or it is resumed."""
 
     node: NodeName
     drained: bool
     reason: str
     actor: str
     at: float
-    by_at: float | None = None  # what runs there has to leave by then; None: it may end
+    by_at: float | None = None  # its runs are preempted then; None: they may end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSet:
-    """A user, account, virtual cluster, partition or quota is like this from now on."""
+    """A user, account, virtual cluster, partition or quota was set."""
 
     tenant: Tenant
     actor: str
@@ -266,7 +241,7 @@ class TenantSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantRemoved:
-    """One of them is no more."""
+    """A user, account, virtual cluster, partition or quota was removed."""
 
     kind: str
     name: str
@@ -276,7 +251,7 @@ class TenantRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantsConfigured:
-    """All that the configuration says of them, in place of what it said before."""
+    """All tenants of the configuration; they replace those of the previous one."""
 
     tenants: tuple[Tenant, ...]
     at: float
@@ -284,6 +259,7 @@ class TenantsConfigured:
 
 Record = (
     HoldChanged
+    | EnvironmentGiven
     | FieldsChanged
     | Event
     | RoundDone
@@ -292,6 +268,7 @@ Record = (
     | Prediction
     | Progress
     | CheckpointCommitted
+    | CheckpointsMarked
     | NodeDescribed
     | NodesHeard
     | Drained
@@ -300,5 +277,7 @@ Record = (
     | TenantsConfigured
     | SpeedsSet
     | SpeedsForgotten
-    | TrainingTold
+    | TrainingRow
+    | CurvesRow
+    | RungReached
 )

@@ -10,15 +10,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import RowMapping
 
-from dlsched.db import codec
+from dlsched.core.errors import BadInput
 from dlsched.db.errors import StoreCorrupt
+from dlsched.protocol import messages as m
+from dlsched.protocol.json_form import dumps, loads, value_of
 from dlsched.protocol.ledger import (
+    Cause,
     Job,
     JobStatus,
     Member,
@@ -29,27 +32,11 @@ from dlsched.protocol.ledger import (
     Run,
     RunStatus,
     Terms,
-)
-from dlsched.protocol.messages import (
-    BootId,
-    Epoch,
-    ExitReason,
-    ExitRecord,
-    GpuId,
-    HeldRun,
-    Incarnation,
-    JobId,
-    NodeName,
-    RequestId,
-    Revision,
-    RunId,
-    RunKey,
-    RunNumber,
-    StopReason,
-    Term,
+    judge,
 )
 
 Row = RowMapping
+T = TypeVar("T")
 Values = dict[str, Any]
 
 BESIDE = ("request_id", "user", "spec")  # of a request: in columns of their own
@@ -57,12 +44,30 @@ BESIDE = ("request_id", "user", "spec")  # of a request: in columns of their own
 
 @contextmanager
 def of_row(table: str, key: object) -> Iterator[None]:
-    """Name the row when what is read inside makes no sense."""
+    """Raise `StoreCorrupt` with the row's table and key when the block cannot read it."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, LookupError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise StoreCorrupt(table, key, said.splitlines()[0] if said else "unreadable") from error
+    except (BadInput, ValueError, TypeError, LookupError) as error:
+        text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise StoreCorrupt(table, key, text.splitlines()[0] if text else "unreadable") from error
+
+
+@cache
+def _columns(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def record_of(kind: type[T], row: Row, **others: object) -> T:
+    """A record from the columns with the names of its fields.
+
+    Args:
+        kind: a dataclass.
+        row: a row with a column for every field that is not in `others`.
+        others: the fields without a column of that name.
+    """
+    return kind(
+        **{name: row[name] for name in _columns(cast(Any, kind)) if name not in others}, **others
+    )
 
 
 def texts(values: Iterable[str]) -> str:
@@ -78,14 +83,14 @@ def strings(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def exit_text(record: ExitRecord | None) -> str | None:
+def exit_text(record: m.ExitRecord | None) -> str | None:
     """An exit record as JSON."""
-    return None if record is None else codec.dumps(record)
+    return None if record is None else dumps(record)
 
 
-def exit_record(text: str | None) -> ExitRecord | None:
+def exit_record(text: str | None) -> m.ExitRecord | None:
     """An exit record from JSON."""
-    return None if text is None else codec.loads(ExitRecord, text)
+    return None if text is None else loads(m.ExitRecord, text, exact=True)
 
 
 # -- jobs ------------------------------------------------------------------------------------------
@@ -97,17 +102,17 @@ _inside = attrgetter(*_INSIDE)
 
 @lru_cache(maxsize=512)
 def _request_text(values: tuple[object, ...]) -> str:
-    return codec.dumps(dict(zip(_INSIDE, values, strict=True)))
+    return dumps(dict(zip(_INSIDE, values, strict=True)))
 
 
 def request_text(request: Request) -> str:
-    """A request without what has columns of its own; few differ."""
+    """A request as JSON, without the fields that have columns of their own."""
     return _request_text(_inside(request))
 
 
 @lru_cache(maxsize=512)
 def _request(text: str) -> dict[str, Any]:
-    known = codec.decode(Request, {**json.loads(text), "request_id": ""})
+    known = value_of(Request, {**json.loads(text), "request_id": ""}, exact=True)
     return dict(zip(_INSIDE, _inside(known), strict=True))
 
 
@@ -116,34 +121,36 @@ def job_of(row: Row, *, spec: object = None, story: Sequence[str] = ()) -> Job:
     with of_row("jobs", row["job"]):
         request = Request(
             **_request(row["request"]),
-            request_id=RequestId(row["request_id"]),
+            request_id=m.RequestId(row["request_id"]),
             user=row["user_name"],
             spec=spec,
         )
         return Job(
-            job=JobId(row["job"]),
+            job=m.JobId(row["job"]),
             request=request,
             status=JobStatus(row["status"]),
             reason=row["reason"],
-            runs=RunNumber(row["runs"]),
+            runs=m.RunNumber(row["runs"]),
             failures=row["failures"],
+            timeouts=row["timeouts"],
             preemptions=row["preemptions"],
             exit=exit_record(row["exit"]),
             story=tuple(story),
-            changed=None if row["changed"] is None else codec.loads(Terms, row["changed"]),
+            changed=None if row["changed"] is None else loads(Terms, row["changed"], exact=True),
         )
 
 
 def job_values(job: Job) -> Values:
-    """What the ledger changes of a job's row."""
+    """The columns of a job's row that the ledger changes."""
     return {
         "status": job.status.value,
         "reason": job.reason,
         "runs": job.runs,
         "failures": job.failures,
+        "timeouts": job.timeouts,
         "preemptions": job.preemptions,
         "exit": exit_text(job.exit),
-        "changed": None if job.changed is None else codec.dumps(job.changed),
+        "changed": None if job.changed is None else dumps(job.changed),
         "state": state_word(job),
     }
 
@@ -158,12 +165,12 @@ ENDS = {  # how a reason begins
 
 
 def state_word(job: Job) -> str:
-    """The word that users see."""
+    """The job's state as users see it."""
     record = job.exit
     if (
         job.status is JobStatus.FAILED
         and record is not None
-        and record.reason is ExitReason.OUT_OF_MEMORY
+        and record.reason is m.ExitReason.OUT_OF_MEMORY
     ):
         return "OUT_OF_MEMORY"
     if word := ENDS.get((job.status, job.reason.partition("(")[0])):
@@ -175,7 +182,7 @@ def state_word(job: Job) -> str:
 
 
 def run_values(run: Run) -> Values:
-    """What the ledger says of a run."""
+    """The columns of a run's row that the ledger changes."""
     return {
         "status": run.status.value,
         "epoch": run.epoch,
@@ -190,7 +197,7 @@ def run_values(run: Run) -> Values:
 
 
 def member_values(member: Member) -> Values:
-    """What the ledger says of one node's part."""
+    """The columns of one node's part of a run."""
     return {
         "gpus": texts(member.gpus),
         "boot_id": member.boot_id,
@@ -206,10 +213,10 @@ def member_of(row: Row) -> Member:
     """One node's part from its row."""
     with of_row("run_members", f"{row['run_id']} on {row['node']}"):
         return Member(
-            node=NodeName(row["node"]),
-            gpus=tuple(map(GpuId, strings(row["gpus"]))),
-            boot_id=BootId(row["boot_id"]),
-            since=Term(Epoch(row["since_epoch"]), Revision(row["since_revision"])),
+            node=m.NodeName(row["node"]),
+            gpus=tuple(map(m.GpuId, strings(row["gpus"]))),
+            boot_id=m.BootId(row["boot_id"]),
+            since=m.Term(m.Epoch(row["since_epoch"]), m.Revision(row["since_revision"])),
             exit=exit_record(row["exit"]),
             presumed=row["presumed"],
             let_go=bool(row["let_go"]),
@@ -223,11 +230,11 @@ def run_of(row: Row, members: Sequence[Member]) -> Run:
             raise ValueError("it has no run_members")
         stop = row["stop"]
         return Run(
-            key=RunKey(JobId(row["job"]), RunNumber(row["run"]), RunId(row["run_id"])),
+            key=m.RunKey(m.JobId(row["job"]), m.RunNumber(row["run"]), m.RunId(row["run_id"])),
             status=RunStatus(row["status"]),
             members={member.node: member for member in members},
-            epoch=Epoch(row["epoch"]),
-            stop=None if stop is None else StopReason(stop),
+            epoch=m.Epoch(row["epoch"]),
+            stop=None if stop is None else m.StopReason(stop),
             stop_step=row["stop_step"],
             suspended=bool(row["suspended"]),
             suspension=row["suspension"],
@@ -237,33 +244,64 @@ def run_of(row: Row, members: Sequence[Member]) -> Run:
 
 
 def executed_s(run: Run) -> float:
-    """How long a run has executed, as far as its nodes have told."""
-    return max((m.exit.ran_s for m in run.members.values() if m.exit is not None), default=0.0)
+    """For how long a run has executed, in seconds, as its nodes have reported."""
+    return max(
+        (each.exit.ran_s for each in run.members.values() if each.exit is not None), default=0.0
+    )
 
 
 def gpu_s(run: Run) -> float:
-    """GPU time that a run's nodes have told."""
-    ends = [(m, m.exit) for m in run.members.values()]
-    return float(sum(len(m.gpus) * record.ran_s for m, record in ends if record is not None))
+    """GPU time in seconds that a run's nodes have reported."""
+    ends = [(each, each.exit) for each in run.members.values()]
+    return float(sum(len(each.gpus) * record.ran_s for each, record in ends if record is not None))
+
+
+class RunGrowth(NamedTuple):
+    """What changes of runs add to their job's figures: counts, and seconds."""
+
+    starts: int = 0
+    executed_s: float = 0.0
+    gpu_s: float = 0.0
+    migrations: int = 0
+    resizes: int = 0
+
+
+def growth_of(old: Run | None, run: Run, job: Job) -> RunGrowth:
+    """Compare a run of a job with what it was before, None where it is new.
+
+    A stop for a move or a resize that came too late, because the job ended by itself, counts as
+    neither.
+    """
+    ends = run.is_over and not (old is not None and old.is_over)
+    goes_on = ends and judge(run, job)[0] is Cause.REQUEUED
+    return RunGrowth(
+        starts=int(run.released and not (old is not None and old.released)),
+        executed_s=executed_s(run) - (executed_s(old) if old is not None else 0.0),
+        gpu_s=gpu_s(run) - (gpu_s(old) if old is not None else 0.0),
+        migrations=int(goes_on and run.stop is m.StopReason.MIGRATE),
+        resizes=int(goes_on and run.stop is m.StopReason.RESIZE),
+    )
 
 
 # -- nodes and orphans -----------------------------------------------------------------------------
 
 
 def node_values(node: Node) -> Values:
-    """What the ledger says of a node, without its GPUs."""
+    """The columns of a node, without its GPUs."""
     return {
         "boot_id": node.boot_id,
         "incarnation": node.incarnation,
         "revision": node.revision,
         "status": node.status.value,
         "why": node.why,
+        "start": node.start,
+        "machine": node.machine,
     }
 
 
 def gpu_rows(node: Node, kind: Callable[[str], str]) -> list[Values]:
-    """The rows of a node's GPUs: those that it offers and those in quarantine."""
-    place: dict[GpuId, int] = {}
+    """The rows of a node's GPUs, registered ones and quarantined ones."""
+    place: dict[m.GpuId, int] = {}
     for k, uuid in enumerate(node.gpus):
         place.setdefault(uuid, k)
     stuck = {uuid: k for k, uuid in enumerate(node.quarantined)}
@@ -283,20 +321,22 @@ def node_of(row: Row, gpus: Sequence[Row]) -> Node:
     """A node from its row and those of its GPUs."""
     with of_row("nodes", row["node"]):
         return Node(
-            name=NodeName(row["node"]),
-            boot_id=BootId(row["boot_id"]),
-            incarnation=Incarnation(row["incarnation"]),
-            revision=Revision(row["revision"]),
+            name=m.NodeName(row["node"]),
+            boot_id=m.BootId(row["boot_id"]),
+            incarnation=m.Incarnation(row["incarnation"]),
+            revision=m.Revision(row["revision"]),
             status=NodeStatus(row["status"]),
             why=row["why"],
+            start=row["start"],
+            machine=row["machine"],
             gpus=_ordered(gpus, "position"),
             quarantined=_ordered(gpus, "quarantine"),
         )
 
 
-def _ordered(gpus: Sequence[Row], column: str) -> tuple[GpuId, ...]:
+def _ordered(gpus: Sequence[Row], column: str) -> tuple[m.GpuId, ...]:
     having = [gpu for gpu in gpus if gpu[column] is not None]
-    return tuple(GpuId(gpu["uuid"]) for gpu in sorted(having, key=lambda gpu: gpu[column]))
+    return tuple(m.GpuId(gpu["uuid"]) for gpu in sorted(having, key=lambda gpu: gpu[column]))
 
 
 def orphan_values(orphan: Orphan) -> Values:
@@ -304,7 +344,7 @@ def orphan_values(orphan: Orphan) -> Values:
     return {
         "node": orphan.node,
         "run_id": orphan.held.key.run_id,
-        "held": codec.dumps(orphan.held),
+        "held": dumps(orphan.held),
         "since_epoch": orphan.since.epoch,
         "since_revision": orphan.since.revision,
     }
@@ -314,7 +354,7 @@ def orphan_of(row: Row) -> Orphan:
     """An unknown run from its row."""
     with of_row("orphans", f"{row['run_id']} on {row['node']}"):
         return Orphan(
-            held=codec.loads(HeldRun, row["held"]),
-            node=NodeName(row["node"]),
-            since=Term(Epoch(row["since_epoch"]), Revision(row["since_revision"])),
+            held=loads(m.HeldRun, row["held"], exact=True),
+            node=m.NodeName(row["node"]),
+            since=m.Term(m.Epoch(row["since_epoch"]), m.Revision(row["since_revision"])),
         )

@@ -1,8 +1,8 @@
 """The tables, the same in SQLite and Postgres.
 
-Columns that end in `_at` are seconds since the epoch, UTC. Text columns whose name is said to be
-JSON hold what `codec` wrote. `live` marks what a leader keeps in memory: indices on it are
-partial, so that looking for live rows costs the same whatever the history.
+Columns that end in `_at` are seconds since the epoch, UTC. A text column that is said to hold JSON
+has what `protocol.json_form` wrote. `live` marks what a leader keeps in memory: the indices on it
+are partial, so that a look-up of live rows costs the same however long the history is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-__all__ = ["METADATA", "VERSION"]
-
-VERSION = "0003"  # of the tables below: the newest migration
+VERSION = "0008"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -76,7 +74,7 @@ def _words(name: str) -> Column[str]:
 
 
 def _set() -> tuple[Column[Any], ...]:
-    """By whom a row was set: the configuration (`file`) or an operator."""
+    """The columns that say how a row was set: by the configuration (`file`) or an operator."""
     return _words("source"), _words("set_by"), _seconds("set_at")
 
 
@@ -84,7 +82,7 @@ def _live(table: Table, *columns: str) -> Index:
     return Index(
         f"{table.name}_live_by_{'_'.join(columns)}",
         *(table.c[name] for name in columns),
-        sqlite_where=text("live = 1"),  # word for word what a query says
+        sqlite_where=text("live = 1"),  # exactly as in the queries
         postgresql_where=text("live"),
     )
 
@@ -117,12 +115,12 @@ counters = _table(
 
 job_bodies = _table(
     "job_bodies",
-    Column("body", Number, primary_key=True, autoincrement=False),  # the first job that has it
-    Column("content", Text, nullable=False),  # JSON of JobBody, without what has its own table
+    Column("body", Number, primary_key=True, autoincrement=False),  # the first job with it
+    Column("content", Text, nullable=False),  # JSON of JobBody, without other tables' parts
     Column("seal", Text, nullable=False),  # salted digest of the environment, for comparing
 )
 
-job_environments = _table(  # secret: never exported, deleted with the last live job that has it
+job_environments = _table(  # secret: never exported, deleted with the last live job that uses it
     "job_environments",
     Column("body", Number, ForeignKey("job_bodies.body"), primary_key=True, autoincrement=False),
     Column("variables", Text, nullable=False),  # JSON
@@ -140,7 +138,7 @@ dependencies = _table(
 
 arrays = _table(
     "arrays",
-    Column("array", Number, primary_key=True, autoincrement=False),  # the first job that has it
+    Column("array", Number, primary_key=True, autoincrement=False),  # the first job with it
     Column("shape", Text, nullable=False),  # JSON of ArrayShape
 )
 
@@ -152,13 +150,14 @@ jobs = _table(
     _words("reason"),
     Column("runs", Number, nullable=False),
     Column("failures", Integer, nullable=False),
+    Column("timeouts", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False),
     Column("exit", Text),  # JSON of ExitRecord
     Column("changed", Text),  # JSON of Terms
     _words("user_name"),
     _words("request_id"),
-    Column("request", Text, nullable=False),  # JSON of Request, without what is beside it
-    # what the job is
+    Column("request", Text, nullable=False),  # JSON of Request, without the columns beside it
+    # its spec
     Column("body", Number, ForeignKey("job_bodies.body")),
     Column("array", Number, ForeignKey("arrays.array")),
     Column("array_index", Integer, nullable=False),
@@ -171,9 +170,9 @@ jobs = _table(
     _words("vc"),
     _words("partition_name"),
     Column("gpus", Integer, nullable=False),
-    # what has become of it
+    # its course
     _flag("live"),
-    _words("state"),  # the word that users see
+    _words("state"),  # as users see it
     _words("held"),
     Column("updated", Text),  # JSON of the fields that were changed
     _seconds("submitted_at", nullable=False),
@@ -282,8 +281,23 @@ checkpoints = _table(
     Column("size_bytes", Number, nullable=False),
     _words("sha256"),
     _seconds("executed_s", nullable=False),  # by its run
+    Column("loss", Double),
+    Column("source", Number),  # the job that wrote it; null: `job`
+    Column("state", Text, nullable=False, server_default="kept"),  # see db.checkpoints
 )
 Index("checkpoints_by_job", checkpoints.c.job, checkpoints.c.id)
+Index(
+    "checkpoints_there_by_job",
+    checkpoints.c.job,
+    sqlite_where=text("state <> 'deleted'"),
+    postgresql_where=text("state <> 'deleted'"),
+)
+Index(
+    "checkpoints_borrowed",
+    checkpoints.c.source,
+    sqlite_where=text("source IS NOT NULL"),
+    postgresql_where=text("source IS NOT NULL"),
+)
 
 predictions = _table(
     "predictions",
@@ -306,6 +320,8 @@ nodes = _table(
     _words("status"),
     _words("why"),
     _seconds("changed_at", nullable=False),
+    Column("start", Words, nullable=False, server_default=""),  # a random name of its agent's
+    Column("machine", Words, nullable=False, server_default=""),  # names its hardware
 )
 
 gpus = _table(
@@ -332,7 +348,7 @@ drains = _table(
     _seconds("by_at"),
 )
 
-node_leases = _table(  # when nodes were last renewed, gathered and written now and then
+node_leases = _table(  # last syncs of nodes, written from time to time
     "node_leases",
     Column("node", Words, primary_key=True),
     Column("epoch", Number, nullable=False),
@@ -384,7 +400,23 @@ trainings = _table(  # of elastic jobs
     _seconds("at", nullable=False),
 )
 
-speeds = _table(  # measured ones, of kinds of trainings
+curves = _table(  # losses and metrics that jobs have reported, over time
+    "curves",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    Column("known", Text, nullable=False),  # JSON, of bounded length
+    _seconds("at", nullable=False),
+)
+
+rungs = _table(  # what jobs of sweeps have reported at the rungs of successive halving
+    "rungs",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    Column("rung", Number, primary_key=True, autoincrement=False),  # in steps
+    Column("step", Number, nullable=False),  # of the report
+    Column("value", Double),  # of the metric; null: not finite
+    _flag("stopped"),
+)
+
+speeds = _table(  # measured speeds of kinds of trainings
     "speeds",
     Column("model", Words, primary_key=True),
     Column("batch_size", Number, primary_key=True, autoincrement=False),  # 0: not said
@@ -404,9 +436,9 @@ speeds = _table(  # measured ones, of kinds of trainings
 users = _table(
     "users",
     Column("name", Words, primary_key=True),
-    Column("uid", Number),  # once they have submitted
+    Column("uid", Number),  # known after the first submission
     _seconds("first_seen_at"),
-    _flag("added"),  # by an operator; what follows is theirs
+    _flag("added"),  # by an operator, with the columns below
     _words("account"),
     _words("vc"),
     *_set(),
@@ -436,7 +468,9 @@ vcs = _table(
     Column("guaranteed", Integer),
     _flag("borrow"),
     *_set(),
-    Column("parent", Words, nullable=False, server_default=""),  # the one that it is a part of
+    Column(
+        "parent", Words, nullable=False, server_default=""
+    ),  # the virtual cluster that contains it
 )
 
 partitions = _table(
@@ -462,7 +496,7 @@ quotas = _table(
 tokens = _table(
     "tokens",
     Column("token_id", Words, primary_key=True),  # public
-    Column("digest", Text, nullable=False),  # of the token, which is kept nowhere
+    Column("digest", Text, nullable=False),  # of the token, which is not stored
     _words("user_name"),
     _seconds("created_at", nullable=False),
     _seconds("expires_at", nullable=False),

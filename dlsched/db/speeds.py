@@ -1,34 +1,34 @@
-"""How fast kinds of trainings run: speeds by model, batch size, GPUs and partner, as plain values.
+"""Measured speeds of kinds of trainings: by model, batch size, GPUs and partner.
 
-What is known of a kind is kept beyond its jobs, so that the next one need not be measured again.
+A speed stays known after its jobs have ended, so that the next job need not be measured again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = [
-    "MEASURED",
-    "SpeedKey",
-    "SpeedRow",
-    "SpeedsForgotten",
-    "SpeedsSet",
-]
+from sqlalchemy import Connection, delete, select
 
-MEASURED = "measured"  # the source of what jobs themselves have told
+from dlsched.db import schema
+from dlsched.db.rows import of_row, record_of
+from dlsched.db.statements import put
+from dlsched.protocol.json_form import plain
+
+MEASURED = "measured"  # the source of speeds that jobs have reported
 
 
 class SpeedKey(NamedTuple):
-    """What decides a speed.
+    """The key of a speed.
 
     Attributes:
-        model: what is trained.
-        batch_size: examples a step; 0 where nobody has said.
-        gpu_type: on what.
-        gpus: on how many, of the job and of its partner.
-        partner: the model on the same GPUs; empty when it has them alone.
-        partner_batch_size: its examples a step.
+        model: the trained model.
+        batch_size: examples per step; 0: unknown.
+        gpu_type: the type of the GPUs.
+        gpus: the number of GPUs, of the job and of its partner.
+        partner: the model on the same GPUs; empty: the job has the GPUs alone.
+        partner_batch_size: the partner's examples per step.
     """
 
     model: str
@@ -41,15 +41,15 @@ class SpeedKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedRow:
-    """How fast a kind ran there.
+    """The speed of one kind of training.
 
     Attributes:
-        key: what, and where.
+        key: the kind and its GPUs.
         steps_per_s: of the whole job; 0: it does not run there.
-        measurements: on how many it rests; 0: it was imported.
-        source: MEASURED, or who imported it.
+        measurements: the number of measurements; 0: it was imported.
+        source: MEASURED, or the user that imported it.
         at: when it was last set.
-        changed_at: when it last changed so much that plans were to be made anew.
+        changed_at: when it last changed enough to require new plans.
     """
 
     key: SpeedKey
@@ -62,13 +62,48 @@ class SpeedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedsSet:
-    """These speeds hold from now on."""
+    """Speeds that were set."""
 
     rows: tuple[SpeedRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedsForgotten:
-    """Speeds of these keys are known no more."""
+    """Keys of speeds that were deleted."""
 
     keys: tuple[SpeedKey, ...]
+
+
+def set_speeds(connection: Connection, records: Iterable[SpeedsSet]) -> None:
+    """Store speeds; of several with one key, the last one counts."""
+    latest = {row.key: row for record in records for row in record.rows}
+    values = [{**plain(row), **key._asdict()} for key, row in latest.items()]
+    for each in values:
+        del each["key"]
+    put(connection, schema.speeds, values)
+
+
+def forget_speeds(connection: Connection, records: Iterable[SpeedsForgotten]) -> None:
+    """Delete speeds; a missing key is no error."""
+    columns = schema.speeds.primary_key.columns
+    for record in records:
+        for key in record.keys:
+            matches = [column == value for column, value in zip(columns, key, strict=True)]
+            connection.execute(delete(schema.speeds).where(*matches))
+
+
+def read_speeds(connection: Connection) -> tuple[SpeedRow, ...]:
+    """All speeds, sorted by key.
+
+    Raises:
+        StoreCorrupt: a row cannot be read.
+    """
+    table = schema.speeds
+    found = []
+    for row in connection.execute(select(table)).mappings():
+        with of_row("speeds", row["model"]):
+            key = SpeedKey(*(row[name] for name in SpeedKey._fields))
+            if not row["steps_per_s"] >= 0 or key.gpus < 1:
+                raise ValueError(f"{row['steps_per_s']} steps/s on {key.gpus} GPUs")
+            found.append(record_of(SpeedRow, row, key=key))
+    return tuple(sorted(found, key=lambda row: row.key))

@@ -1,4 +1,4 @@
-"""What both databases say alike, for many rows at once."""
+"""Statements that work in both databases, for many rows at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) ->
 
 
 def put(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows, or set them where their primary key is there already."""
+    """Insert rows, or replace those with the same primary key."""
     if not rows:
         return
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
@@ -48,7 +48,15 @@ def put_where(
     only: Sequence[str],
     where: ColumnElement[bool],
 ) -> None:
-    """Insert one row, or set some columns where its primary key is there and a condition holds."""
+    """Insert one row, or update some of its columns if it exists.
+
+    Args:
+        connection: to write to.
+        table: the table.
+        row: all columns of the new row.
+        only: the columns to update.
+        where: a condition on the existing row; without it the row is left as it is.
+    """
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     keys = [column.name for column in table.primary_key]
     statement = dialect.insert(table)
@@ -59,7 +67,7 @@ def put_where(
 
 
 def add_unless_there(connection: Connection, table: Table, row: dict[str, Any]) -> bool:
-    """Insert one row; false when its primary key is there already."""
+    """Insert one row; false when its primary key exists already."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     keys = [column.name for column in table.primary_key]
     statement = dialect.insert(table).on_conflict_do_nothing(index_elements=keys)
@@ -73,7 +81,14 @@ def rows_in(
     column: ColumnElement[Any],
     values: Iterable[Any],
 ) -> list[RowMapping]:
-    """The rows of a query whose column is one of many values, as mappings."""
+    """The rows of a query in which a column has one of many values.
+
+    Args:
+        connection: to read from.
+        query: the query without that condition.
+        column: the column.
+        values: the values; they may be more than one statement can hold.
+    """
     found: list[RowMapping] = []
     for some in chunks(values):
         found += connection.execute(query.where(column.in_(some))).mappings()

@@ -1,7 +1,7 @@
-"""The store: durable truth in one database, written by one leader and read by anybody.
+"""The store: one database, written by one leader and read from any thread.
 
-Invariants: a transaction is stored wholly or not at all, and once, however often it is sent; what
-is written under an epoch that stands no more is refused; what cannot be read stops the program.
+Invariants: a transaction is stored wholly or not at all, and once, even if it is sent repeatedly. A
+write under an old epoch is refused. A row that cannot be read stops the program.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, delete, select, update
 
-from dlsched.db import reading as reads
 from dlsched.db import schema
-from dlsched.db.attached import store_attached
 from dlsched.db.engine import (
-    Passing,
+    Conflict,
     check_integrity,
     is_sqlite,
     open_engine,
@@ -30,27 +28,27 @@ from dlsched.db.engine import (
 )
 from dlsched.db.errors import Deposed, StoreUnavailable
 from dlsched.db.leadership import leadership_of
-from dlsched.db.loading import Loaded, load
+from dlsched.db.reading import queries as reads
+from dlsched.db.reading.loading import Loaded, load
 from dlsched.db.statements import add_unless_there
 from dlsched.db.tokens import StoredTokens
 from dlsched.db.versions import prepare
-from dlsched.db.writing import carry_out
+from dlsched.db.writing.attached import store_attached
+from dlsched.db.writing.transaction import carry_out
 from dlsched.protocol.ledger import Attach, Write
 from dlsched.protocol.messages import Epoch, Term
-
-__all__ = ["Store"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-ATTEMPTS = 8  # of a transaction that lost against another
-PATIENCE_S = 10.0  # with all of them
+ATTEMPTS = 8  # of a transaction that conflicts with another one
+PATIENCE_S = 10.0  # for all of them
 LONGEST_WAIT_S = 0.5
 REMEMBERED = 256  # transactions of an epoch that may still be repeated
 
 
 class Store(reads.Reads):
-    """One database. `persist` is for one thread; reads are for any."""
+    """One database. Only one thread calls `persist`; any thread reads."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -61,14 +59,14 @@ class Store(reads.Reads):
 
     @staticmethod
     def open(url: str, *, check: bool = True) -> Store:
-        """Open a database; a new, empty one gets its tables.
+        """Open a database; an empty one gets its tables.
 
         Args:
             url: sqlite:////path/to.db or postgresql+psycopg://…
-            check: read a SQLite file through.
+            check: check the whole of a SQLite file.
 
         Raises:
-            BadInput: a URL of something else, or a file where SQLite's locks do not hold.
+            BadInput: a URL of another kind, or a file on a file system without working locks.
             SchemaMismatch: the tables are of another version.
             StoreCorrupt: the file is damaged.
             StoreUnavailable: the database cannot be reached; try again later.
@@ -95,14 +93,14 @@ class Store(reads.Reads):
         self.close()
 
     def close(self) -> None:
-        """Let the lead go and close every connection."""
+        """Give up the leadership and close every connection."""
         with self._leading:
             self.leadership.close()
         self.engine.dispose()
 
     @property
     def kind(self) -> str:
-        """`SQLite` or `Postgres`, for people."""
+        """`SQLite` or `Postgres`, for messages."""
         return "SQLite" if is_sqlite(self.engine) else "Postgres"
 
     @property
@@ -115,31 +113,31 @@ class Store(reads.Reads):
         """Records of remote tokens."""
         return StoredTokens(self.engine)
 
-    # -- the lead ---------------------------------------------------------------------------------
+    # -- leadership -------------------------------------------------------------------------------
 
     def contend(self, name: str) -> Term | None:
-        """Take the lead with a new epoch, or None: another leads.
+        """Become the leader under a new epoch; None while another process leads.
 
         Raises:
-            StoreUnavailable: the database cannot say now.
+            StoreUnavailable: the database does not answer now.
         """
         with self._leading:
             return self._patiently(lambda: self.leadership.contend(name))
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Whether this process still leads under an epoch; to be asked a few times a minute.
+        """Whether this process still leads under an epoch; called a few times a minute.
 
         Raises:
-            StoreUnavailable: the database cannot say now.
+            StoreUnavailable: the database does not answer now.
         """
         with self._leading:
             return self._patiently(lambda: self.leadership.confirm(epoch))
 
     def load(self) -> Loaded:
-        """Everything that lives, for a new leader.
+        """Everything that is live, for a new leader.
 
         Raises:
-            StoreCorrupt: a row cannot be read; it is named.
+            StoreCorrupt: naming a row that cannot be read.
             StoreUnavailable: try again later.
         """
         return self._read(load)
@@ -149,11 +147,16 @@ class Store(reads.Reads):
     def persist(self, epoch: Epoch, number: int, writes: Sequence[Write], at: float) -> None:
         """Store a leader's changes in one transaction; a repeated number is stored once.
 
+        Args:
+            epoch: the leader's epoch.
+            number: of the transaction in that epoch.
+            writes: the changes.
+            at: seconds since the epoch, for display.
+
         Raises:
-            Deposed: the epoch stands no more.
-            StoreUnavailable: its fate is unknown or it could not be stored; to be sent again under
-                its number.
-            InvariantBroken: the changes are not possible there; a defect.
+            Deposed: another epoch has begun.
+            StoreUnavailable: it was not stored, or that is unknown; send it again under its number.
+            InvariantBroken: the changes are not possible; a defect.
         """
         self._patiently(lambda: self._persist(epoch, number, writes, at))
 
@@ -161,7 +164,7 @@ class Store(reads.Reads):
         leader, done = schema.leader, schema.transactions
         with writing(self.engine) as connection:
             mine = update(leader).where(leader.c.id == 1, leader.c.epoch == epoch)
-            # locks the row: no other leader can begin before this transaction has ended
+            # locks the row: no other leader can begin before this transaction ends
             if connection.execute(mine.values(epoch=epoch)).rowcount != 1:
                 self._was_done_or_deposed(connection, epoch, number)
                 return
@@ -186,18 +189,18 @@ class Store(reads.Reads):
         raise Deposed(f"epoch {epoch} is over: {now.name} leads with epoch {now.epoch}")
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        """Repeat what lost against another transaction, a bounded number of times."""
+        """Repeat an attempt that conflicts with another transaction, a bounded number of times."""
         until = time.monotonic() + PATIENCE_S
         for k in range(ATTEMPTS):
             try:
                 return attempt()
-            except Passing as error:
+            except Conflict as error:
                 if k == ATTEMPTS - 1 or time.monotonic() > until:
                     raise StoreUnavailable(str(error)) from error
                 log.info("%s (attempt %d)", error, k + 1)
                 time.sleep(self._chance.uniform(0, min(LONGEST_WAIT_S, 0.01 * 2**k)))
             except StoreUnavailable:
-                # a connection that was lost while it rested: a fresh one tells more
+                # an idle connection may have been lost: try once with a new one
                 if k > 0:
                     raise
                 self.engine.dispose()

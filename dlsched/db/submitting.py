@@ -9,16 +9,14 @@ import os
 from sqlalchemy import Connection
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.db import codec, schema
+from dlsched.db import schema
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
 from dlsched.db.rows import Values, job_values, request_text
 from dlsched.db.statements import add
-from dlsched.db.tenant_rows import meet_user
+from dlsched.db.tenant_rows import note_user
+from dlsched.protocol.json_form import dumps, plain
 from dlsched.protocol.ledger import Job, Request, Submit
 from dlsched.protocol.messages import JobId
-
-__all__ = ["Submission", "seal_fits"]
-
 
 NO_SPEC = {
     **dict.fromkeys(("body", "array", "array_job", "array_task", "uid", "spec_user")),
@@ -27,14 +25,20 @@ NO_SPEC = {
 }
 
 
+ELSEWHERE = ("environment", "dependencies")  # fields of a body with tables of their own
+# Fields whose default is to be empty are left out of a row when they are. Every other default is
+# written, so that a later one does not change what was stored.
+EMPTY = {name: value for name, value in plain(JobBody(name="-")).items() if not value}
+
+
 def seal(environment: str, salt: bytes) -> str:
-    """A digest by which an environment is known again after it has been deleted."""
+    """A salted digest, to compare an environment after it has been deleted."""
     digest = hashlib.blake2b(environment.encode(), key=salt, digest_size=16)
     return f"{salt.hex()}:{digest.hexdigest()}"
 
 
 def seal_fits(kept: str, body: JobBody) -> bool:
-    """Whether a body has the environment that was sealed."""
+    """Whether a body has the environment of a seal."""
     return kept == seal(_environment_text(body), bytes.fromhex(kept.partition(":")[0]))
 
 
@@ -51,15 +55,16 @@ class Submission:
         self.bodies: dict[JobId, int] = {}
         self._same_body: dict[int, int] = {}  # id() of a body -> its key
         self._same_shape: dict[int, int] = {}
-        self._kept: list[object] = []  # so that no id() is given twice
+        self._kept: list[object] = []  # keeps every id() unique
         self._rows: dict[str, list[Values]] = {
             name: []
             for name in ("job_bodies", "job_environments", "dependencies", "arrays", "jobs")
         }
         self._users: dict[str, int] = {}
+        self._environment: tuple[object, str] = (None, "")  # the last one, and its text
 
     def take(self, write: Submit, job: Job) -> None:
-        """Add one job; what became of it in this transaction is stored as for any other."""
+        """Add one job; later changes of the same transaction are stored as for any other job."""
         if write.job in self.jobs:
             raise InvariantBroken(f"job {write.job} is submitted twice")
         self.jobs.add(write.job)
@@ -104,7 +109,7 @@ class Submission:
             "uid": spec.uid,
             "spec_user": spec.user,
             "submitted_at": spec.submitted_at,
-            "name": body.name,
+            "name": spec.name,
             "account": body.account,
             "vc": body.vc,
             "partition_name": body.partition,
@@ -116,8 +121,12 @@ class Submission:
             return known
         self._same_body[id(body)] = number
         self._kept.append(body)
-        public = codec.encode_fields(body, without=("environment", "dependencies"))
-        text = _environment_text(body)
+        public = {
+            name: value
+            for name, value in plain(body).items()
+            if name not in ELSEWHERE and not (name in EMPTY and value == EMPTY[name])
+        }
+        text = self._text_of(body)
         row = {
             "body": number,
             "content": json.dumps(public, separators=(",", ":")),
@@ -139,18 +148,26 @@ class Submission:
         ]
         return number
 
+    def _text_of(self, body: JobBody) -> str:
+        """The environment as text, made once where jobs share it."""
+        kept, text = self._environment
+        if kept is not body.environment:
+            text = _environment_text(body)
+            self._environment = (body.environment, text)
+        return text
+
     def _shape(self, number: JobId, array: ArrayShape) -> int:
         known = self._same_shape.get(id(array))
         if known is not None:
             return known
         self._same_shape[id(array)] = number
         self._kept.append(array)
-        self._rows["arrays"].append({"array": number, "shape": codec.dumps(array)})
+        self._rows["arrays"].append({"array": number, "shape": dumps(array)})
         return number
 
     def store(self, connection: Connection) -> None:
-        """Insert everything."""
+        """Insert all rows."""
         for name, rows in self._rows.items():
             add(connection, schema.METADATA.tables[name], rows)
         for name, uid in self._users.items():
-            meet_user(connection, name, uid, self.at)
+            note_user(connection, name, uid, self.at)

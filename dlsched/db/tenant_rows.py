@@ -1,8 +1,8 @@
 """Users, accounts, virtual clusters, partitions and quotas as rows.
 
-What the configuration says is stored as well, marked as its, and replaced as a whole: whoever reads
-the database without the daemon finds what was in force. Taking away what is not there is no error,
-so a repeated change does no harm.
+Tenants of the configuration are stored, too, marked as such and replaced as a whole, so that the
+database alone shows what was in force. Removing a missing tenant is no error, so that a repeated
+change does no harm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from dlsched.db import schema
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
-from dlsched.db.rows import Row, of_row
+from dlsched.db.rows import Row, of_row, record_of
 from dlsched.db.statements import add, put, put_where
 from dlsched.db.tenants import (
     FILE,
@@ -28,8 +28,7 @@ from dlsched.db.tenants import (
     Vc,
     key_of,
 )
-
-__all__ = ["meet_user", "read_tenants", "remove_tenants", "replace_configured", "set_tenants"]
+from dlsched.protocol.json_form import plain
 
 _TABLES = {
     "user": schema.users,
@@ -41,7 +40,7 @@ _TABLES = {
 
 
 def set_tenants(connection: Connection, rows: Iterable[TenantSet]) -> None:
-    """Store tenants, new ones or in place of those of the same kind and name."""
+    """Store tenants; one of the same kind and name is replaced."""
     for row in rows:
         kind, _ = key_of(row.tenant)
         values = _values(row.tenant) | {"source": row.source, "set_by": row.actor, "set_at": row.at}
@@ -49,8 +48,15 @@ def set_tenants(connection: Connection, rows: Iterable[TenantSet]) -> None:
         _set_members(connection, row.tenant, row.source)
 
 
-def meet_user(connection: Connection, name: str, uid: int, at: float) -> None:
-    """Somebody submits: the uid of the first time is kept, and what operators said."""
+def note_user(connection: Connection, name: str, uid: int, at: float) -> None:
+    """Note that a user has submitted; the first uid and the operators' settings are kept.
+
+    Args:
+        connection: in the transaction.
+        name: of the user.
+        uid: of the user.
+        at: of the submission, in seconds since the epoch.
+    """
     users = schema.users
     blank = {"added": False, "account": "", "vc": "", "source": "", "set_by": ""}
     put_where(
@@ -63,13 +69,13 @@ def meet_user(connection: Connection, name: str, uid: int, at: float) -> None:
 
 
 def remove_tenants(connection: Connection, rows: Iterable[TenantRemoved]) -> None:
-    """Take tenants away; a user who has submitted stays known by uid."""
+    """Remove tenants; a user who has submitted stays known by uid."""
     for row in rows:
         _remove(connection, (row.kind, row.name))
 
 
 def replace_configured(connection: Connection, rows: Sequence[TenantsConfigured]) -> None:
-    """What the configuration says from now on, in place of all that it said before."""
+    """Replace all tenants of the configuration."""
     members = schema.account_members
     connection.execute(delete(members).where(members.c.source == FILE))
     for kind, table in _TABLES.items():
@@ -82,41 +88,17 @@ def replace_configured(connection: Connection, rows: Sequence[TenantsConfigured]
 
 
 def _values(tenant: Tenant) -> dict[str, Any]:
+    """The columns of a tenant; members have a table of their own."""
+    values: dict[str, Any] = plain(tenant)
     match tenant:
         case User():
-            return {"name": tenant.name, "account": tenant.account, "vc": tenant.vc, "added": True}
+            values["added"] = True
+            del values["accounts"]
         case Account():
-            return {
-                "name": tenant.name,
-                "parent": tenant.parent,
-                "weight": tenant.weight,
-                "vc": tenant.vc,
-            }
-        case Vc():
-            return {
-                "name": tenant.name,
-                "gpus": tenant.gpus,
-                "nodes": tenant.nodes,
-                "guaranteed": tenant.guaranteed,
-                "borrow": tenant.borrow,
-                "parent": tenant.parent,
-            }
+            del values["users"]
         case Partition():
-            return {
-                "name": tenant.name,
-                "nodes": tenant.nodes,
-                "max_time_s": tenant.max_time_s,
-                "is_default": tenant.default,
-            }
-        case Quota():
-            return {
-                "kind": tenant.kind,
-                "name": tenant.name,
-                "gpus": tenant.gpus,
-                "jobs": tenant.jobs,
-                "gpu_hours": tenant.gpu_hours,
-                "window_s": tenant.window_s,
-            }
+            values["is_default"] = values.pop("default")
+    return values
 
 
 def _set_members(connection: Connection, tenant: Tenant, source: str) -> None:
@@ -158,7 +140,7 @@ def _remove(connection: Connection, key: TenantKey) -> None:
 
 
 def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
-    """Everything that is set, by kind and name."""
+    """All tenants that are set, by kind and name."""
     accounts_of: dict[str, list[str]] = defaultdict(list)
     users_of: dict[str, list[str]] = defaultdict(list)
     members = schema.account_members
@@ -189,40 +171,13 @@ def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
 def _tenant(
     kind: str, row: Row, accounts_of: dict[str, list[str]], users_of: dict[str, list[str]]
 ) -> Tenant:
-    name = row["name"]
-    if kind == "user":
-        return User(
-            name=name, account=row["account"], vc=row["vc"], accounts=tuple(accounts_of[name])
-        )
-    if kind == "account":
-        return Account(
-            name=name,
-            parent=row["parent"],
-            weight=row["weight"],
-            vc=row["vc"],
-            users=tuple(users_of[name]),
-        )
-    if kind == "vc":
-        return Vc(
-            name=name,
-            gpus=row["gpus"],
-            nodes=row["nodes"],
-            guaranteed=row["guaranteed"],
-            borrow=bool(row["borrow"]),
-            parent=row["parent"],
-        )
-    if kind == "partition":
-        return Partition(
-            name=name,
-            nodes=row["nodes"],
-            max_time_s=row["max_time_s"],
-            default=bool(row["is_default"]),
-        )
-    return Quota(
-        kind=row["kind"],
-        name=name,
-        gpus=row["gpus"],
-        jobs=row["jobs"],
-        gpu_hours=row["gpu_hours"],
-        window_s=row["window_s"],
-    )
+    match kind:
+        case "user":
+            return record_of(User, row, accounts=tuple(accounts_of[row["name"]]))
+        case "account":
+            return record_of(Account, row, users=tuple(users_of[row["name"]]))
+        case "partition":
+            return record_of(Partition, row, default=bool(row["is_default"]))
+        case "vc":
+            return record_of(Vc, row)
+    return record_of(Quota, row)

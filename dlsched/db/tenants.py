@@ -1,43 +1,27 @@
-"""Who shares the cluster, and what each may have: users, accounts, VCs, partitions, quotas.
+"""Tenants of the cluster and their limits: users, accounts, VCs, partitions, quotas.
 
-Plain frozen values: the configuration's and those that operators set while the daemon runs have the
-same form. A name is known by its kind and itself; a quota's name is "user alice", "vc speech", ….
+Frozen values, the same for the configuration and for changes of operators at run time. The key of a
+tenant is its kind and name; the name of a quota is "user alice", "vc speech", ….
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "EVERYBODY",
-    "FILE",
-    "KINDS",
-    "OPERATOR",
-    "QUOTA_KINDS",
-    "Account",
-    "Partition",
-    "Quota",
-    "Tenant",
-    "TenantKey",
-    "User",
-    "Vc",
-    "key_of",
-]
-
 FILE = "file"  # set by the configuration
 OPERATOR = "operator"  # set while the daemon ran
-EVERYBODY = "*"  # a quota's user: each user who has none of their own
+EVERY_USER = "*"  # a quota's user: every user without a quota of their own
 QUOTA_KINDS = ("user", "account", "vc")
 TenantKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody whom operators have said something about; anybody else takes the defaults."""
+    """A user with settings of operators; other users have the defaults."""
 
     name: str
-    account: str = ""  # of jobs that name none
-    vc: str = ""  # of jobs that name none and whose account has none
+    account: str = ""  # of jobs without one
+    vc: str = ""  # of jobs without one, and without one of their account
     accounts: tuple[str, ...] = ()  # a member of these
 
 
@@ -59,9 +43,9 @@ class Vc:
     name: str
     gpus: int | None = None
     nodes: str = ""  # a host list
-    guaranteed: int | None = None  # as many as `gpus` when not said
+    guaranteed: int | None = None  # None: as many as `gpus`
     borrow: bool = False
-    parent: str = ""  # the one that it is a part of; empty: of the cluster
+    parent: str = ""  # the virtual cluster that contains it; empty: the cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +83,7 @@ _KIND_OF = {kind: name for name, kind in KINDS.items()}
 
 
 def key_of(tenant: Tenant) -> TenantKey:
-    """By what a tenant is known."""
+    """The key of a tenant: its kind and name."""
     if isinstance(tenant, Quota):
         return "quota", f"{tenant.kind} {tenant.name}"
     return _KIND_OF[type(tenant)], tenant.name

@@ -9,26 +9,26 @@ from sqlalchemy import Connection, Engine, RowMapping, func, select, update
 
 from dlsched.db import schema
 from dlsched.db.engine import reading, writing
+from dlsched.db.rows import record_of
 from dlsched.db.statements import add
+from dlsched.protocol.json_form import plain
 from dlsched.rpc.tokens import TokenRecord
-
-__all__ = ["StoredTokens"]
 
 _TABLE = schema.tokens
 
 
 class StoredTokens:
-    """What `dlsched.rpc.tokens.TokenStore` asks for, from the database and each time anew."""
+    """The `dlsched.rpc.tokens.TokenStore` of the database, without a cache."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     async def add_token(self, record: TokenRecord) -> None:
-        """Keep a new record."""
+        """Store a new record."""
         await asyncio.to_thread(self._add, record)
 
     async def find_token(self, token_id: str) -> TokenRecord | None:
-        """The record of an id."""
+        """The record of an id; None: there is none."""
         return await asyncio.to_thread(self._find, token_id)
 
     async def list_tokens(self, user: str | None) -> Sequence[TokenRecord]:
@@ -36,19 +36,12 @@ class StoredTokens:
         return await asyncio.to_thread(self._list, user)
 
     async def revoke_token(self, token_id: str, at: float) -> bool:
-        """Revoke one; false when there is none of that id. Again is harmless."""
+        """Revoke a token; false when the id is unknown. A second time changes nothing."""
         return await asyncio.to_thread(self._revoke, token_id, at)
 
     def _add(self, record: TokenRecord) -> None:
-        row = {
-            "token_id": record.token_id,
-            "digest": record.digest,
-            "user_name": record.user,
-            "created_at": record.created_at,
-            "expires_at": record.expires_at,
-            "revoked_at": record.revoked_at,
-            "comment": record.comment,
-        }
+        row = plain(record)
+        row["user_name"] = row.pop("user")
         with writing(self.engine) as connection:
             add(connection, _TABLE, [row])
 
@@ -79,12 +72,4 @@ def _revoked(connection: Connection, token_id: str, at: float) -> bool:
 
 
 def _record(row: RowMapping) -> TokenRecord:
-    return TokenRecord(
-        token_id=row["token_id"],
-        digest=row["digest"],
-        user=row["user_name"],
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-        comment=row["comment"],
-    )
+    return record_of(TokenRecord, row, user=row["user_name"])

@@ -1,11 +1,14 @@
-"""What elastic jobs have told of their trainings, kept so that a new daemon believes the same."""
+"""Reports of jobs on their trainings, stored so that a new daemon has them, too.
+
+Elastic jobs report how fast and how well they train; every job may report its loss and metrics.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -14,17 +17,15 @@ from dlsched.db.rows import of_row
 from dlsched.db.statements import put
 from dlsched.protocol.messages import JobId
 
-__all__ = ["TrainingTold", "keep_trainings", "read_trainings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingTold:
-    """All that is known of one job's training.
+class TrainingRow:
+    """The reports of one elastic job.
 
     Attributes:
-        job: which.
-        known: plain values, as the daemon's book of trainings has them.
-        at: when it was told last.
+        job: the job.
+        known: plain values, as the daemon's training profiles have them.
+        at: the time of the last report.
     """
 
     job: JobId
@@ -32,25 +33,34 @@ class TrainingTold:
     at: float
 
 
-def keep_trainings(connection: Connection, records: Iterable[TrainingTold]) -> None:
-    """Store them; of several of one job the last counts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvesRow(TrainingRow):
+    """The course of one job's loss and metrics: `known` is as the daemon's curves have it."""
+
+
+_TABLES = {TrainingRow: schema.trainings, CurvesRow: schema.curves}
+R = TypeVar("R", bound=TrainingRow)
+
+
+def set_trainings(connection: Connection, records: Sequence[TrainingRow]) -> None:
+    """Store reports of one kind; of several of one job, the last one counts."""
     latest = {record.job: record for record in records}
     rows = [
         {"job": job, "known": json.dumps(each.known, allow_nan=False), "at": each.at}
         for job, each in latest.items()
     ]
-    put(connection, schema.trainings, rows)
+    put(connection, _TABLES[type(records[0])], rows)
 
 
 def read_trainings(
-    connection: Connection, jobs: Iterable[JobId] | None = None
-) -> tuple[TrainingTold, ...]:
-    """Those of live jobs, or of these.
+    connection: Connection, kind: type[R], jobs: Iterable[JobId] | None = None
+) -> tuple[R, ...]:
+    """The reports of one kind of some jobs, by default of all live ones.
 
     Raises:
-        StoreCorrupt: a row that cannot be read.
+        StoreCorrupt: a row cannot be read.
     """
-    table, job = schema.trainings, schema.jobs
+    table, job = _TABLES[kind], schema.jobs
     chosen = select(table)
     if jobs is None:
         chosen = chosen.join(job, job.c.job == table.c.job).where(job.c.live)
@@ -58,9 +68,9 @@ def read_trainings(
         chosen = chosen.where(table.c.job.in_(list(jobs)))
     found = []
     for row in connection.execute(chosen.order_by(table.c.job)).mappings():
-        with of_row("trainings", row["job"]):
+        with of_row(table.name, row["job"]):
             known = json.loads(row["known"])
             if not isinstance(known, dict):
                 raise ValueError("not an object")  # noqa: TRY004  # of the row, not of a type
-            found.append(TrainingTold(job=JobId(row["job"]), known=known, at=row["at"]))
+            found.append(kind(job=JobId(row["job"]), known=known, at=row["at"]))
     return tuple(found)

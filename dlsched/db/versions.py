@@ -1,7 +1,7 @@
-"""Which version the tables have, and bringing them to this program's.
+"""The version of the tables, and their migration to this program's version.
 
-A new, empty database gets its tables at once. Everything else happens on an explicit order only,
-each migration in one transaction.
+An empty database gets its tables at once. Other changes are made only on an explicit order, each
+migration in one transaction.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dlsched.db import schema
 from dlsched.db.engine import is_sqlite, open_engine, reading, translated, writing
 from dlsched.db.errors import SchemaMismatch, StoreCorrupt
 from dlsched.db.statements import add_unless_there
-
-__all__ = ["migrate", "prepare", "version"]
 
 
 def version(url: str) -> str | None:
@@ -31,7 +29,7 @@ def _found(connection: Connection, engine: Engine) -> str | None:
     if "alembic_version" not in names:
         if names:
             raise StoreCorrupt(
-                "alembic_version", "?", f"the database has other tables ({min(names)}), not ours"
+                "alembic_version", "?", f"the database has tables of another program ({min(names)})"
             )
         return None
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
@@ -41,7 +39,7 @@ def _found(connection: Connection, engine: Engine) -> str | None:
 
 
 def prepare(engine: Engine) -> None:
-    """Make the tables of an empty database; refuse any other version than this program's.
+    """Create the tables of an empty database; refuse other versions than this program's.
 
     Raises:
         SchemaMismatch: the tables are older or newer.
@@ -56,7 +54,7 @@ def prepare(engine: Engine) -> None:
 
 
 def _create(connection: Connection, engine: Engine) -> str:
-    """Make all tables, unless another process was quicker."""
+    """Create all tables, unless another process has done so meanwhile."""
     if not is_sqlite(engine):
         connection.execute(text("SELECT pg_advisory_xact_lock(1684828004)"))
     found = _found(connection, engine)
@@ -77,19 +75,19 @@ def _create(connection: Connection, engine: Engine) -> str:
 
 
 def begin(connection: Connection) -> None:
-    """The rows without which no table makes sense."""
-    nobody = {"id": 1, "epoch": 0, "name": "", "session": 0, "beat_at": 0.0}
-    add_unless_there(connection, schema.leader, nobody)
+    """Add the rows that every database has."""
+    no_leader = {"id": 1, "epoch": 0, "name": "", "session": 0, "beat_at": 0.0}
+    add_unless_there(connection, schema.leader, no_leader)
     add_unless_there(connection, schema.counters, {"name": "next_job", "value": 1})
 
 
 def migrate(url: str) -> tuple[str | None, str]:
-    """Bring a database to this program's version; what it was, and what it is.
+    """Bring a database to this program's version; returns the old and the new version.
 
     Raises:
         SchemaMismatch: the database is newer than this program.
     """
-    from dlsched.db.migrations import upgrade  # noqa: PLC0415  # Alembic only where it is used
+    from dlsched.db.migrations import upgrade  # noqa: PLC0415  # loads Alembic only here
 
     engine = open_engine(url)
     try:

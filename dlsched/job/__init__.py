@@ -1,4 +1,4 @@
-"""The small library that a training script imports to be preempted without losing work.
+"""The library that a training script imports, so that preemption loses none of its work.
 
     from dlsched.job import attach
 
@@ -9,8 +9,8 @@
             if not job.step(loss=loss):
                 break
 
-Standard library only. Without a scheduler the same script runs as it is. It needs nothing else of
-dlsched, and is also packaged alone, as `dlsched-job`.
+It uses the standard library only and nothing else of dlsched, and is also packaged alone, as
+`dlsched-job`. Without a scheduler the same script runs unchanged.
 """
 
 from __future__ import annotations
@@ -41,19 +41,25 @@ def attach(
     every_s: float | None = 600.0,
     every_steps: int | None = None,
     keep: int = 2,
+    background: bool = False,
     gang: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Job:
-    """Take part in the job that this process belongs to, or run alone when there is none.
+    """Return the job that this process is a rank of, or one that runs alone without a scheduler.
 
     Args:
-        folder: of the checkpoints, where the scheduler names none (DLSCHED_CKPT_DIR). Without
-            either nothing is saved.
-        every_s: seconds between two periodic checkpoints; None: only when the job has to stop.
-        every_steps: steps between two; None: by the clock alone.
-        keep: how many checkpoints are kept at least.
-        gang: the ranks train together, so they stop together; False: each rank for itself.
+        folder: of the checkpoints, where the scheduler names none (DLSCHED_CKPT_DIR). When neither
+            names one, nothing is saved.
+        every_s: seconds between two periodic checkpoints; None: save only when the job must stop.
+        every_steps: steps between two periodic checkpoints; None: by the clock alone.
+        keep: how many checkpoints are kept at least; `submit --keep` takes precedence.
+        background: copy the states at a periodic checkpoint, and write them while the training
+            goes on; needs host memory for the copy.
+        gang: whether the ranks train together, and so stop together after the same step.
         environment: variables to read in place of the process's own.
+
+    Raises:
+        JobError: when a variable of the environment, or `keep`, is wrong.
     """
     runtime = Runtime.of(os.environ if environment is None else environment)
     if keep < 1:
@@ -61,5 +67,6 @@ def attach(
     job = Job(runtime, folder=None if folder is None else Path(folder), gang=gang)
     job.checkpoint.every_s = every_s
     job.checkpoint.every_steps = every_steps
-    job.checkpoint.keep = keep
+    job.checkpoint.keep = runtime.keep_checkpoints or keep
+    job.checkpoint.background = background
     return job

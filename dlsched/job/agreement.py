@@ -1,10 +1,10 @@
-"""How all ranks come to do the same after the same step, without a message a step.
+"""How all ranks agree to stop or save after the same step, without a message for each step.
 
-A *rendezvous* after step m: every rank posts what it wishes. After its next step, m+1, it collects
-what all have wished, and all conclude the same from the same words: stop after this step, save
-after it, meet again after step n. Collecting a step later hides the round trip behind the step. It
-cannot deadlock with the collectives of the training: whoever collects has posted before, and so
-will every rank that does the same steps. Rank 0 chooses the distance to the next rendezvous.
+At a *rendezvous* after step m, every rank posts its wish. After its next step, m+1, it collects the
+wishes of all ranks, and all conclude the same from the same numbers: stop after this step, save
+after it, have the next rendezvous after step n. Collecting one step later hides the round trip. It
+cannot deadlock with the collectives of the training: a rank that collects has posted before, and
+every rank posts after the same steps. Rank 0 chooses the distance to the next rendezvous.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["NOTHING", "Agreement", "Exchange", "Verdict", "Wish", "Words"]
-
-Words = tuple[int, int, int, int]  # stop at, save, stride, milliseconds left
-NOTHING: Words = (0, 0, 0, 0)
-MOST_STEPS = 10_000  # between two rendezvous, however short the steps
+Numbers = tuple[int, int, int, int, int]  # stop at, save, stride, milliseconds left, written
+NOTHING: Numbers = (0, 0, 0, 0, 0)
+FAILED: Numbers = (0, 1, 0, 0, 0)  # the answer of a rank in `all_succeeded`
+WRITTEN, NOT_WRITTEN = 1, 2  # how a save in the background has ended; 0: not yet
+MOST_STEPS = 10_000  # between two rendezvous, even of very short steps
 
 
 class Exchange(Protocol):
-    """Ranks tell each other a few numbers, in order, each rank the same number of times."""
+    """Sends a few numbers of each rank to all ranks, in order, as often on each rank."""
 
-    def post(self, words: Words) -> None:
-        """Say mine; does not wait for the others."""
+    def post(self, numbers: Numbers) -> None:
+        """Send this rank's numbers; does not wait for the other ranks."""
 
-    def collect(self) -> Sequence[Words]:
-        """What each rank has said, rank by rank; nothing when there is no telling any more."""
+    def collect(self) -> Sequence[Numbers]:
+        """Return the numbers of each rank, in order of rank; empty when the exchange has ended."""
 
     def close(self) -> None:
-        """Say nothing more."""
+        """End the exchange."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What one rank would like; `stop_at` 1 means as soon as possible, 0 not at all."""
+    """What one rank wants; `stop_at` 1 means as soon as possible, 0 not at all."""
 
     stop_at: int = 0
-    save: bool = False  # rank 0's counts
-    stride: int = 1  # steps to the next rendezvous; rank 0's counts
-    left_s: float | None = None  # until the rank must have left; None: not known
+    save: bool = False  # only rank 0's is used
+    stride: int = 1  # steps to the next rendezvous; only rank 0's is used
+    left_s: float | None = None  # until the rank must have ended; None: not known
+    written: int = 0  # how its save in the background has ended
 
     @property
-    def words(self) -> Words:
-        """As they are posted; the time left at least 1 ms, as 0 means not known."""
+    def numbers(self) -> Numbers:
+        """As they are posted; the time left is at least 1 ms, because 0 means not known."""
         left = 0 if self.left_s is None else max(1, round(1000 * self.left_s))
-        return (self.stop_at, int(self.save), self.stride, left)
+        return (self.stop_at, int(self.save), self.stride, left, self.written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,65 +56,76 @@ class Verdict:
 
     stop: bool = False
     save: bool = False
-    left_s: float | None = None  # the least that any rank knows of
+    left_s: float | None = None  # the least of all ranks; None: not known
+    written: int = 0  # how the save in the background has ended, once it has on all ranks
 
 
 class Agreement:
-    """The rendezvous of one rank; with no exchange, a rank that is alone."""
+    """The rendezvous of one rank."""
 
     def __init__(self, exchange: Exchange | None, first_step: int) -> None:
+        """Begin after a step; without an exchange, the rank is alone."""
         self._exchange = exchange
         self._posted = False
-        self._early: Sequence[Words] | None = None  # collected by a barrier
+        self._early: Sequence[Numbers] | None = None  # collected by a barrier
         self._next = first_step + 1
         self._stop_at = 0
         self._left_s: float | None = None
+        self._written = 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this rank hears of no other."""
+        return self._exchange is None
 
     def after(self, step: int, wish: Wish) -> Verdict:
-        """What to do after a step; every rank calls it after every step."""
-        save = False
+        """Return what to do after a step; every rank calls it after every step."""
+        save, self._written = False, 0
         if self._exchange is None:
             save = wish.save
-            self._consider([wish.words], step)
+            self._consider([wish.numbers], step)
         elif self._posted:
-            words = self._collected()
-            if words:
-                save = bool(words[0][1])
-                self._consider(words, step)
-                self._next = step + min(max(1, words[0][2]), MOST_STEPS)
-        return Verdict(stop=0 < self._stop_at <= step, save=save, left_s=self._left_s)
+            collected = self._collected()
+            if collected:
+                save = bool(collected[0][1])
+                self._consider(collected, step)
+                self._next = step + min(max(1, collected[0][2]), MOST_STEPS)
+        stop = 0 < self._stop_at <= step
+        return Verdict(stop=stop, save=save, left_s=self._left_s, written=self._written)
 
     def meet(self, step: int, wish: Wish) -> None:
-        """Post for the next rendezvous if it is due; the last thing that is done after a step."""
+        """Post the wish if a rendezvous is due; the last call after a step."""
         if self._exchange is not None and step >= self._next and not self._posted:
-            self._exchange.post(wish.words)
+            self._exchange.post(wish.numbers)
             self._posted = True
 
-    def barrier(self) -> None:
-        """Until every rank is here."""
+    def all_succeeded(self, succeeded: bool) -> bool:
+        """Wait until every rank has called this; return whether all of them succeeded."""
         if self._exchange is None:
-            return
+            return succeeded
         if self._posted and self._early is None:
             self._early = self._exchange.collect()
-        self._exchange.post(NOTHING)
-        self._exchange.collect()
+        self._exchange.post(NOTHING if succeeded else FAILED)
+        answers = self._exchange.collect()
+        return succeeded and FAILED not in answers
 
     def close(self) -> None:
-        """No more rendezvous."""
+        """End the exchange; no more rendezvous."""
         if self._exchange is not None:
             self._exchange.close()
             self._exchange = None
 
-    def _collected(self) -> Sequence[Words]:
+    def _collected(self) -> Sequence[Numbers]:
         self._posted = False
-        words, self._early = self._early, None
-        if words is None and self._exchange is not None:
-            words = self._exchange.collect()
-        return words or ()
+        collected, self._early = self._early, None
+        if collected is None and self._exchange is not None:
+            collected = self._exchange.collect()
+        return collected or ()
 
-    def _consider(self, words: Sequence[Words], step: int) -> None:
-        wanted = [max(step, each[0]) for each in words if each[0] > 0]
+    def _consider(self, wishes: Sequence[Numbers], step: int) -> None:
+        wanted = [max(step, each[0]) for each in wishes if each[0] > 0]
         if wanted:
             earliest = min(wanted)
             self._stop_at = min(self._stop_at, earliest) if self._stop_at else earliest
-        self._left_s = min((each[3] / 1000 for each in words if each[3]), default=None)
+        self._written = max(each[4] for each in wishes) if all(each[4] for each in wishes) else 0
+        self._left_s = min((each[3] / 1000 for each in wishes if each[3]), default=None)

@@ -1,4 +1,4 @@
-"""An elastic PyTorch training: any number of ranks, a batch size that adapts, gradients measured.
+"""An elastic PyTorch training: any number of ranks, a batch size that adapts, measured gradients.
 
     with attach() as job:
         init_process_group(job)
@@ -9,17 +9,17 @@
                 training.step(cross_entropy(training.model(inputs), labels))
 
 A *step* of the optimiser is one or more *passes* forward and backward. The samples of a step are
-those of all passes of all ranks. Ranks change what they do only at the beginning of `batches` and
-only by numbers that all of them have, so that they always do the same.
+those of all passes of all ranks. Ranks change the batch size only at the beginning of `batches`,
+and only by numbers that all of them have, so that they always agree.
 
-Imported only by scripts that use it.
+Only scripts that use it import it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import torch
@@ -32,31 +32,32 @@ from dlsched.job.gradients import Gradients
 from dlsched.job.job import Job
 from dlsched.job.messages import Trained
 from dlsched.job.preconditioner import Preconditioner
+from dlsched.job.pytorch.loading import keys_of, seeded_loader
 from dlsched.job.step_times import BatchLimits, StepTimes, split
-from dlsched.job.torch import keep_through_stop, register_training
+from dlsched.job.torch import optimizers_of, register_training
 
-__all__ = ["ElasticTraining"]
-
-REPORT_S = 30.0  # at most, between two reports to the scheduler
+REPORT_S = 30.0  # at most between two reports to the scheduler
 LOSS_EVERY_S = 1.0  # reading a loss makes the CPU wait for the GPU
 
 
 class ElasticTraining:
-    """A model, its optimiser and its data, on however many ranks there are.
+    """A model, its optimiser and its data, on any number of ranks.
 
     Attributes:
-        model: what to call with a batch; wrapped where there are several ranks.
-        progress: optimiser steps that what was done is worth, at the initial batch size.
-        local: samples a rank and pass.
+        model: to be called with a batch; wrapped when there are several ranks.
+        progress: of the training, in optimiser steps at the initial batch size.
+        local: samples of each rank and pass.
         accumulation: passes before the one that synchronises.
         noise: of the gradients, as measured.
+        stepped: whether the last `step` ran the optimisers: not in passes that accumulate, nor in
+            steps that mixed precision skips.
     """
 
     def __init__(
         self,
         job: Job,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         dataset: Any,
         *,
         batch_size: int,
@@ -69,32 +70,41 @@ class ElasticTraining:
         report_s: float = REPORT_S,
         seed: int = 0,
         scaler: Any = None,
+        schedules: Sequence[Any] = (),
+        epoch_schedules: Sequence[Any] = (),
+        before_step: Callable[[], object] = lambda: None,
         loader: dict[str, Any] | None = None,
         wrapper: dict[str, Any] | None = None,
         **states: Any,
     ) -> None:
-        """Register all of it with the checkpoints; `job.restore()` comes after.
+        """Register all parts with the checkpoints; call `job.restore()` afterwards.
 
         Args:
             job: this process.
-            model: on its device already; not wrapped.
-            optimizer: of its parameters.
+            model: on its device; not wrapped.
+            optimizer: of its parameters; or several, which all take each step.
             dataset: with a length, indexed by number.
-            batch_size: samples a step that the training was tuned for.
-            maximum: samples a step at most; more than `batch_size` lets it adapt.
-            local: samples a rank and pass, at least and at most.
+            batch_size: samples of each step that the training was tuned for.
+            maximum: samples of a step at most; above `batch_size` the batch size adapts.
+            local: samples of each rank and pass: the least and the most.
             may_accumulate: several passes may make a step, where `local` would be exceeded.
-            fixed: the batch size stays. So does it when the job was submitted with --fixed-batch,
-                and without measurements.
+            fixed: the batch size does not change; nor does it when the job was submitted with
+                --fixed-batch, or when gradients are not measured.
             scaling: how the learning rate follows the batch size.
             measure_every: steps between two measurements of the gradients; 0: never.
             report_s: seconds between two reports.
             seed: of the order of the samples.
             scaler: of mixed precision.
+            schedules: of the learning rate; they take a step after each one of the optimisers.
+            epoch_schedules: the same after the last step of each epoch.
+            before_step: called when the gradients of a step are complete, such as to clip them.
             loader: further options of the DataLoader.
             wrapper: further options of DistributedDataParallel.
-            states: further parts of the training with `state_dict` and `load_state_dict`, as a
-                learning-rate schedule.
+            states: further parts of the training with `state_dict` and `load_state_dict`, such
+                as a learning-rate schedule.
+
+        Raises:
+            JobError: when the batch sizes or `scaling` are impossible.
         """
         stays = fixed or job.runtime.fixed_batch or measure_every == 0
         least, most = local or (1, maximum or batch_size)
@@ -114,55 +124,74 @@ class ElasticTraining:
         self.local, self.accumulation = self._initial(job.world_size)
         self.noise = GradientNoise()
         self._job = job
-        self._optimizer, self._scaler, self._scaling = optimizer, scaler, scaling
+        self._optimizers = optimizers_of(optimizer)
+        self._scaler, self._scaling = scaler, scaling
+        self._schedules, self._epoch_schedules = schedules, epoch_schedules
+        self._before_step = before_step
         self._dataset, self._options = dataset, dict(loader or {})
         self._sampler = job.sampler(len(dataset), seed=seed)
         self._gradients = Gradients(
             self.model,
             job.world_size,
             every=measure_every,
-            preconditioner=Preconditioner.of(optimizer),
+            preconditioner=Preconditioner.of(*self._optimizers),
         )
         self._times = StepTimes()
-        self._report_s, self._reported_at, self._told_at = report_s, time.monotonic(), 0.0
+        self._report_s, self._reported_at, self._loss_at = report_s, time.monotonic(), 0.0
         self._epoch = 0
-        self._passes: list[int] = []  # samples of this rank in each pass of the step, so far
+        self._begun: set[int] = set()  # epochs that this process has given
+        self._passes: list[int] = []  # samples of this rank in each pass of the step so far
         self._step_passes = 1
         self._mark = 0.0
-        self._fresh = True  # what comes next is not measured: it has the start of things in it
-        scaled = {"scaler": scaler} if scaler is not None else {}
-        register_training(job, model=model, optimizer=optimizer, **scaled, **states)
-        job.checkpoint.register("gradient-noise", save=self.noise.save, load=self.noise.load)
-        job.checkpoint.register("progress", save=self._save, load=self._load)
+        self._fresh = True  # the next step is not measured: it includes the start of the loader
+        self.stepped = False
+        for each in self._optimizers:
+            each.register_step_post_hook(self._note_stepped)
+        own = {"scaler": scaler} if scaler is not None else {}
+        own |= {f"schedule{k}": each for k, each in enumerate(schedules)}
+        own |= {f"epoch-schedule{k}": each for k, each in enumerate(epoch_schedules)}
+        register_training(job, model=self.model, optimizer=self._optimizers, **own, **states)
+        known = job.checkpoint
+        known.register("gradient-noise", save=self.noise.save, load=self.noise.load, try_load=False)
+        known.register("progress", save=self._save, load=self._load, try_load=False)
+        self._all_states = set() if states else known.states.names  # none of the script's own
 
     # -- what the training calls -------------------------------------------------------------------
 
     def epochs(self, count: int) -> Iterator[int]:
-        """Numbers of epochs, from the present one on.
+        """Give the numbers of epochs below `count`, from the present one on.
 
-        With a fixed batch size an epoch sees each sample once. With one that adapts it goes on
-        until what was done is worth as many steps as an epoch has at the initial batch size.
+        With a fixed batch size an epoch uses each sample once. With a batch size that adapts, an
+        epoch ends when the progress is that of an epoch at the initial batch size.
+
+        After a stop on the last step of an epoch, the next epoch comes first. But if the script has
+        states of its own, the epoch comes once more, without batches: the code after its batches
+        may change them, and has not been saved.
         """
         while self._epoch < count and not self._job.stopped:
-            yield self._epoch
+            resumed_at_end = self._is_over() and self._epoch not in self._begun
+            if not (resumed_at_end and self._job.checkpoint.states.names == self._all_states):
+                self._begun.add(self._epoch)
+                yield self._epoch
             if self._is_over():  # a job that has stopped saved the epoch that it was in
                 self._epoch += 1
 
     def batches(self) -> Iterator[Any]:
-        """This rank's batches of the rest of the epoch; after each one, `step` is to be called."""
+        """Give this rank's batches of the rest of the epoch; call `step` after each."""
         while not self._job.stopped and not self._is_over():
             self._choose_batch()
             yield from self._pass_of_data()
 
     def step(self, loss: torch.Tensor) -> bool:
-        """Learn from a batch: backward, and after the last pass of a step the optimiser's.
+        """Learn from a batch: run backward, and after the last pass of a step the optimiser.
 
         Args:
             loss: mean over the batch.
 
         Returns:
-            whether to go on; when not, `batches` ends too.
+            Whether to go on; when not, `batches` ends too.
         """
+        self.stepped = False
         last = len(self._passes) == self._step_passes
         part = loss / self._step_passes
         (part if self._scaler is None else self._scaler.scale(part)).backward()
@@ -175,13 +204,17 @@ class ElasticTraining:
         gain = 1.0 if self.limits.fixed else self.noise.gain(scale)
         self._optimise(scale, gain)
         self.progress += scale if self.limits.fixed else gain
+        for schedule in self._schedules if self.stepped else ():
+            schedule.step()
+        for schedule in self._epoch_schedules if self._is_over() else ():
+            schedule.step()
         self._clock_step()
         return self._step_is_done(loss)
 
     # -- the data ----------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
-        """Whether the present epoch is."""
+        """Whether the present epoch is over."""
         if self.limits.fixed:
             return self._sampler.epoch > self._epoch
         target = (self._epoch + 1) * len(self._dataset) / self.limits.initial
@@ -189,10 +222,9 @@ class ElasticTraining:
 
     def _pass_of_data(self) -> Iterator[Any]:
         sampler, size = self._sampler, self.local
-        mine = list(sampler)
+        mine = keys_of(sampler)
         chunks = [mine[k : k + size] for k in range(0, len(mine), size)]
-        options = {"worker_init_fn": keep_through_stop, **self._options}
-        data = torch.utils.data.DataLoader(self._dataset, batch_sampler=chunks, **options)
+        data = seeded_loader(self._dataset, sampler, batch_sampler=chunks, **self._options)
         at_once = self.accumulation + 1
         self._fresh, self._mark = True, time.perf_counter()
         for place, batch in enumerate(data):
@@ -213,21 +245,21 @@ class ElasticTraining:
         )
 
     def _choose_batch(self) -> None:
-        """Take up what the scheduler thinks best; all ranks what rank 0 has heard."""
+        """Use the batch size that the scheduler prefers, the one that rank 0 knows on all ranks."""
         replicas = self._job.world_size
         local, accumulation = self.local, self.accumulation
-        wish = self._job.batch
+        preferred = self._job.batch
         if (
-            wish is not None
+            preferred is not None
             and not self.limits.fixed
             and self.noise.is_known
-            and self.limits.allows(replicas, wish.local, wish.accumulation)
+            and self.limits.allows(replicas, preferred.local, preferred.accumulation)
         ):
-            local, accumulation = wish.local, wish.accumulation
+            local, accumulation = preferred.local, preferred.accumulation
         if replicas > 1:
-            told = torch.tensor([local, accumulation], device=self._gradients.device)
-            dist.broadcast(told, src=0)
-            local, accumulation = (int(number) for number in told.tolist())
+            both = torch.tensor([local, accumulation], device=self._gradients.device)
+            dist.broadcast(both, src=0)
+            local, accumulation = (int(number) for number in both.tolist())
         self.local, self.accumulation = local, accumulation
 
     # -- one step ----------------------------------------------------------------------------------
@@ -238,20 +270,30 @@ class ElasticTraining:
         self._gradients.measure(self.noise, scale, factor)
 
     def _optimise(self, scale: float, gain: float) -> None:
-        """The optimiser's step, with a learning rate for this batch size."""
-        groups = self._optimizer.param_groups
+        """Run the optimiser's step with a learning rate for this batch size."""
+        groups = [group for each in self._optimizers for group in each.param_groups]
         before = [group["lr"] for group in groups]
         if not self.limits.fixed and scale > 1:
             for group in groups:
                 group["lr"] = group["lr"] * rate_factor(self._scaling, scale, gain)
         if self._scaler is None:
-            self._optimizer.step()
+            self._before_step()
+            for each in self._optimizers:
+                each.step()
         else:
-            self._scaler.step(self._optimizer)
+            for each in self._optimizers:
+                self._scaler.unscale_(each)
+            self._before_step()
+            for each in self._optimizers:
+                self._scaler.step(each)
             self._scaler.update()
         for group, rate in zip(groups, before, strict=True):
             group["lr"] = rate
-        self._optimizer.zero_grad()
+        for each in self._optimizers:
+            each.zero_grad()
+
+    def _note_stepped(self, *given: object) -> None:
+        self.stepped = True
 
     def _clock_pass(self) -> None:
         now = time.perf_counter()
@@ -267,11 +309,13 @@ class ElasticTraining:
 
     def _step_is_done(self, loss: torch.Tensor) -> bool:
         now = time.monotonic()
-        told: float | None = None
-        if now - self._told_at >= LOSS_EVERY_S:
-            self._told_at, told = now, float(loss.detach())
+        shown: float | None = None
+        if now - self._loss_at >= LOSS_EVERY_S:
+            self._loss_at, shown = now, float(loss.detach())
         goes_on = self._job.step(
-            loss=told, progress=self.progress, batch=float(sum(self._passes) * self._job.world_size)
+            loss=shown,
+            progress=self.progress,
+            batch=float(sum(self._passes) * self._job.world_size),
         )
         if self._job.rank == 0 and (not goes_on or now - self._reported_at >= self._report_s):
             self._reported_at = now
@@ -311,8 +355,8 @@ class ElasticTraining:
         file.write(json.dumps({"progress": self.progress, "epoch": self._epoch}).encode())
 
     def _load(self, file: BinaryIO) -> None:
-        told = json.loads(file.read())
-        self.progress, self._epoch = float(told["progress"]), int(told["epoch"])
+        found = json.loads(file.read())
+        self.progress, self._epoch = float(found["progress"]), int(found["epoch"])
 
 
 def _check(limits: BatchLimits, scaling: Scaling) -> None:

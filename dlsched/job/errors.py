@@ -1,15 +1,13 @@
-"""Errors of the job library: one line each, for the person who wrote the training script.
+"""Errors of the job library: one line each, for the author of the training script.
 
-The library stands alone, so it has a tree of its own beside `dlsched.core.errors`.
+The library stands alone, so its errors are not those of `dlsched.core.errors`.
 """
 
 from __future__ import annotations
 
-__all__ = ["DamagedCheckpoint", "JobError"]
-
 
 class JobError(Exception):
-    """The script or its surroundings are wrong; the text names what, and what would be right."""
+    """The script or its environment is wrong; the text says what, and what would be right."""
 
 
 class DamagedCheckpoint(JobError):

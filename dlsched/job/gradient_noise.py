@@ -1,8 +1,9 @@
-"""How noisy gradients are, and so what a step with a larger batch is worth.
+"""How noisy gradients are, and how much progress a step with a larger batch therefore makes.
 
 `sqr` is the squared norm of the true gradient, `var` the summed variance of the gradient of a batch
-of the initial size. Both are estimated from several gradients of the same step: of the replicas, of
-the passes that are accumulated, or, with one of each, of two steps in a row (which is biased).
+of the initial size. Both are estimated from several gradients of the same step: those of the
+replicas, or of the accumulated passes. With one replica and one pass they are estimated from two
+steps in a row, which is biased.
 
 Sources: Johnson et al., "AdaScale SGD", ICML 2020; McCandlish et al., "An Empirical Model of
 Large-Batch Training", 2018; Qiao et al., "Pollux", OSDI 2021.
@@ -16,21 +17,20 @@ from typing import BinaryIO, Literal
 
 from dlsched.job.errors import JobError
 
-__all__ = ["GradientNoise", "Scaling", "rate_factor"]
-
 MEMORY = 0.999  # of the mean over steps, for a step at the initial batch size
 LEAST_VAR = 1e-6
 Scaling = Literal["adascale", "adam", "linear", "sqrt", "none"]
 
 
 class GradientNoise:
-    """A mean over the steps of a training that forgets slowly.
+    """A mean over the steps of a training, in which older steps count less.
 
     Attributes:
-        skipped: measurements that were not finite, as mixed precision has them.
+        skipped: measurements that were not finite, which mixed precision sometimes has.
     """
 
     def __init__(self) -> None:
+        """Begin with no measurement."""
         self._sqr = self._var = self._weight = 0.0
         self._biased = True
         self._divided = False
@@ -38,7 +38,7 @@ class GradientNoise:
 
     @property
     def is_known(self) -> bool:
-        """Has anything been measured?"""
+        """Whether there is a measurement."""
         return self._weight > 0
 
     @property
@@ -51,7 +51,7 @@ class GradientNoise:
         """Variance of the gradient of a batch of the initial size, summed over parameters."""
         return max(self._var / self._weight, LEAST_VAR) if self._weight else 1.0
 
-    def measured(
+    def add(
         self,
         local: float,
         mean: float,
@@ -61,27 +61,28 @@ class GradientNoise:
         steps: int = 1,
         divided: bool = False,
     ) -> None:
-        """Take in the gradients of a step.
+        """Add a measurement from several gradients of one step.
 
         Args:
             local: mean of the squared norms of the single gradients.
             mean: squared norm of their mean.
-            count: how many there are; 2 at least.
+            count: how many there are; at least 2.
             scale: samples of all of them together, in initial batches.
-            steps: for how many steps this measurement stands.
-            divided: they are gradients as Adam divides them, which are of another size; what was
-                measured of the others counts no longer.
+            steps: how many steps this measurement stands for.
+            divided: they are gradients as Adam divides them, which have another size; earlier
+                measurements of the others are dropped.
         """
         sqr = (count * mean - local) / (count - 1)
         var = (local - mean) * scale / (count - 1)
         self._take(sqr, var, MEMORY ** (scale * steps), biased=False, divided=divided)
 
-    def measured_in_a_row(
+    def add_in_a_row(
         self, local: float, mean: float, *, scale: float, steps: int = 1, divided: bool = False
     ) -> None:
-        """The same for the gradients of this step and the last one, `scale` being of one of them.
+        """Add a measurement from the gradients of this step and the last one.
 
-        What is measured so no longer counts once there is better.
+        It is dropped once there is an unbiased one. The arguments are those of `add`; `scale` is
+        that of one of the two steps.
         """
         if self._biased or not self.is_known or divided != self._divided:
             sqr, var = 2 * mean - local, (local - mean) * 2 * scale
@@ -99,7 +100,7 @@ class GradientNoise:
         self._weight = keep * self._weight + (1 - keep)
 
     def gain(self, scale: float) -> float:
-        """How many steps at the initial batch size one at `scale` times it is worth."""
+        """Return the progress of a step with `scale` initial batches, in steps with one."""
         if not self.is_known:
             return 1.0
         needed = self.var / scale + self.sqr
@@ -108,24 +109,27 @@ class GradientNoise:
     # -- as a state of the checkpoint --------------------------------------------------------------
 
     def save(self, file: BinaryIO) -> None:
-        """Write what is known."""
+        """Write the state to a file."""
         known = [self._sqr, self._var, self._weight, self._biased, self._divided]
         file.write(json.dumps(known).encode())
 
     def load(self, file: BinaryIO) -> None:
-        """Go on with what was known."""
+        """Read the state from a file."""
         self._sqr, self._var, self._weight, self._biased, *more = json.loads(file.read())
-        self._divided = bool(more and more[0])  # which older checkpoints do not say
+        self._divided = bool(more and more[0])  # older checkpoints do not have it
 
 
 def rate_factor(rule: Scaling, scale: float, gain: float) -> float:
-    """What the learning rate is multiplied by, at `scale` times the initial batch size.
+    """Return the factor of the learning rate at `scale` times the initial batch size.
 
     Args:
-        rule: adascale (for SGD) or adam (its square root, for the family of Adam) go by what the
-            step is worth; linear and sqrt by the batch size alone; none leaves it.
-        scale: batch size by the initial one.
-        gain: what the step is worth, in steps at the initial batch size.
+        rule: adascale (for SGD) is the gain, adam (for the family of Adam) its square root; linear
+            and sqrt depend on the batch size alone; none is 1.
+        scale: batch size divided by the initial one.
+        gain: the progress of the step, in steps at the initial batch size.
+
+    Raises:
+        JobError: when there is no such rule.
     """
     match rule:
         case "adascale":

@@ -1,9 +1,9 @@
-"""Measuring gradients on the way: norms for the noise estimate, and how long ranks synchronise.
+"""Measures gradients during the training: norms for the noise estimate, and how long ranks wait.
 
-With several ranks each one's gradient is there for a moment only, before it is averaged: a hook of
-the data-parallel wrapper looks at it bucket by bucket, which is one pass over memory and no further
-kernel a parameter; where gradients are divided as Adam does, there are some. With one rank the
-passes of a step are compared, or two steps in a row. All of it only on the steps that are measured.
+With several ranks, the gradient of each exists for a moment only, before it is averaged: a hook of
+the data-parallel wrapper reads it bucket by bucket, which is one pass over memory and no further
+kernel for each parameter, unless gradients are divided as Adam does. With one rank, the passes of a
+step are compared, or two steps in a row. Only some of the steps are measured.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 from dlsched.job.gradient_noise import GradientNoise
 from dlsched.job.preconditioner import Preconditioner
 
-__all__ = ["Gradients"]
-
 
 class Gradients:
-    """Watches the gradients of a model.
+    """Measures the gradients of a model.
 
     Attributes:
-        device: where they are.
+        device: of the gradients.
         sync_s: seconds that the last step waited for other ranks.
     """
 
@@ -39,6 +37,14 @@ class Gradients:
         every: int,
         preconditioner: Preconditioner | None = None,
     ) -> None:
+        """Register the hook, where there are several ranks.
+
+        Args:
+            model: its gradients are measured.
+            replicas: number of ranks.
+            every: steps between two measurements; 0: never.
+            preconditioner: what the optimiser divides gradients by; None: it does not.
+        """
         self._parameters = [each for each in model.parameters() if each.requires_grad]
         self.device = self._parameters[0].device
         self.sync_s = 0.0
@@ -55,7 +61,7 @@ class Gradients:
         self._ready: Any = None
         self._done: Any = None
         if self._wrapper is not None:
-            # which looks at the hook's annotations, and knows none that are texts
+            # a lambda: PyTorch refuses hooks that have text as annotations
             self._wrapper.register_comm_hook(None, lambda state, bucket: self._hook(bucket))
 
     @property
@@ -67,14 +73,14 @@ class Gradients:
         return self._replicas == 1 and self._passes > 1
 
     def before(self, *, last: bool) -> None:
-        """A pass begins; only the last one of a step synchronises."""
-        if self._sampled:  # and the optimiser takes no step before it is measured
+        """Prepare a pass; only the last one of a step synchronises."""
+        if self._sampled:  # the optimiser takes no step between this and the measurement
             self._divides = self._preconditioner is not None and self._preconditioner.is_ready
         if self._wrapper is not None:
             self._wrapper.require_backward_grad_sync = last
 
     def passed(self, *, last: bool, passes: int) -> None:
-        """A backward pass is done."""
+        """Note that a backward pass is done."""
         self._passes = passes
         if last and self._wrapper is not None:
             self._synchronised()
@@ -82,12 +88,10 @@ class Gradients:
             self._note_pass(last=last)
 
     def measure(self, noise: GradientNoise, scale: float, factor: float) -> None:
-        """After the last pass of a step, before the optimiser's step.
+        """Measure, after the last pass of a step and before the optimiser's step.
 
-        Args:
-            noise: to tell.
-            scale: samples of the step by the initial batch size.
-            factor: by which gradients are larger than they should be (mixed precision).
+        `scale` is the samples of the step divided by the initial batch size; `factor` is by how
+        much mixed precision has enlarged the gradients.
         """
         if self._sampled:
             if self._replicas > 1 or self._passes > 1:
@@ -97,13 +101,13 @@ class Gradients:
                     dist.all_reduce(both)  # the very same numbers on all ranks
                     local, mean = both[0], both[1]
                 count = self._replicas if self._replicas > 1 else self._passes
-                noise.measured(
+                noise.add(
                     float(local) / factor**2, float(mean) / factor**2,
                     count=count, scale=scale, steps=self._every, divided=self._divides,
                 )  # fmt: skip
             elif self._last:
                 local, mean = self._norms_in_a_row()
-                noise.measured_in_a_row(
+                noise.add_in_a_row(
                     float(local) / factor**2,
                     float(mean) / factor**2,
                     scale=scale,
@@ -112,7 +116,7 @@ class Gradients:
                 )
         self._norms, self._last = [], []
         self._step += 1
-        if self._sampled and self._replicas == 1 and self._passes == 1:  # the next one is
+        if self._sampled and self._replicas == 1 and self._passes == 1:  # the next step is
             self._last = self._copies()
 
     # -- several ranks -----------------------------------------------------------------------------
@@ -137,7 +141,7 @@ class Gradients:
             self.sync_s = done - ready
             return
         earlier, self._done = self._done, (ready, done)
-        if earlier is not None:  # by now it has surely happened, so nobody waits for the GPU
+        if earlier is not None:  # it has happened by now, so this does not wait for the GPU
             self.sync_s = earlier[0].elapsed_time(earlier[1]) / 1000
 
     def _moment(self) -> Any:
@@ -150,7 +154,7 @@ class Gradients:
     # -- one rank ----------------------------------------------------------------------------------
 
     def _note_pass(self, *, last: bool) -> None:
-        """The gradient of one pass is what has come to the sum."""
+        """Note the gradient of one pass: what it has added to the sum."""
         now = self._grads()
         if self._sums:
             now = [a - b for a, b in zip(now, self._sums, strict=True)]
@@ -158,7 +162,7 @@ class Gradients:
         self._sums = [] if last else self._copies()
 
     def _norms_of_step(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean of the squared norms of the single gradients, and that of their mean."""
+        """Return the mean of the squared norms of the single gradients, and that of their mean."""
         norms = torch.stack(self._norms)
         local = norms.sum() if self._replicas > 1 else norms.mean()  # buckets, or passes
         return local, self._sqr(self._parameters, self._grads())
@@ -179,13 +183,13 @@ class Gradients:
     def _sqr(
         self, parameters: Iterable[torch.Tensor], gradient: Iterable[torch.Tensor]
     ) -> torch.Tensor:
-        """The squared norm of a gradient, divided where this step's are."""
+        """Return the squared norm of a gradient, divided if this step's gradients are."""
         return torch.stack([_dot(a, a) for (a,) in self._parts(parameters, gradient)]).sum()
 
     def _parts(
         self, parameters: Iterable[torch.Tensor], *gradients: Iterable[torch.Tensor]
     ) -> Iterable[tuple[torch.Tensor, ...]]:
-        """Each parameter's part of some gradients, divided where this step's are."""
+        """Give each parameter's part of gradients, divided if this step's gradients are."""
         if self._divides and self._preconditioner is not None:
             return self._preconditioner.divided(parameters, *gradients)
         return zip(*gradients, strict=True)

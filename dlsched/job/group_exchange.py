@@ -1,6 +1,6 @@
-"""How the ranks of a PyTorch training tell each other where they are, for the agreed stop.
+"""The exchange of the agreement through the process group of a PyTorch training.
 
-Imported only by a step of a job that has made a process group.
+Only a step of a job that has made a process group imports it.
 """
 
 from __future__ import annotations
@@ -11,34 +11,33 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dlsched.job.agreement import NOTHING, Words
-
-__all__ = ["GroupExchange"]
+from dlsched.job.agreement import NOTHING, Numbers
 
 
 class GroupExchange:
-    """A few numbers of each rank, gathered on the CPU beside the training's collectives."""
+    """Gathers a few numbers of each rank on the CPU, beside the training's collectives."""
 
     def __init__(self) -> None:
+        """Make a group of its own; all ranks do so at the same point of the program."""
         self._group = dist.new_group(backend="gloo")
         self._size = dist.get_world_size()
         self._waiting: list[tuple[Any, list[torch.Tensor]]] = []
 
-    def post(self, words: Words) -> None:
-        """Say mine; the gathering goes on beside the next step."""
-        mine = torch.tensor(words, dtype=torch.int64)
+    def post(self, numbers: Numbers) -> None:
+        """Send this rank's numbers; they are gathered during the next step."""
+        mine = torch.tensor(numbers, dtype=torch.int64)
         gathered = [torch.zeros(len(NOTHING), dtype=torch.int64) for _ in range(self._size)]
         work = dist.all_gather(gathered, mine, group=self._group, async_op=True)
         self._waiting.append((work, gathered))
 
-    def collect(self) -> Sequence[Words]:
-        """What each rank has said."""
+    def collect(self) -> Sequence[Numbers]:
+        """Return the numbers of each rank, in order of rank."""
         work, gathered = self._waiting.pop(0)
         work.wait()
-        found: list[Words] = [tuple(each.tolist()) for each in gathered]
+        found: list[Numbers] = [tuple(each.tolist()) for each in gathered]
         return found
 
     def close(self) -> None:
-        """Wait for what is still on its way: every rank has posted it."""
+        """Collect what is still being gathered: every rank has posted it."""
         while self._waiting:
             self.collect()

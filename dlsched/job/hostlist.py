@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 from dlsched.job.errors import JobError
 
-__all__ = ["expand"]
-
 PIECE = re.compile(r"\[([^][]*)\]")
 ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 MOST = 100_000  # hosts in one list
 
 
 def expand(text: str) -> list[str]:
-    """The hosts of a list, in its order; a malformed list is an error that shows it."""
+    """Return the hosts of a list, in its order.
+
+    Raises:
+        JobError: when the list is malformed or too long.
+    """
     hosts: list[str] = []
     for word in _words(text):
         for host in _expand_word(word, text):
@@ -26,7 +28,7 @@ def expand(text: str) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Split at the commas that are outside brackets."""
+    """Give the parts between the commas that are outside brackets."""
     depth, begin = 0, 0
     for place, sign in enumerate(text):
         depth += (sign == "[") - (sign == "]")

@@ -1,6 +1,6 @@
-"""The rank's end of its keeper's socket. It never blocks training and never fails it.
+"""The rank's end of its keeper's socket. It never blocks or fails the training.
 
-A keeper that cannot be reached, or that goes away, leaves a job that runs on as if alone: the
+When the keeper cannot be reached or closes the connection, the job runs on as if it were alone: the
 keeper's own death ends the job by other means. A forked child (a data-loading worker) has no link.
 """
 
@@ -11,26 +11,19 @@ import socket
 import sys
 from collections import deque
 
-from dlsched.job.messages import (
-    MAX_MESSAGE,
-    BadMessage,
-    FromKeeper,
-    Hello,
-    Message,
-    decode_from_keeper,
-    encode,
-)
-
-__all__ = ["CAPABILITIES", "KeeperLink"]
+from dlsched.job import messages as words
+from dlsched.job.stacks import offer
 
 CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics", "use_batch")
+STACKS = "stacks"  # the further one of a rank that can write them
 MOST_WAITING = 64  # messages that must arrive and could not be sent yet
 
 
 class KeeperLink:
-    """A connection that says hello, sends what it can and tells what has come."""
+    """The connection of one rank to its keeper."""
 
     def __init__(self, path: str, rank: int, run_id: str = "") -> None:
+        """Connect and send hello; an empty path says that there is no keeper."""
         self._owner = os.getpid()
         self._unsent: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._socket: socket.socket | None = None
@@ -41,8 +34,10 @@ class KeeperLink:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             link.connect(path)
-            hello = Hello(rank=rank, capabilities=CAPABILITIES, pid=os.getpid(), run_id=run_id)
-            link.send(encode(hello))
+            stacks = offer()
+            capable = (*CAPABILITIES, STACKS) if stacks is not None else CAPABILITIES
+            hello = words.Hello(rank=rank, capabilities=capable, pid=os.getpid(), run_id=run_id)
+            socket.send_fds(link, [words.encode(hello)], [] if stacks is None else [stacks])
         except OSError as error:
             link.close()
             print(f"dlsched.job: no keeper at {path}: {error.strerror}", file=sys.stderr)
@@ -51,36 +46,36 @@ class KeeperLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a keeper to talk to, from this process."""
+        """Whether this process is connected to a keeper."""
         return self._socket is not None and os.getpid() == self._owner
 
-    def send(self, message: Message, *, must_arrive: bool = False) -> None:
-        """Send at once or not at all; what must arrive is tried again with what follows."""
+    def send(self, message: words.Message, *, must_arrive: bool = False) -> None:
+        """Send a message at once or not at all; one that must arrive is tried again later."""
         if not self.is_open:
             return
-        packet = encode(message)
+        packet = words.encode(message)
         if must_arrive:
             self._unsent.append(packet)
         elif not self._unsent:
             self._try(packet)
         self._flush()
 
-    def receive(self) -> list[FromKeeper]:
-        """What has come since the last call, in order; at once."""
+    def receive(self) -> list[words.FromKeeper]:
+        """Return the messages that have arrived since the last call, in order; does not wait."""
         self._flush()
-        found: list[FromKeeper] = []
+        found: list[words.FromKeeper] = []
         while (packet := self._next_packet()) is not None:
             try:
-                message = decode_from_keeper(packet)
-            except BadMessage as error:
-                print(f"dlsched.job: the keeper said what I cannot read: {error}", file=sys.stderr)
+                message = words.decode_from_keeper(packet)
+            except words.BadMessage as error:
+                print(f"dlsched.job: unreadable message of the keeper: {error}", file=sys.stderr)
                 continue
             if message is not None:
                 found.append(message)
         return found
 
     def wait(self, timeout_s: float) -> None:
-        """Until something has come, the keeper is gone or the time is over."""
+        """Wait until a message has arrived, the keeper is gone or the time is over."""
         if self.is_open and self._socket is not None:
             self._socket.settimeout(max(0.001, timeout_s))
             try:
@@ -94,7 +89,7 @@ class KeeperLink:
                     self._socket.settimeout(None)
 
     def close(self) -> None:
-        """Hang up; harmless when repeated."""
+        """Close the connection; harmless when repeated."""
         if self._socket is not None and os.getpid() == self._owner:
             self._socket.close()
             self._socket = None
@@ -103,7 +98,7 @@ class KeeperLink:
         if not self.is_open or self._socket is None:
             return None
         try:
-            packet = self._socket.recv(MAX_MESSAGE, socket.MSG_DONTWAIT)
+            packet = self._socket.recv(words.MAX_MESSAGE, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return None
         except OSError:

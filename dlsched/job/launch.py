@@ -1,8 +1,8 @@
 """`dlsched run`: start ranks inside an allocation, over all its nodes, and wait for them.
 
 The keeper of the first node starts them; this program shows what they write, passes signals on and
-ends with the highest of their exit codes. Standard library only: it also serves as `srun` in the
-PATH of a job. What it expects of the keeper is written in `dlsched.job.messages`.
+exits with the highest of their exit codes. It uses the standard library only and also serves as
+`srun` in the PATH of a job. `dlsched.job.messages` says what it expects of the keeper.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ from dlsched.job.messages import (
     encode,
 )
 
-__all__ = ["launch", "main", "parse"]
-
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-NOT_A_RANKS = {  # what the runtime sets for each rank anew
+NOT_INHERITED = {  # the runtime sets them for each rank
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
     *("CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
 }
 
 
 def launch(wanted: RunRanks, control_socket: str) -> int:
-    """Start the ranks and wait; the exit code of the one that has the highest.
+    """Start ranks and wait for them; return the highest of their exit codes.
 
-    Args:
-        wanted: what to start.
-        control_socket: of the keeper; empty: we are not inside an allocation.
+    Without a `control_socket`, the keeper's, this process is not inside an allocation.
+
+    Raises:
+        JobError: when there is no keeper, or it refuses.
     """
     if not control_socket:
         raise JobError(
@@ -63,11 +62,11 @@ def launch(wanted: RunRanks, control_socket: str) -> int:
             raise JobError(
                 f"run: no keeper answers at {control_socket}: {error.strerror}"
             ) from None
-        _ask(link, wanted)
+        _send_request(link, wanted)
         return _Watch(link, label=wanted.label).until_done()
 
 
-def _ask(link: socket.socket, wanted: RunRanks) -> None:
+def _send_request(link: socket.socket, wanted: RunRanks) -> None:
     packet = encode(wanted)
     if len(packet) > MAX_MESSAGE:
         raise JobError(
@@ -90,14 +89,14 @@ def _descriptor(stream: object, default: int) -> int:
 
 
 class _Watch:
-    """The ranks as their caller sees them."""
+    """Shows the output and the ends of ranks to their caller."""
 
     def __init__(self, link: socket.socket, *, label: bool) -> None:
         self._link = link
         self._label = label
         self._started = False
         self._codes: list[int] = []
-        self._broken: dict[tuple[int, int], bytes] = {}  # lines not ended, by rank and stream
+        self._unfinished: dict[tuple[int, int], bytes] = {}  # unfinished lines, by rank and stream
         self._done = False
 
     def until_done(self) -> int:
@@ -127,14 +126,14 @@ class _Watch:
 
     def _take(self, packet: bytes) -> None:
         if not packet:
-            raise JobError("run: the keeper has hung up; its ranks are being ended")
+            raise JobError("run: the keeper has closed the connection; the ranks are being ended")
         try:
             message = decode_from_keeper(packet)
         except BadMessage as error:
-            raise JobError(f"run: the keeper said what I cannot read: {error}") from None
-        self._heed(message)
+            raise JobError(f"run: unreadable message of the keeper: {error}") from None
+        self._handle(message)
 
-    def _heed(self, message: FromKeeper | None) -> None:
+    def _handle(self, message: FromKeeper | None) -> None:
         match message:
             case Refused(why=why):
                 raise JobError(f"run: {why}")
@@ -149,7 +148,7 @@ class _Watch:
                     how = f"ended by signal {number}" if number else f"exit code {code}"
                     print(f"dlsched: run: rank {rank}{where}: {how}", file=sys.stderr)
             case Done():
-                for (rank, stream), rest in self._broken.items():
+                for (rank, stream), rest in self._unfinished.items():
                     self._write(stream, f"{rank}: ".encode() + rest + b"\n")
                 self._done = True
             case _:
@@ -159,11 +158,11 @@ class _Watch:
         if not self._label:
             self._write(stream, data)
             return
-        *lines, rest = (self._broken.pop((rank, stream), b"") + data).split(b"\n")
+        *lines, rest = (self._unfinished.pop((rank, stream), b"") + data).split(b"\n")
         label = f"{rank}: ".encode()
         self._write(stream, b"".join(label + line + b"\n" for line in lines))
         if rest:
-            self._broken[rank, stream] = rest
+            self._unfinished[rank, stream] = rest
 
     @staticmethod
     def _write(stream: int, data: bytes) -> None:
@@ -185,16 +184,20 @@ class _WrongUse(JobError):
 
 
 def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
-    """The command line; the environment and the folder are this process's own."""
+    """Read the command line; the environment and the folder are those of this process.
+
+    Raises:
+        JobError: when the command line is wrong.
+    """
     parser = _Parser(
         prog=program,
         usage=f"{program} [OPTIONS] COMMAND [ARGUMENT]...",
         description="Start ranks inside an allocation, over all its nodes, and wait for them. "
-        "The exit code is the highest of the ranks'.",
+        "The exit code is the highest of their exit codes.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-n", "--ntasks", type=_count, default=0, help="Ranks in all (default: one a GPU)."
+        "-n", "--ntasks", type=_count, default=0, help="Ranks in all (default: one for each GPU)."
     )
     parser.add_argument(
         "--ntasks-per-node", type=_count, default=0, metavar="N", help="Ranks on each node."
@@ -212,7 +215,9 @@ def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
     parser.add_argument(
         "-K", dest="kill_on_bad_exit", action="store_const", const="1", help=argparse.SUPPRESS
     )
-    parser.add_argument("-D", "--chdir", default="", metavar="FOLDER", help="Where ranks start.")
+    parser.add_argument(
+        "-D", "--chdir", default="", metavar="FOLDER", help="Folder in which ranks start."
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(list(words))
     argv = given.command[1:] if given.command[:1] == ["--"] else given.command
@@ -231,11 +236,11 @@ def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What ranks inherit: all but what is set for each of them, and what is no text."""
+    """Return the variables that ranks inherit: text, and not set for each rank by the runtime."""
     return {
         name: value
         for name, value in environment.items()
-        if name not in NOT_A_RANKS and _is_text(name + value)
+        if name not in NOT_INHERITED and _is_text(name + value)
     }
 
 
@@ -254,7 +259,7 @@ def _count(text: str) -> int:
 
 
 def main(words: Sequence[str] | None = None, *, program: str = "dlsched run") -> int:
-    """The program; errors are one line and 1, or 2 when the command line is wrong."""
+    """Run the command; return its exit code: 1 after an error, 2 when the command line is wrong."""
     try:
         wanted = parse(sys.argv[1:] if words is None else words, program=program)
         return launch(wanted, os.environ.get("DLSCHED_CTL_SOCK", ""))

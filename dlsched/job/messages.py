@@ -1,41 +1,49 @@
-"""What a job's processes and their keeper say to each other; both sides import this module.
+"""The messages between a job's processes and their keeper; both sides import this module.
 
-The socket is `DLSCHED_CTL_SOCK`, AF_UNIX and SOCK_SEQPACKET: one JSON object a message, named by
-its `type`. Words that a receiver does not know are skipped, fields it does not know are dropped,
-so that either side may be the newer one. Standard library only.
+The socket is `DLSCHED_CTL_SOCK`, AF_UNIX and SOCK_SEQPACKET. A message is one JSON object, named by
+its `type`. A receiver skips messages and drops fields that it does not know, so that either side
+may be the newer one. This module uses the standard library only.
 
-What the library (a *rank*: a process that said `hello`) expects of the keeper:
+The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 
-- Who connects is what SO_PEERCRED proves; nothing here is a secret.
-- To stop a rank that said `hello` with the capability `stop`, send it `stop`. A SIGTERM to the
-  process that the keeper started is welcome beside it; one to its data-loading workers is not.
-  The ranks agree among themselves on the step after which all leave, save, and exit with 143.
-  One `stop` to any rank is enough; to all is better. `deadline_s` counts from the sending.
-- `stop_at` names the step instead: every rank leaves after it, or soon when it is past.
-- `checkpoint` is said by one rank, when the folder `path` is complete and durable. The keeper asks
-  the daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`;
-  while the daemon is away it keeps the newest one, asks again later, and answers then. Training
-  does not wait, but a rank that stops does, within its deadline.
-- `DLSCHED_CKPT_DIR` is the job's folder, one for all its runs; `DLSCHED_RESUME_FROM` the `path`
-  that was committed last, or empty.
-- `step` comes at most once a second and rank; `restored` once, at the first step after the start.
-- `trained` is said by rank 0 of an elastic training, about every 30 s and when it leaves: measured
-  times, gradient noise, batch limits. The daemon fits a model to it, and `use_batch` comes back
-  when another batch size would do better; the ranks take it up when they next can.
-- A rank that says the `run_id` of another run is not heard.
-- Numbers that cannot be (not finite, of another type) make a message count as nonsense; it is
-  skipped, the rank is heard again with its next one. What is no message at all ends the connection.
+- SO_PEERCRED proves the user of a peer; the messages hold no secrets.
+- To stop a rank that sent `hello` with the capability `stop`, send it `stop`. A SIGTERM to the
+  process that the keeper started may come with it, but none to its data-loading workers. The ranks
+  agree on the step after which all of them save and exit with 143. One `stop` to any rank is
+  enough; one to each is better. `deadline_s` counts from the sending.
+- `stop_at` names the step instead: every rank stops after it, or soon when it is past.
+- One rank sends `checkpoint` when the folder `path` is complete and durable. The keeper asks the
+  daemon to commit it and answers `checkpoint` with `accepted`, `why` and the same `path`; `held`
+  names older checkpoints of the job that must stay, because other jobs begin at them. While the
+  daemon is away, the keeper keeps the newest checkpoint, asks later, and answers then. The training
+  does not wait for the answer, but a rank that stops does, within its deadline.
+- `DLSCHED_CKPT_DIR` is the job's folder, the same for all its runs; `DLSCHED_RESUME_FROM` is the
+  `path` that was committed last, or empty.
+- A rank sends `leaving` when its training is over, before it saves: finished, or stopped by
+  agreement. The keeper sends no TERM (but for a cancel) while a process that has finished goes on.
+- Each rank sends `step` at most once a second, and `restored` once, at its first step.
+- Rank 0 of an elastic training sends `trained` about every 30 s and when it stops: measured times,
+  gradient noise, batch limits. The daemon fits a model to it and answers `use_batch` when another
+  batch size would be better; the ranks use it as soon as they can.
+- A rank that can write its stacks sends `hello` with the capability `stacks` and the descriptor of
+  a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
+- `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a
+  training that hangs.
+- Messages of a rank that names the `run_id` of another run are dropped.
+- A message with impossible numbers (not finite, of another type) is counted and skipped, and the
+  rank's next message is taken again. A packet that is no message ends the connection.
 
-What `dlsched run` (a *caller*: a process that says `run` instead of `hello`) expects:
+`dlsched run` (a *caller*: a process that sends `run` instead of `hello`) expects:
 
-- `run` starts `ntasks` ranks over the nodes of the allocation, block by block: `per_node` on each
-  (0: one a GPU, on nodes in order), with `gpus_per_task` GPUs each (0: the node's, shared out).
-  The environment is the caller's own with what the runtime sets for each rank laid over it. The
+- `run` starts `ntasks` ranks over the nodes of the allocation, in blocks: `per_node` on each node
+  (0: one for each GPU, on nodes in order), with `gpus_per_task` GPUs each (0: the node's, shared).
+  Their environment is the caller's, with the variables that the runtime sets for each rank. The
   message carries the caller's stdout and stderr as SCM_RIGHTS, in this order: ranks of the same
-  node may write there themselves. What other ranks write comes as `output`; with `label`, all.
-- Answers: `refused` and nothing more, or `started`, then `exited` once a rank, then `done`.
-- `signal` passes a signal on to all ranks. A caller that hangs up ends them: TERM, then KILL.
-- With `kill_on_bad_exit` the first rank that fails ends the others the same way.
+  node may write there themselves. The output of other ranks, with `label` of all, is sent as
+  `output`.
+- Answers: `refused` alone; or `started`, then `exited` once for each rank, then `done`.
+- `signal` passes a signal on to all ranks. When a caller closes its connection, the ranks get TERM,
+  then KILL. With `kill_on_bad_exit` the first rank that fails ends the others in the same way.
 """
 
 from __future__ import annotations
@@ -48,38 +56,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-__all__ = [
-    "MAX_MESSAGE",
-    "OUTPUT_CHUNK",
-    "VERSION",
-    "BadMessage",
-    "CheckpointAnswer",
-    "CheckpointMade",
-    "Done",
-    "Exited",
-    "FromJob",
-    "FromKeeper",
-    "Hello",
-    "Limit",
-    "Nonsense",
-    "Output",
-    "Refused",
-    "Restored",
-    "RunRanks",
-    "SignalRanks",
-    "Started",
-    "StepDone",
-    "Stop",
-    "StopAt",
-    "Trained",
-    "UseBatch",
-    "decode_from_job",
-    "decode_from_keeper",
-    "encode",
-]
-
 VERSION = 1
 MAX_MESSAGE = 192 * 1024  # bytes; fits the usual socket buffer of 208 KiB
+STACKS_SIGNAL = 44  # SIGRTMIN + 10: a rank writes the stacks of its threads
 OUTPUT_CHUNK = 32 * 1024  # bytes of output in one message, before base64
 
 
@@ -88,7 +67,7 @@ class BadMessage(ValueError):
 
 
 class Nonsense(BadMessage):
-    """A word about the training with values that cannot be: to be counted and skipped."""
+    """A message about the training with impossible values: it is counted and skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +82,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(Message):
-    """First of a rank: from now on it acts on `stop`."""
+    """The first message of a rank: from now on it obeys `stop`."""
 
     type: ClassVar[str] = "hello"
     rank: int
@@ -115,60 +94,90 @@ class Hello(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone(Message):
-    """How training goes; batch seconds are the mean since the last such message."""
+    """The progress of the training; `batch_s` is the mean since the last such message."""
 
     type: ClassVar[str] = "step"
     step: int
     batch_s: float | None = None
     loss: float | None = None
-    gpu_memory: int | None = None  # bytes, the most at once
+    gpu_memory: int | None = None  # the most at once, in bytes
     metrics: Mapping[str, float] = field(default_factory=dict)
+    not_finite: tuple[str, ...] = ()  # names of values that are NaN or infinite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Message):
+    """The rank ends because of an exception; `at` is in seconds since the epoch."""
+
+    type: ClassVar[str] = "failed"
+    error: str  # in one line
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing(Message):
+    """The rank does something else than steps, which may take long; empty: steps again."""
+
+    type: ClassVar[str] = "doing"
+    what: str  # save, evaluation, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMade(Message):
-    """A checkpoint is complete and durable in the folder `path`; to be committed."""
+    """A checkpoint is complete and durable in the folder `path`, and is to be committed."""
 
     type: ClassVar[str] = "checkpoint"
     path: str
     step: int
     bytes: int
-    sha256: str  # of its manifest, which has those of the files
+    sha256: str  # of its manifest, which has the sums of the files
     save_s: float | None = None
+    loss: float | None = None
+    keep: int = 0  # the job deletes all committed ones but so many; 0: not said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored(Message):
-    """The first step after the start is done; seconds from the start of the process to there."""
+    """The first step is done; `restart_s` is the time from the start of the process to its end."""
 
     type: ClassVar[str] = "restored"
-    step: int  # that the run began from
+    step: int  # with which the run began
     restart_s: float
+    saves: bool = True  # whether a stop leaves a checkpoint: a state is registered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving(Message):
+    """The training of this rank is over: it has finished, or has agreed to stop before that."""
+
+    type: ClassVar[str] = "leaving"
+    finished: bool
+    job: bool = False  # nothing is left to do for the whole job, whatever stop may come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained(Message):
-    """How fast and how well an elastic training learns; columns have an entry a batch size.
+    """The speed and the gradients of an elastic training; tuples have one entry per batch size.
 
-    Times are means over all that this run has measured, in seconds: of a pass forward and backward
-    without synchronising, and of the pass that ends with the optimiser's step.
+    Times are means over all measurements of this run, in seconds: of a pass forward and backward
+    without synchronisation, and of the pass that ends with the optimiser's step.
     """
 
     type: ClassVar[str] = "trained"
     nodes: int
     replicas: int
-    local: tuple[int, ...] = ()  # samples a replica and pass
-    steps: tuple[int, ...] = ()  # that were measured
+    local: tuple[int, ...] = ()  # samples of each replica and pass
+    steps: tuple[int, ...] = ()  # measured
     accumulation_s: tuple[float, ...] = ()
     optimiser_s: tuple[float, ...] = ()
     gradient_sqr: float | None = None  # at the initial batch size
     gradient_var: float | None = None
-    initial: int = 1  # samples a step, all replicas together
+    initial: int = 1  # samples of a step, all replicas together
     maximum: int = 1
     local_min: int = 1
     local_max: int = 1
     may_accumulate: bool = False
-    fixed: bool = False  # the batch size is not to change
+    fixed: bool = False  # the batch size must not change
     local_now: int = 1
     accumulation_now: int = 0  # passes before the one that synchronises
     progress: float = 0.0  # in steps at the initial batch size
@@ -183,7 +192,7 @@ class RunRanks(Message):
 
     type: ClassVar[str] = "run"
     argv: tuple[str, ...]
-    ntasks: int = 0  # 0: one a GPU
+    ntasks: int = 0  # 0: one for each GPU
     per_node: int = 0
     gpus_per_task: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +214,7 @@ class SignalRanks(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Message):
-    """Leave at a step boundary, with a checkpoint, within so many seconds."""
+    """Stop between two steps, with a checkpoint, within `deadline_s` seconds."""
 
     type: ClassVar[str] = "stop"
     reason: str = "preempt"
@@ -214,7 +223,7 @@ class Stop(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAt(Message):
-    """Leave after this step."""
+    """Stop after this step."""
 
     type: ClassVar[str] = "stop_at"
     step: int
@@ -222,7 +231,7 @@ class StopAt(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit(Message):
-    """How much of its GPUs the job may use from now on."""
+    """The share of its GPUs that the job may use from now on."""
 
     type: ClassVar[str] = "limit"
     share: float | None = None  # 0..1 of the compute
@@ -237,11 +246,12 @@ class CheckpointAnswer(Message):
     accepted: bool
     why: str = ""
     path: str = ""
+    held: tuple[str, ...] = ()  # paths of older checkpoints that other jobs begin at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseBatch(Message):
-    """A batch size that is thought to train faster on the GPUs of this run."""
+    """A batch size that is expected to train faster on the GPUs of this run."""
 
     type: ClassVar[str] = "use_batch"
     local: int
@@ -261,7 +271,7 @@ class Started(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output(Message):
-    """What a rank has written; stream 1 or 2."""
+    """Bytes that a rank has written to stream 1 or 2."""
 
     type: ClassVar[str] = "output"
     rank: int
@@ -295,7 +305,18 @@ class Refused(Message):
     why: str
 
 
-FromJob = Hello | StepDone | CheckpointMade | Restored | Trained | RunRanks | SignalRanks
+FromJob = (
+    Hello
+    | StepDone
+    | Failed
+    | Doing
+    | CheckpointMade
+    | Restored
+    | Leaving
+    | Trained
+    | RunRanks
+    | SignalRanks
+)
 FromKeeper = (
     Stop | StopAt | Limit | CheckpointAnswer | UseBatch | Started | Output | Exited | Done | Refused
 )
@@ -305,7 +326,7 @@ FromKeeper = (
 
 
 def encode(message: Message) -> bytes:
-    """A message as its packet; what is absent, and numbers that are not finite, are left out."""
+    """Return the packet of a message; it omits fields that are None or not finite."""
     packet: dict[str, Any] = {"type": message.type}
     for each in fields(message):
         value = _plain(getattr(message, each.name))
@@ -315,13 +336,21 @@ def encode(message: Message) -> bytes:
 
 
 def decode_from_job(packet: bytes) -> FromJob | None:
-    """What a rank or a caller says; None for a word of a newer one."""
+    """Return the message of a rank or a caller; None for one that only newer versions know.
+
+    Raises:
+        BadMessage: when the packet is no message.
+    """
     found: FromJob | None = _decode(packet, _FROM_JOB)
     return found
 
 
 def decode_from_keeper(packet: bytes) -> FromKeeper | None:
-    """What a keeper says; None for a word of a newer one."""
+    """Return the message of a keeper; None for one that only newer versions know.
+
+    Raises:
+        BadMessage: when the packet is no message.
+    """
     found: FromKeeper | None = _decode(packet, _FROM_KEEPER)
     return found
 
@@ -368,11 +397,11 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
         raise BadMessage(f"{kind.type}: missing {missing}") from None
 
 
-def _reader(kinds: type | tuple[type, ...], said: str) -> Callable[[str, Any], Any]:
+def _reader(kinds: type | tuple[type, ...], expected: str) -> Callable[[str, Any], Any]:
     def read(name: str, value: Any) -> Any:
         wanted = isinstance(value, kinds) and (kinds is bool or not isinstance(value, bool))
         if not wanted:
-            raise BadMessage(f"{name}: {said} expected, found {type(value).__name__}")
+            raise BadMessage(f"{name}: {expected} expected, found {type(value).__name__}")
         return value
 
     return read
@@ -439,10 +468,9 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a fie
     "Mapping[str, float]": _mapping(_real),
     "Mapping[str, str]": _mapping(_text),
 }
-_OF_TRAININGS = (StepDone, Restored, Trained, CheckpointMade)
+_OF_TRAININGS = (StepDone, Failed, Doing, Restored, Leaving, Trained, CheckpointMade)
 _FROM_JOB: dict[str, Any] = {
-    kind.type: kind
-    for kind in (Hello, StepDone, CheckpointMade, Restored, Trained, RunRanks, SignalRanks)
+    kind.type: kind for kind in (Hello, *_OF_TRAININGS, RunRanks, SignalRanks)
 }
 _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind

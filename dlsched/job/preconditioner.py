@@ -1,9 +1,9 @@
-"""What an optimiser of Adam's family divides gradients by, before it takes its step.
+"""The divisors by which an optimiser of Adam's family divides gradients before its step.
 
-The noise that counts for such an optimiser is that of the divided gradients: a coordinate whose
-gradients are always large moves no further than another. The divisor of a coordinate is
-√v̂ + ε, v̂ being the mean of its squared gradients so far, corrected for its beginning at 0. In the
-first steps that mean says little, and gradients are taken as they are.
+For such an optimiser, the noise of the divided gradients counts: a coordinate that always has large
+gradients moves no further than another. The divisor of a coordinate is √v̂ + ε, where v̂ is the
+mean of its squared gradients so far, corrected for its start at 0. In the first steps that mean is
+unreliable, and gradients are not divided.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-__all__ = ["Preconditioner"]
-
-STEPS = 5  # of the optimiser, before its means are believed
+STEPS = 5  # of the optimiser before its means are used
 
 
 class Preconditioner:
-    """The divisors of one optimiser's parameters, as of its last step."""
+    """The divisors of the parameters of optimisers, as of their last step."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
-        self._group = {p: group for group in optimizer.param_groups for p in group["params"]}
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        """Use optimisers of Adam's family."""
+        groups = [(one, group) for one in optimizers for group in one.param_groups]
+        self._group = {p: group for _, group in groups for p in group["params"]}
+        self._owner = {p: one for one, group in groups for p in group["params"]}
         self._is_ready = False
 
     @classmethod
-    def of(cls, optimizer: torch.optim.Optimizer) -> Preconditioner | None:
-        """That of an optimiser of Adam's family; None for others."""
-        adam = all("betas" in group and "eps" in group for group in optimizer.param_groups)
-        return cls(optimizer) if adam else None
+    def of(cls, *optimizers: torch.optim.Optimizer) -> Preconditioner | None:
+        """Return the divisors of optimisers of Adam's family; None if there is another."""
+        groups = [group for one in optimizers for group in one.param_groups]
+        adam = all("betas" in group and "eps" in group for group in groups)
+        return cls(*optimizers) if adam else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether so many steps were taken that gradients are to be divided."""
+        """Whether the optimiser has taken enough steps for gradients to be divided."""
         if not self._is_ready:
-            states = [self._optimizer.state.get(each) for each in self._group]
+            states = [owner.state.get(each) for each, owner in self._owner.items()]
             steps = [float(state["step"]) for state in states if state and "exp_avg_sq" in state]
             self._is_ready = bool(steps) and max(steps) >= STEPS
         return self._is_ready
@@ -43,13 +44,14 @@ class Preconditioner:
     def divided(
         self, parameters: Iterable[torch.Tensor], *gradients: Iterable[torch.Tensor]
     ) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Each parameter's part of some gradients, divided, one parameter after the other.
+        """Give the parts of gradients that belong to each parameter, divided.
 
-        One that never had a gradient has no divisor: its first does not count, nor does that of a
-        coordinate, which ε alone would make larger than all others together.
+        A parameter, or a coordinate, that never had a gradient has no divisor: its first gradient
+        counts as 0, because ε alone would make it larger than all others together.
         """
         for parameter, *parts in zip(parameters, *gradients, strict=True):
-            state = self._optimizer.state.get(parameter)
+            owner = self._owner.get(parameter)
+            state = None if owner is None else owner.state.get(parameter)
             if not state or "exp_avg_sq" not in state:
                 yield tuple(torch.zeros_like(part) for part in parts)
                 continue

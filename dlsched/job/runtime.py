@@ -1,7 +1,8 @@
-"""What the environment says about this process: which job, which run, which rank of how many.
+"""What the environment says about this process: its job, its run, its rank.
 
 The runtime sets these variables for every process of a job; without them the values are those of a
-program that runs alone. torchrun's variables have the same names and win, as it sets them last.
+program that runs alone. torchrun's variables have the same names and win, because it sets them
+last.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from pathlib import Path
 
 from dlsched.job.errors import JobError
 
-__all__ = ["Runtime"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
@@ -22,7 +21,7 @@ class Runtime:
     job: str = ""  # empty: not under a scheduler
     name: str = ""
     run_id: str = ""
-    run: int = 0  # 1, 2, ... each start of the job; 0: not under a scheduler
+    run: int = 0  # counts the starts of the job from 1; 0: not under a scheduler
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
@@ -35,14 +34,31 @@ class Runtime:
     control_socket: str = ""  # of the keeper
     checkpoint_folder: Path | None = None
     resume_from: Path | None = None  # the checkpoint that the daemon has recorded
+    grace_s: int = 0  # from a stop request to the end; 0: not known
     fixed_batch: bool = False  # the user wants the batch size to stay
-    local_batch: int = 0  # samples a rank and pass that the daemon thinks best; 0: it has no idea
+    local_batch: int = 0  # samples of each rank and pass that the daemon prefers; 0: none
     accumulation: int = 0  # passes before the one that synchronises
-    gpu_share: float = 1.0  # of each GPU, beside others
+    gpu_share: float = 1.0  # of each GPU, which other jobs may share
+    keep_checkpoints: int = 0  # as the submission says; 0: as the script says
+    rungs: tuple[int, ...] = ()  # steps that are reported in any case: first, factor, maybe last
+    warn_signal: int = 0  # comes before the time limit; 0: none does
+
+    def is_rung(self, step: int) -> bool:
+        """Whether the values of this step are reported in any case."""
+        if not self.rungs:
+            return False
+        rung, factor, *last = self.rungs
+        while rung < step:
+            rung *= factor
+        return rung == step and not (last and step > last[0])
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Runtime:
-        """Read it from variables; a number that is none is an error that names its variable."""
+        """Read the variables.
+
+        Raises:
+            JobError: names the variable that is wrong.
+        """
 
         def number(name: str, default: int, least: int = 0) -> int:
             text = environment.get(name, "")
@@ -78,11 +94,24 @@ class Runtime:
             control_socket=environment.get("DLSCHED_CTL_SOCK", ""),
             checkpoint_folder=path("DLSCHED_CKPT_DIR"),
             resume_from=path("DLSCHED_RESUME_FROM"),
+            grace_s=number("DLSCHED_GRACE", 0),
             fixed_batch=environment.get("DLSCHED_FIXED_BATCH", "") == "1",
             local_batch=number("DLSCHED_LOCAL_BATCH", 0),
             accumulation=number("DLSCHED_ACCUMULATION", 0),
             gpu_share=_share(environment.get("DLSCHED_GPU_SHARE", "")),
+            keep_checkpoints=number("DLSCHED_KEEP_CHECKPOINTS", 0),
+            rungs=_rungs(environment.get("DLSCHED_RUNGS", "")),
+            warn_signal=number("DLSCHED_WARN_SIGNAL", 0),
         )
+
+
+def _rungs(text: str) -> tuple[int, ...]:
+    parts = text.split(":") if text else []
+    numbers = tuple(int(part) for part in parts if part.isascii() and part.isdigit())
+    fits = len(numbers) == len(parts) and len(numbers) in (0, 2, 3)
+    if not fits or (numbers and (numbers[0] < 1 or numbers[1] < 2)):
+        raise JobError(f"DLSCHED_RUNGS={text}: FIRST:FACTOR or FIRST:FACTOR:LAST is needed")
+    return numbers
 
 
 def _share(text: str) -> float:

@@ -1,8 +1,8 @@
-"""Every sample once an epoch, whatever the number of ranks, also when it changes in the middle.
+"""Every sample once in each epoch, for any number of ranks, even when it changes within the epoch.
 
-The epoch is a permutation that depends on seed and epoch alone, and a position in it that all ranks
-share. Rank r of K takes every K-th sample from the position on, beginning with its r-th. A step of
-K ranks so takes a whole block, and a restart with another K goes on exactly behind it.
+An epoch is a permutation that depends on seed and epoch alone, and a position in it that all ranks
+share. Rank r of K takes every K-th sample from the position on, beginning with the r-th. So a step
+of K ranks takes a whole block, and a restart with another K continues right after it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from typing import BinaryIO
 
 from dlsched.job.errors import JobError
 
-__all__ = ["ElasticSampler"]
-
 
 class ElasticSampler:
-    """This rank's samples; iterating over it does not move the position, `batches` does.
+    """The samples of one rank; iterating over it does not move the position, `batches` does.
 
     Args:
         length: of the data set.
         rank: of this process.
         world_size: how many ranks share the samples.
         seed: of the order.
-        shuffle: else the order is that of the data set.
-        pad: give all ranks equally many samples by repeating up to K-1 of them at an epoch's end,
-            as training with collectives needs; without, each sample is seen exactly once.
+        shuffle: whether the order differs from that of the data set.
+        pad: give all ranks equally many samples, as collectives need, by repeating up to K-1 of
+            them at an epoch's end; else each sample is used exactly once.
     """
 
     def __init__(
@@ -40,6 +38,7 @@ class ElasticSampler:
         shuffle: bool = True,
         pad: bool = True,
     ) -> None:
+        """Begin with the first sample of epoch 0."""
         if length < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise JobError(f"a sampler of {length} samples for rank {rank} of {world_size}")
         self.length = length
@@ -53,24 +52,24 @@ class ElasticSampler:
         self._order: tuple[int, list[int]] | None = None  # of an epoch
 
     def __iter__(self) -> Iterator[int]:
-        """Indices for this rank, from the position to the end of the epoch."""
+        """Give the indices for this rank, from the position to the end of the epoch."""
         rest = self.order()[self.consumed :]
         missing = -len(rest) % self.world_size if self.pad else 0
         rest += (rest * missing)[:missing]
         return iter(rest[self.rank :: self.world_size])
 
     def __len__(self) -> int:
-        """How many of them there are."""
+        """Return the number of these indices."""
         rest = self.length - self.consumed
         if self.pad:
             return len(range(0, rest, self.world_size))
         return len(range(self.rank, rest, self.world_size))
 
     def batches(self, size: int, *, epochs: int | None = None) -> Iterator[list[int]]:
-        """This rank's batches from the position on, until so many epochs are over.
+        """Give this rank's batches of `size` from the position on, until `epochs` epochs are over.
 
-        A batch counts as used when it is handed out: `job.step` after it saves the right position.
-        The last one of an epoch may be smaller.
+        A batch counts as used when it is given: `job.step` after it saves the right position. The
+        last batch of an epoch may be smaller.
         """
         while epochs is None or self.epoch < epochs:
             mine = list(self)
@@ -80,14 +79,14 @@ class ElasticSampler:
                 yield mine[step * size : (step + 1) * size]
 
     def advance(self, size: int) -> None:
-        """All ranks have used a batch of so many samples each; an ended epoch begins the next."""
+        """Move the position: all ranks have used `size` samples each. The next epoch may begin."""
         self.consumed += size * self.world_size
         if self.consumed >= self.length:
             self.epoch += 1
             self.consumed = 0
 
     def order(self) -> list[int]:
-        """The whole epoch as all ranks see it."""
+        """Return all indices of the epoch, in the order that all ranks share."""
         if self._order is None or self._order[0] != self.epoch:
             indices = list(range(self.length))
             if self.shuffle:
@@ -98,12 +97,16 @@ class ElasticSampler:
     # -- as a state of the checkpoint --------------------------------------------------------------
 
     def save(self, file: BinaryIO) -> None:
-        """Write the position."""
+        """Write the position to a file."""
         position = {name: getattr(self, name) for name in ("epoch", "consumed", "length", "seed")}
         file.write(json.dumps(position).encode())
 
     def load(self, file: BinaryIO) -> None:
-        """Go on where another run, of any number of ranks, has been."""
+        """Read the position of another run, of any number of ranks, from a file.
+
+        Raises:
+            JobError: when the checkpoint belongs to a data set of another length.
+        """
         position = json.loads(file.read())
         if position["length"] != self.length:
             raise JobError(

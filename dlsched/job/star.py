@@ -1,8 +1,8 @@
-"""A tiny exchange over TCP for gangs without a process group of their own: rank 0 in the middle.
+"""The exchange of the agreement over TCP, for gangs without a process group: a star around rank 0.
 
-Rank 0 listens where MASTER_ADDR and MASTER_PORT say; each other rank sends it a few numbers and
-gets those of all ranks back. A rank that has hung up counts as wishing nothing. Rank 0 accepts the
-first connection that names this job and run for each rank, and no other.
+Rank 0 listens at MASTER_ADDR and MASTER_PORT; each other rank sends it a few numbers and gets the
+numbers of all ranks back. A rank that has closed its connection wants nothing. Rank 0 accepts the
+first connection for each rank that names this job and run, and no other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import struct
 import time
 from collections.abc import Sequence
 
-from dlsched.job.agreement import NOTHING, Words
+from dlsched.job.agreement import NOTHING, Numbers
 from dlsched.job.errors import JobError
 from dlsched.job.runtime import Runtime
 
-__all__ = ["Star"]
-
-WORDS = struct.Struct("!4q")
+NUMBERS = struct.Struct("!5q")
 GREETING = 192  # bytes, padded
 
 
@@ -27,13 +25,18 @@ class Star:
     """One rank's part in the star; made on all ranks at the same point of the program."""
 
     def __init__(self, runtime: Runtime, *, timeout_s: float = 300.0) -> None:
+        """Connect all ranks.
+
+        Raises:
+            JobError: when there is no port, or the ranks are not connected in time.
+        """
         if not runtime.master_port:
             raise JobError(
                 f"WORLD_SIZE={runtime.world_size} but no MASTER_PORT; set it, or attach(gang=False)"
             )
         self._runtime = runtime
         self._until = time.monotonic() + timeout_s
-        self._mine: list[Words] = []  # rank 0's own words, posted and not yet collected
+        self._mine: list[Numbers] = []  # rank 0's own, posted and not yet collected
         self._peers: dict[int, socket.socket] = {}  # of rank 0
         self._middle: socket.socket | None = None  # of the others
         if runtime.rank == 0:
@@ -43,20 +46,20 @@ class Star:
 
     # -- Exchange ----------------------------------------------------------------------------------
 
-    def post(self, words: Words) -> None:
-        """Say mine."""
+    def post(self, numbers: Numbers) -> None:
+        """Send this rank's numbers."""
         if self._runtime.rank == 0:
-            self._mine.append(words)
+            self._mine.append(numbers)
         elif self._middle is not None:
-            with contextlib.suppress(OSError):  # the middle has gone: collect() finds out
-                self._middle.sendall(WORDS.pack(*words))
+            with contextlib.suppress(OSError):  # rank 0 has gone: collect() notices
+                self._middle.sendall(NUMBERS.pack(*numbers))
 
-    def collect(self) -> Sequence[Words]:
-        """What each rank has said."""
+    def collect(self) -> Sequence[Numbers]:
+        """Return the numbers of each rank, in order of rank; empty when rank 0 has gone."""
         return self._gather() if self._runtime.rank == 0 else self._await_all()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         for peer in [*self._peers.values(), *([self._middle] if self._middle else [])]:
             peer.close()
         self._peers.clear()
@@ -64,21 +67,21 @@ class Star:
 
     # -- the middle --------------------------------------------------------------------------------
 
-    def _gather(self) -> Sequence[Words]:
-        told = {0: self._mine.pop(0)}
+    def _gather(self) -> Sequence[Numbers]:
+        by_rank: dict[int, Numbers] = {0: self._mine.pop(0)}
         for rank, peer in list(self._peers.items()):
-            packet = _exactly(peer, WORDS.size)
+            packet = _exactly(peer, NUMBERS.size)
             if packet is None:
                 peer.close()
                 del self._peers[rank]
                 continue
-            told[rank] = WORDS.unpack(packet)
-        words = [told.get(rank, NOTHING) for rank in range(self._runtime.world_size)]
-        answer = b"".join(WORDS.pack(*each) for each in words)
+            by_rank[rank] = NUMBERS.unpack(packet)
+        numbers = [by_rank.get(rank, NOTHING) for rank in range(self._runtime.world_size)]
+        answer = b"".join(NUMBERS.pack(*each) for each in numbers)
         for peer in self._peers.values():
             with contextlib.suppress(OSError):
                 peer.sendall(answer)
-        return words
+        return numbers
 
     def _accept_all(self) -> None:
         runtime = self._runtime
@@ -96,7 +99,7 @@ class Star:
             ) from None
         with listener:
             while len(self._peers) < runtime.world_size - 1:
-                listener.settimeout(self._left("waited in vain for the other ranks"))
+                listener.settimeout(self._left("the other ranks did not connect in time"))
                 try:
                     peer, _ = listener.accept()
                 except TimeoutError:
@@ -119,15 +122,15 @@ class Star:
 
     # -- the others --------------------------------------------------------------------------------
 
-    def _await_all(self) -> Sequence[Words]:
+    def _await_all(self) -> Sequence[Numbers]:
         if self._middle is None:
             return ()
-        packet = _exactly(self._middle, WORDS.size * self._runtime.world_size)
+        packet = _exactly(self._middle, NUMBERS.size * self._runtime.world_size)
         if packet is None:  # rank 0 has finished or died
             self._middle.close()
             self._middle = None
             return ()
-        return list(WORDS.iter_unpack(packet))
+        return list(NUMBERS.iter_unpack(packet))
 
     def _connect(self) -> socket.socket:
         while True:
@@ -140,7 +143,7 @@ class Star:
                 link.sendall(_greeting(self._runtime, self._runtime.rank))
             except OSError:
                 link.close()
-                time.sleep(0.02)  # not there yet
+                time.sleep(0.02)  # rank 0 does not listen yet
                 continue
             link.settimeout(None)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -171,7 +174,7 @@ def _address(runtime: Runtime) -> tuple[socket.AddressFamily, tuple[str, int]]:
 
 
 def _exactly(link: socket.socket, count: int) -> bytes | None:
-    """So many bytes, or None when the other side has hung up."""
+    """Return `count` bytes, or None when the other side has closed the connection."""
     found = b""
     while len(found) < count:
         try:

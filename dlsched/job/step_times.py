@@ -1,13 +1,11 @@
-"""What steps take, by batch size: means that a model of the training's speed is fitted to."""
+"""The times of steps by batch size: means to which a model of the training's speed is fitted."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["BatchLimits", "StepTimes", "split"]
-
-MOST_SIZES = 64  # batch sizes that are remembered
+MOST_SIZES = 64  # batch sizes that are kept
 
 
 @dataclass(slots=True)
@@ -20,7 +18,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class StepTimes:
-    """Of one run, whose GPUs stay the same.
+    """The times of one run, in which the GPUs do not change.
 
     A step is one or more passes forward and backward; the last one also synchronises the replicas
     and ends with the optimiser's step.
@@ -29,14 +27,14 @@ class StepTimes:
     _by_size: dict[int, _Sums] = field(default_factory=dict)
 
     def passed(self, local: int, seconds: float) -> None:
-        """A pass that did not synchronise."""
+        """Add a pass that did not synchronise; `local` is its batch size."""
         sums = self._of(local, seconds)
         if sums is not None:
             sums.passes += 1
             sums.accumulation_s += seconds
 
     def stepped(self, local: int, seconds: float, sync_s: float) -> None:
-        """The last pass of a step, and how long of it the replicas waited for each other."""
+        """Add the last pass of a step; in `sync_s` of its seconds replicas waited for others."""
         sums = self._of(local, seconds)
         if sums is not None and math.isfinite(sync_s) and 0 <= sync_s < seconds:
             sums.steps += 1
@@ -45,7 +43,7 @@ class StepTimes:
             sums.accumulation_s += seconds - sync_s
 
     def _of(self, local: int, seconds: float) -> _Sums | None:
-        """Where a time belongs; none for one that cannot be."""
+        """Return the sums that a time belongs to; None for an impossible time."""
         if not (math.isfinite(seconds) and seconds > 0):
             return None
         if local not in self._by_size and len(self._by_size) >= MOST_SIZES:
@@ -55,10 +53,10 @@ class StepTimes:
     def columns(
         self,
     ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...], tuple[float, ...]]:
-        """Batch sizes, steps measured, seconds of a pass, seconds of the last pass of a step.
+        """Return batch sizes, steps measured, seconds of a pass, seconds of a step's last pass.
 
-        The last pass of a step does all that another does, and more: where it seems to take less,
-        chance has slowed the others down, and it is taken to be alike.
+        The last pass of a step does more than any other. Where it was measured to take less, chance
+        has slowed the others down, and it gets their time.
         """
         known = {local: sums for local, sums in sorted(self._by_size.items()) if sums.steps}
         passes = tuple(sums.accumulation_s / sums.passes for sums in known.values())
@@ -76,12 +74,12 @@ class BatchLimits:
     """Batch sizes that a training may have.
 
     Attributes:
-        initial: samples a step, all replicas together, that the user has tuned the training for.
-        maximum: at most, when the batch adapts.
-        local_min: samples a replica and pass, at least.
-        local_max: at most, which the memory of a GPU bounds.
-        may_accumulate: several passes may make a step.
-        fixed: always as many as `initial`.
+        initial: samples of a step, all replicas together, that the training was tuned for.
+        maximum: samples of a step at most, when the batch size adapts.
+        local_min: samples of each replica and pass at least.
+        local_max: samples of each replica and pass at most; the memory of a GPU bounds them.
+        may_accumulate: whether several passes may make a step.
+        fixed: whether every step has `initial` samples.
     """
 
     initial: int
@@ -92,7 +90,10 @@ class BatchLimits:
     fixed: bool
 
     def allows(self, replicas: int, local: int, accumulation: int) -> bool:
-        """Whether replicas may have so many samples a pass, with so many passes before the last."""
+        """Whether a batch size is within the limits.
+
+        `local` is the samples of each replica and pass, `accumulation` the passes before the last.
+        """
         if not self.local_min <= local <= self.local_max or accumulation < 0:
             return False
         if accumulation and not self.may_accumulate:
@@ -103,9 +104,16 @@ class BatchLimits:
 
 
 def split(total: int, replicas: int, local_max: int, *, may_accumulate: bool) -> tuple[int, int]:
-    """Samples a replica and pass, and passes before the last, that make up a batch.
+    """Divide a batch into equal passes; parts are rounded up, so it may become a little larger.
 
-    Parts are rounded up, so that the batch may be a few samples larger.
+    Args:
+        total: samples of the batch.
+        replicas: number of ranks.
+        local_max: samples of each replica and pass at most, if passes may accumulate.
+        may_accumulate: whether several passes may make a step.
+
+    Returns:
+        Samples of each replica and pass, and passes before the last.
     """
     part = -(-total // replicas)
     passes = max(1, -(-part // local_max)) if may_accumulate else 1

@@ -1,8 +1,9 @@
-"""SIGTERM as a wish: the handler sets a flag, training acts on it at the end of a step.
+"""SIGTERM as a request: the handler sets a flag, and the training obeys at the end of a step.
 
-Runtimes tend to signal whole process groups. A forked worker that got the signal together with its
-parent ignores it: it is needed until the parent's last step. One that its parent alone wants ended
-(a pool's `terminate`) ends. The two are told apart by a byte that parent and children share.
+Runtimes often signal whole process groups. A forked worker that got the signal together with its
+parent ignores it, because the parent needs it until its last step. A worker that only its parent
+signals (a pool's `terminate`) ends. A byte that parent and children share tells the two cases
+apart.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ import time
 from types import FrameType
 from typing import Any
 
-__all__ = ["StopSignal"]
-
-TOGETHER_S = 0.3  # within which a signal to a group has reached the parent as well
+TOGETHER_S = 0.3  # within which a signal to a group has reached the parent too
 
 
 class StopSignal:
-    """Whether this process was asked to stop, by a signal."""
+    """Whether a signal has asked this process to stop."""
 
     def __init__(self) -> None:
+        """Handle no signal yet."""
         self._owner = os.getpid()
         self._asked = mmap.mmap(-1, 1)  # shared with forked children
         self._before: Any = None
@@ -33,37 +33,44 @@ class StopSignal:
 
     @property
     def asked(self) -> bool:
-        """Whether the signal has come; local, costs nothing."""
+        """Whether the signal has arrived; reading it costs nothing."""
         return self._asked[0] != 0
 
     def install(self) -> None:
-        """Handle SIGTERM; outside the main thread, where Python cannot, do nothing."""
+        """Handle SIGTERM; outside the main thread Python cannot, and this does nothing."""
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, self._handle)
             self._installed = True
 
+    def handle_again(self) -> None:
+        """Handle SIGTERM, where another part of the program has replaced the handler since."""
+        if self._is_ours():
+            signal.signal(signal.SIGTERM, self._handle)
+
     def note(self) -> None:
-        """Somebody else has asked; children that get the signal from now on ignore it."""
+        """Note that the keeper has asked to stop: children then ignore the signal."""
         self._asked[0] = 1
 
     def remove(self) -> None:
-        """Give SIGTERM back to whoever handled it before."""
+        """Restore the handler that SIGTERM had before."""
         if self._is_ours():
             with contextlib.suppress(TypeError):  # a handler that Python did not install
                 signal.signal(signal.SIGTERM, self._before)
             self._installed = False
 
     def let_finish(self) -> None:
-        """The training is done: a wish to stop that comes now must not make it start again.
+        """Ignore SIGTERM from now on: a training that is done must not be started again.
 
-        Programs take a while to leave (seconds, with large libraries), and what they did is only
-        known from their exit code. Who does not leave within the grace is killed all the same.
+        Programs with large libraries take seconds to exit, and only their exit code tells that
+        they were done. A program that does not exit within its grace is killed anyway.
         """
         if self._before is not signal.SIG_DFL or not self._is_ours():
             self.remove()
             return
-        signal.signal(signal.SIGTERM, _take_no_notice)  # not SIG_IGN, which programs inherit
-        atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)  # handlers end before
+        signal.signal(signal.SIGTERM, _ignore)  # not SIG_IGN: started programs would inherit it
+        atexit.register(
+            signal.signal, signal.SIGTERM, signal.SIG_IGN
+        )  # Python's handlers end before the process
         self._installed = False
 
     def _is_ours(self) -> bool:
@@ -86,5 +93,5 @@ class StopSignal:
         os.kill(os.getpid(), number)
 
 
-def _take_no_notice(number: int, frame: FrameType | None) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     pass

@@ -1,8 +1,8 @@
-"""torchrun for jobs whose GPUs change: `python -m dlsched.job.torchrun train.py …`, once a node.
+"""torchrun for jobs with changing GPUs: `python -m dlsched.job.torchrun train.py …` on each node.
 
-The numbers of nodes and of ranks, this node's place and the way to the first come from the
-scheduler. All other options are torchrun's own. torchrun ends with 1 whatever its ranks ended with;
-this ends with 143 when they have left because they were asked to, which is how the scheduler knows
+The scheduler gives the numbers of nodes and ranks, this node's place and the address of the first
+node. All other options are torchrun's. torchrun exits with 1 when any rank fails; this program
+exits with 143 when the ranks have stopped because they were asked to, so that the scheduler knows
 that nothing has failed.
 """
 
@@ -17,11 +17,9 @@ from dlsched.job.errors import JobError
 from dlsched.job.job import PREEMPTED
 from dlsched.job.runtime import Runtime
 
-__all__ = ["main", "options"]
-
 
 def options(environment: Mapping[str, str]) -> list[str]:
-    """What torchrun is told of this node; nothing without a scheduler."""
+    """Return torchrun's options for this node; none without a scheduler."""
     runtime = Runtime.of(environment)
     if not runtime.job:
         return []
@@ -36,7 +34,7 @@ def options(environment: Mapping[str, str]) -> list[str]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Start this node's ranks; the exit code."""
+    """Start this node's ranks and wait for them; return the exit code."""
     from torch.distributed import run  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415

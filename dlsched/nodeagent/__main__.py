@@ -1,4 +1,4 @@
-"""`python -m dlsched.nodeagent`."""
+"""The program `python -m dlsched.nodeagent`."""
 
 from __future__ import annotations
 

@@ -15,11 +15,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, not_known
 from dlsched.core.options import parse_options
 from dlsched.core.stage import Stage
-
-__all__ = ["STAGES", "find", "make", "names"]
 
 _SCHEDULING = "dlsched.policies.scheduling."
 _PLACEMENT = "dlsched.policies.placement."
@@ -118,16 +116,16 @@ STAGES = tuple(_OURS)
 
 
 def names(stage: str, *, for_tests: bool = False) -> list[str]:
-    """Every part of a stage that can be named, ours first.
-
-    Args:
-        stage: one of `STAGES`.
-        for_tests: list the adversarial ones instead, which are left out otherwise.
-    """
+    """Every part of a stage that can be named, ours first; for tests the adversarial instead."""
     if for_tests:
         return list(_FOR_TESTS.get(stage, {}))
     theirs = [point.name for point in entry_points(group=f"dlsched.{stage}")]
     return [*_OURS[stage], *sorted(name for name in theirs if name not in _OURS[stage])]
+
+
+def is_named(stage: str, name: str) -> bool:
+    """Whether `names` has this one; installed packages are searched only when it is not ours."""
+    return name in _OURS[stage] or bool(entry_points(group=f"dlsched.{stage}", name=name))
 
 
 def find(stage: str, name: str) -> type[Stage[Any]]:
@@ -145,7 +143,7 @@ def find(stage: str, name: str) -> type[Stage[Any]]:
     for point in entry_points(group=f"dlsched.{stage}", name=name):
         return _loaded(stage, point)
     flag = _FLAGS.get(stage, f"--{stage}")
-    raise BadInput(f"{flag}: {name!r} is not known; known: {', '.join(names(stage))}")
+    raise not_known(f"{flag}:", name, names(stage))
 
 
 def _loaded(stage: str, point: EntryPoint) -> type[Stage[Any]]:
@@ -166,4 +164,4 @@ def make(stage: str, name: str, options: Mapping[str, object] | None = None) -> 
         BadInput: an unknown name or option, or a value that does not fit.
     """
     part = find(stage, name)
-    return part(parse_options(part.Options, options or {}, who=part.name))
+    return part(parse_options(part.Options, options or {}, owner=part.name))

@@ -1,6 +1,6 @@
-"""How much of each of its GPUs a run needs, and whether a GPU has room for another run.
+"""Which part of each of its GPUs a run needs, and whether a GPU has room for another run.
 
-A run that says nothing needs the whole GPU, so only runs that have said so ever share one.
+A run without a share needs the whole GPU, so two runs share a GPU only when both have a share.
 """
 
 from __future__ import annotations
@@ -9,28 +9,25 @@ from collections.abc import Iterable
 
 from dlsched.protocol.messages import GpuId
 
-__all__ = ["WHOLE", "is_room", "part_of", "without_room"]
-
 WHOLE = 1.0
-_HAIR = 1e-9  # three thirds must make a whole
+_ROUNDING = 1e-9  # three thirds must make a whole
 
 
 def part_of(share: float | None) -> float:
-    """What a run needs of each GPU, in (0, 1]."""
+    """The part of each GPU that a run needs, in (0, 1]; a share of None is the whole GPU."""
     return WHOLE if share is None else share
 
 
 def is_room(taken: float, part: float) -> bool:
-    """Whether a GPU of which so much is taken can hold another such part."""
-    return taken + part <= WHOLE + _HAIR
+    """Whether a GPU with the part `taken` in use has room for another `part`."""
+    return taken + part <= WHOLE + _ROUNDING
 
 
 def without_room(holders: Iterable[tuple[Iterable[GpuId], float]], part: float) -> set[GpuId]:
-    """The GPUs that cannot hold another such part.
+    """The GPUs that have no room for another run.
 
-    Args:
-        holders: the GPUs of each who is there, and what it needs of each of them.
-        part: what is to come.
+    That run needs `part` of each GPU; `holders` has the GPUs of each present run, and the part of
+    each that it needs.
     """
     taken: dict[GpuId, float] = {}
     for gpus, theirs in holders:

@@ -1,7 +1,8 @@
 """A keeper as a pure step: one run on one node, from reservation to its recorded end.
 
-The keeper is the parent of the job. It reserves the run's record exclusively before anything runs,
-writes how the run ended before it tells anybody, and needs neither agent nor leader to go on.
+The keeper is the parent of the job's processes. It reserves the run's record exclusively before
+anything runs, makes the exit record durable before it reports the end, and goes on without an agent
+or a leader.
 """
 
 from __future__ import annotations
@@ -12,40 +13,22 @@ from enum import Enum
 from types import MappingProxyType
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.protocol.messages import (
-    Adjust,
-    DesiredRun,
-    ExitReason,
-    ExitRecord,
-    Fence,
-    Forget,
-    Freeze,
-    KeeperStatus,
-    Kill,
-    NodeName,
-    Order,
-    Phase,
-    Release,
-    Signal,
-    Stop,
-    StopReason,
-    Thaw,
-    Want,
-)
+from dlsched.protocol import messages as m
 from dlsched.protocol.timing import Timing
 
 SIGKILL, SIGTERM = 9, 15
+PEER_GRACE_S = 10.0  # at most, for the other members of a gang of which one has failed
 
 
 class Stage(Enum):
-    """Where a keeper stands."""
+    """The stages of a keeper."""
 
     NEW = "new"
     RESERVING = "reserving"  # the reserved-run file is being made
     PREPARED = "prepared"
     RELEASING = "releasing"  # "released" is being made durable
     RUNNING = "running"
-    STOPPING = "stopping"  # asked to leave
+    STOPPING = "stopping"  # asked to exit
     KILLING = "killing"
     RECORDING = "recording"  # the exit record is being made durable
     ENDED = "ended"
@@ -53,7 +36,7 @@ class Stage(Enum):
 
 
 class Cause(Enum):
-    """What moves a keeper on."""
+    """What moves a keeper from one stage to the next."""
 
     BEGUN = "begun"
     RESERVED = "reserved"
@@ -95,7 +78,7 @@ TRANSITIONS: Mapping[tuple[Stage, Cause], Stage] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The keeper process begins."""
+    """The keeper process starts; `covered_until` is the end of a lease that lists this run."""
 
     now: float
     covered_until: float | None = None
@@ -103,7 +86,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The reserved-run file is durable; not `mine` when another keeper made it first."""
+    """The reserved-run file exists; `mine` is false when another keeper created it first."""
 
     now: float
     mine: bool
@@ -111,7 +94,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseWritten:
-    """The record says "released", durably."""
+    """The record says "released", and this is durable."""
 
     now: float
 
@@ -125,10 +108,10 @@ class ExitWritten:
 
 @dataclass(frozen=True, slots=True)
 class OrderArrived:
-    """The agent gives an order."""
+    """An order of the agent arrived."""
 
     now: float
-    order: Order
+    order: m.Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +126,7 @@ class LeaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class JobExited:
-    """The last process of the job has been reaped; `stuck`: but for some that cannot be killed."""
+    """The job's processes have exited; `stuck`: all but some that cannot be killed."""
 
     now: float
     code: int = 0
@@ -151,11 +134,15 @@ class JobExited:
     out_of_memory: bool = False
     detail: str = ""
     stuck: bool = False
+    told: m.Told | None = None
+    checkpoint: int | None = None  # step of the last one handed in while a stop was pending
+    term_s: float | None = None  # since TERM was sent; None: none was
+    unasked: bool = False  # it had ended or failed before a stop was asked
 
 
 @dataclass(frozen=True, slots=True)
-class StoodStill:
-    """The job is suspended, at the level that could be had; `let_go`: it is off its GPUs."""
+class JobSuspended:
+    """The job is suspended at the highest level that works; `let_go`: it uses no GPU any more."""
 
     now: float
     let_go: bool
@@ -163,13 +150,13 @@ class StoodStill:
 
 @dataclass(frozen=True, slots=True)
 class AgentAttached:
-    """An agent has connected and wants to know."""
+    """An agent has connected and needs this keeper's status."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True)
-class Woke:
+class DeadlinePassed:
     """A deadline has passed."""
 
     now: float
@@ -183,9 +170,9 @@ Event = (
     | OrderArrived
     | LeaseChanged
     | JobExited
-    | StoodStill
+    | JobSuspended
     | AgentAttached
-    | Woke
+    | DeadlinePassed
 )
 
 
@@ -194,7 +181,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Persist: make the reserved-run file, exclusively."""
+    """Persist: create the reserved-run file, exclusively."""
 
     released: bool  # a one-node run is released with its reservation
 
@@ -208,7 +195,7 @@ class WriteReleased:
 class WriteExit:
     """Persist: how the run ended."""
 
-    exit: ExitRecord
+    exit: m.ExitRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +205,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class SendSignal:
-    """Signal the job's processes; 9 is the whole tree."""
+    """Send a signal to the job's processes; signal 9 goes to the whole process tree."""
 
     number: int
     stop_step: int | None = None
@@ -236,14 +223,14 @@ class ThawJob:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the agent, if there is one."""
+    """Report the status to the agent, if one is connected."""
 
-    status: KeeperStatus
+    status: m.KeeperStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The keeper's process ends."""
+    """End the keeper process."""
 
 
 Command = (
@@ -266,67 +253,67 @@ Command = (
 class KeeperState:
     """Everything a keeper knows."""
 
-    node: NodeName
-    desired: DesiredRun
+    node: m.NodeName
+    desired: m.DesiredRun
     timing: Timing = Timing()
     can_freeze: bool = True
     stage: Stage = Stage.NEW
     release_asked: bool = False
-    stop: StopReason | None = None
+    stop: m.StopReason | None = None
     suspended: bool = False
-    suspension: int = 0  # which one, if others are to have the GPUs meanwhile
-    settling: bool = False  # it does not stand still yet
+    suspension: int = 0  # its number, when other runs may use the GPUs meanwhile
+    settling: bool = False  # the suspension is not complete yet
     let_go: bool = False
     fenced: bool = False
     prepare_until: float | None = None
     kill_at: float | None = None
     give_up_at: float | None = None
     lease_until: float | None = None  # of a lease that lists this run
-    executed_at: float | None = None  # since when the job has run unfrozen
+    executed_at: float | None = None  # start of the current unfrozen period
     ran_s: float = 0.0
-    exit: ExitRecord | None = None
+    exit: m.ExitRecord | None = None
     quarantined: bool = False
 
     @property
     def frozen(self) -> bool:
-        """Whether the job's processes stand still."""
+        """Whether the job's processes are frozen."""
         return self.suspended or (self.fenced and self.can_freeze)
 
     @property
     def needs_lease(self) -> bool:
-        """Whether this run goes on only under a lease that lists it."""
-        return self.desired.fence is Fence.LEASE
+        """Whether this run executes only under a lease that lists it."""
+        return self.desired.fence is m.Fence.LEASE
 
     @property
-    def phase(self) -> Phase:
-        """What the agent tells the leader."""
+    def phase(self) -> m.Phase:
+        """The phase that the agent reports to the leader."""
         match self.stage:
             case Stage.NEW | Stage.RESERVING:
-                return Phase.STARTING
+                return m.Phase.STARTING
             case Stage.PREPARED | Stage.RELEASING:
-                return Phase.PREPARED
+                return m.Phase.PREPARED
             case Stage.RUNNING if self.fenced:
-                return Phase.FENCED
+                return m.Phase.FENCED
             case Stage.RUNNING:
                 stands = self.suspended and not self.settling
-                return Phase.SUSPENDED if stands else Phase.RUNNING
+                return m.Phase.SUSPENDED if stands else m.Phase.RUNNING
             case _:
-                return Phase.STOPPING
+                return m.Phase.STOPPING
 
-    def status(self) -> KeeperStatus:
-        """The account for the agent; an end is told only once it is durable."""
-        told = self.exit if self.stage in (Stage.ENDED, Stage.GONE) else None
-        return KeeperStatus(
+    def status(self) -> m.KeeperStatus:
+        """The status for the agent; it contains an end only once that is durable."""
+        durable = self.exit if self.stage in (Stage.ENDED, Stage.GONE) else None
+        return m.KeeperStatus(
             desired=self.desired,
             phase=self.phase,
-            exit=told,
+            exit=durable,
             quarantined=self.quarantined,
             suspension=self.suspension if self.suspended and not self.settling else 0,
             let_go=self.suspended and self.let_go,
         )
 
     def deadline(self) -> float | None:
-        """When this keeper wants to be woken next; a past time is now."""
+        """When this keeper needs a `DeadlinePassed` next (now, if in the past); None: never."""
         times = [self.prepare_until, self.kill_at, self.give_up_at]
         if self.needs_lease and self.stage in FENCEABLE and not self.fenced:
             times.append(self.lease_until)
@@ -337,7 +324,7 @@ class KeeperState:
 
 
 def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
-    """The state after an event, and what is to be done, in order."""
+    """The state after an event, and the commands to carry out, in order."""
     turn = _Turn(state, event.now)
     match event:
         case Began(covered_until=until):
@@ -355,17 +342,17 @@ def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
             turn.lease(until, covered, by_leader)
         case JobExited():
             turn.exited(event)
-        case StoodStill(let_go=let_go):
+        case JobSuspended(let_go=let_go):
             turn.stood_still(let_go)
         case AgentAttached():
             turn.report()
-        case Woke():
+        case DeadlinePassed():
             turn.wake()
     return turn.state, turn.commands
 
 
 class _Turn:
-    """One step in the making."""
+    """The state and the commands that one step builds up."""
 
     def __init__(self, state: KeeperState, now: float) -> None:
         self.state = state
@@ -375,11 +362,11 @@ class _Turn:
     def change(self, **changes: object) -> None:
         self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # checked by tests
 
-    def say(self, *commands: Command) -> None:
+    def emit(self, *commands: Command) -> None:
         self.commands.extend(commands)
 
     def report(self) -> None:
-        self.say(Report(self.state.status()))
+        self.emit(Report(self.state.status()))
 
     def move(self, cause: Cause) -> None:
         target = TRANSITIONS.get((self.state.stage, cause))
@@ -392,15 +379,15 @@ class _Turn:
     # -- start ---------------------------------------------------------------------------------
 
     def begin(self, covered_until: float | None) -> None:
-        wanted = self.state.desired.want is Want.RUNNING
+        wanted = self.state.desired.want is m.Want.RUNNING
         self.change(lease_until=covered_until, release_asked=wanted)
         self.move(Cause.BEGUN)
-        self.say(Reserve(released=False))
+        self.emit(Reserve(released=False))
 
     def reserved(self, mine: bool) -> None:
         if not mine:
             self.move(Cause.TAKEN)
-            self.say(Leave())
+            self.emit(Leave())
             return
         self.move(Cause.RESERVED)
         self.change(prepare_until=self.now + self.state.timing.prepare_s)
@@ -415,10 +402,10 @@ class _Turn:
         if not state.release_asked or state.stage is not Stage.PREPARED:
             return
         if state.needs_lease and (state.lease_until is None or self.now >= state.lease_until):
-            return  # nothing runs uncovered: wait for a lease or for the timer
+            return  # nothing runs without a lease: wait for one, or for the timer
         self.move(Cause.RELEASE)
         self.change(prepare_until=None)
-        self.say(WriteReleased())
+        self.emit(WriteReleased())
 
     def released(self) -> None:
         state = self.state
@@ -430,46 +417,46 @@ class _Turn:
             return
         self.move(Cause.RELEASED)
         self.change(executed_at=self.now)
-        self.say(Execute())
+        self.emit(Execute())
         self.report()
 
     def give_up(self, why: str) -> None:
-        self.record(ExitReason.NOT_STARTED, Cause.GIVEN_UP, detail=why)
+        self.record(m.ExitReason.NOT_STARTED, Cause.GIVEN_UP, JobExited(self.now, detail=why))
 
     # -- orders --------------------------------------------------------------------------------
 
-    def obey(self, order: Order) -> None:
+    def obey(self, order: m.Order) -> None:
         state = self.state
         match order:
-            case Release():
+            case m.Release():
                 self.change(release_asked=True)
                 self.try_release()
-            case Freeze(suspension=number) if state.stage is Stage.RUNNING:
+            case m.Freeze(suspension=number) if state.stage is Stage.RUNNING:
                 self.suspend(number)
-            case Thaw() if state.stage is Stage.RUNNING and state.suspended:
+            case m.Thaw() if state.stage is Stage.RUNNING and state.suspended:
                 self.thaw(suspended=False)
-            case Signal(number=number) if state.stage in _ALIVE:
-                self.say(SendSignal(number))
-            case Adjust(limits=limits, grace_s=grace_s):
+            case m.Signal(number=number) if state.stage in _ALIVE:
+                self.emit(SendSignal(number))
+            case m.Adjust(limits=limits, grace_s=grace_s):
                 self.adjust(replace(state.desired, limits=limits, grace_s=grace_s))
-            case Stop(reason=reason, step=at):
+            case m.Stop(reason=reason, step=at):
                 self.stop(reason, at)
-            case Kill(reason=reason):
+            case m.Kill(reason=reason):
                 self.kill(reason)
-            case Forget() if state.stage is Stage.ENDED and not state.quarantined:
+            case m.Forget() if state.stage is Stage.ENDED and not state.quarantined:
                 self.move(Cause.FORGET)
-                self.say(Leave())
+                self.emit(Leave())
             case _:
-                pass  # repeated, or overtaken by the end
+                pass  # repeated, or too late: the run has ended
 
-    def adjust(self, desired: DesiredRun) -> None:
-        """Adopt other limits; a stop that is under way keeps the grace that it began with."""
+    def adjust(self, desired: m.DesiredRun) -> None:
+        """Adopt other limits; a stop that has begun keeps its grace."""
         if desired == self.state.desired or self.state.exit is not None:
             return
         self.change(desired=desired)
         self.report()
 
-    def stop(self, reason: StopReason, at: int | None) -> None:
+    def stop(self, reason: m.StopReason, at: int | None) -> None:
         state = self.state
         if state.stage in (Stage.NEW, Stage.RESERVING, Stage.RELEASING):
             self.change(stop=reason)
@@ -477,22 +464,25 @@ class _Turn:
             self.change(stop=reason)
             self.give_up("stopped before release")
         elif (
-            reason is StopReason.OVER
+            reason is m.StopReason.OVER
             or state.fenced
-            or (reason is StopReason.CANCEL and state.suspended)
+            or (reason is m.StopReason.CANCEL and state.suspended)
         ):
             self.kill(reason)
         elif state.stage is Stage.RUNNING:
             if state.suspended:
-                self.thaw(suspended=False)  # it needs to run to leave in good order
-            self.change(stop=reason, kill_at=self.now + state.desired.grace_s)
+                self.thaw(suspended=False)  # a frozen process cannot exit in good order
+            grace_s = state.desired.grace_s
+            if reason is m.StopReason.PEER:  # no checkpoint can be agreed upon any more
+                grace_s = min(grace_s, PEER_GRACE_S)
+            self.change(stop=reason, kill_at=self.now + grace_s)
             self.move(Cause.STOP)
-            self.say(SendSignal(SIGTERM, at))
+            self.emit(SendSignal(SIGTERM, at))
             self.report()
-        elif state.stage is Stage.STOPPING and reason is StopReason.CANCEL:
+        elif state.stage is Stage.STOPPING and reason is m.StopReason.CANCEL:
             self.change(stop=reason)
 
-    def kill(self, reason: StopReason) -> None:
+    def kill(self, reason: m.StopReason) -> None:
         state = self.state
         if state.stage in (Stage.NEW, Stage.RESERVING, Stage.PREPARED, Stage.RELEASING):
             self.stop(reason, None)
@@ -505,27 +495,27 @@ class _Turn:
             kill_at=None,
             give_up_at=self.now + state.timing.unkillable_s,
         )
-        self.say(SendSignal(SIGKILL))
+        self.emit(SendSignal(SIGKILL))
         self.report()
 
     # -- freezing and the node lease -------------------------------------------------------------
 
     def suspend(self, number: int) -> None:
-        """Suspend the job; with a number it is said when its GPUs may be others'."""
+        """Suspend the job; a suspension with a number reports when its GPUs are unused."""
         state = self.state
         if state.suspended and number == state.suspension:
             return
-        # what stood still already, for whatever reason, has to be looked at for its GPUs
-        look = number > 0 and not (state.suspended and state.suspension)
-        again = look and state.frozen
-        self.change(suspension=number, settling=look or (number > 0 and state.settling))
+        # a job that is frozen already still has to be checked for use of its GPUs
+        check = number > 0 and not (state.suspended and state.suspension)
+        again = check and state.frozen
+        self.change(suspension=number, settling=check or (number > 0 and state.settling))
         if not state.suspended:
             self.change(let_go=False)
             self.freeze(suspended=True)
         else:
             self.report()
         if again:
-            self.say(FreezeJob())
+            self.emit(FreezeJob())
 
     def stood_still(self, let_go: bool) -> None:
         if self.state.suspended and self.state.settling:
@@ -537,7 +527,7 @@ class _Turn:
         was = state.frozen
         self.change(suspended=state.suspended or suspended, fenced=state.fenced or fenced)
         if not was and self.state.frozen:
-            self.say(FreezeJob())
+            self.emit(FreezeJob())
             self.stop_counting()
         self.report()
 
@@ -551,7 +541,7 @@ class _Turn:
         if not self.state.suspended:
             self.change(suspension=0, settling=False, let_go=False)
         if was and not self.state.frozen:
-            self.say(ThawJob())
+            self.emit(ThawJob())
             self.change(executed_at=self.now)
         self.report()
 
@@ -578,12 +568,12 @@ class _Turn:
         if self.state.can_freeze:
             self.freeze(fenced=True)
             return
-        kill_at = self.now + self.state.timing.kill_s  # whatever the job's own grace
+        kill_at = self.now + self.state.timing.kill_s  # instead of the job's own grace
         if self.state.stage is Stage.RUNNING:
             self.move(Cause.STOP)
-            self.say(SendSignal(SIGTERM))
+            self.emit(SendSignal(SIGTERM))
         self.change(
-            stop=self.state.stop or StopReason.OVER,
+            stop=self.state.stop or m.StopReason.OVER,
             fenced=True,
             kill_at=min(kill_at, self.state.kill_at or kill_at),
         )
@@ -594,14 +584,14 @@ class _Turn:
         if state.prepare_until is not None and now >= state.prepare_until:
             self.change(prepare_until=None)
             if state.stage is Stage.PREPARED:
-                self.give_up("not released in time")
+                self.give_up(m.NOT_RELEASED_IN_TIME)
             return
         if state.kill_at is not None and now >= state.kill_at:
-            self.kill(state.stop or StopReason.OVER)
+            self.kill(state.stop or m.StopReason.OVER)
             return
         if state.give_up_at is not None and now >= state.give_up_at:
             self.change(give_up_at=None, quarantined=True)
-            self.record(ExitReason.UNKILLABLE, Cause.GIVEN_UP)
+            self.record(m.ExitReason.UNKILLABLE, Cause.GIVEN_UP, JobExited(now))
             return
         if state.stage not in FENCEABLE:
             return
@@ -612,47 +602,50 @@ class _Turn:
             return
         limit, since = state.desired.limits.time_s, state.executed_at
         if limit is not None and since is not None and state.ran_s + now - since >= limit:
-            self.stop(StopReason.TIME_LIMIT, None)
+            self.stop(m.StopReason.TIME_LIMIT, None)
 
     # -- the end -------------------------------------------------------------------------------
 
     def exited(self, event: JobExited) -> None:
         state = self.state
-        if state.quarantined:  # it went at last
+        if state.quarantined:  # the stuck process has exited at last
             self.change(quarantined=False)
             self.report()
             if state.stage is Stage.ENDED:
                 self.move(Cause.FORGET)
-                self.say(Leave())
+                self.emit(Leave())
             return
+        if event.unasked:
+            self.change(stop=None)
         if event.code == 0 and event.signal == 0:
-            reason = ExitReason.EXITED
+            reason = m.ExitReason.EXITED
         elif event.out_of_memory:
-            reason = ExitReason.OUT_OF_MEMORY
-        elif state.stop is StopReason.TIME_LIMIT:
-            reason = ExitReason.TIME_LIMIT
+            reason = m.ExitReason.OUT_OF_MEMORY
+        elif self.state.stop is m.StopReason.TIME_LIMIT:
+            reason = m.ExitReason.TIME_LIMIT
         else:
-            reason = ExitReason.SIGNALLED if event.signal else ExitReason.EXITED
+            reason = m.ExitReason.SIGNALLED if event.signal else m.ExitReason.EXITED
         self.change(quarantined=event.stuck)
-        self.record(reason, Cause.EXITED, code=event.code, signal=event.signal, detail=event.detail)
+        self.record(reason, Cause.EXITED, event)
 
-    def record(
-        self, reason: ExitReason, cause: Cause, *, code: int = 0, signal: int = 0, detail: str = ""
-    ) -> None:
+    def record(self, reason: m.ExitReason, cause: Cause, end: JobExited) -> None:
         self.stop_counting()
         self.move(cause)
         desired = self.state.desired
-        record = ExitRecord(
+        record = m.ExitRecord(
             key=desired.key,
             node=self.state.node,
             reason=reason,
-            code=code,
-            signal=signal,
+            code=end.code,
+            signal=end.signal,
             stop=self.state.stop,
             ran_s=self.state.ran_s,
-            detail=detail,
+            detail=end.detail,
             nodes=tuple(share.node for share in desired.layout),
             request_id=desired.request_id,
+            told=end.told,
+            checkpoint=end.checkpoint,
+            term_s=end.term_s,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
-        self.say(WriteExit(record))
+        self.emit(WriteExit(record))

@@ -1,8 +1,9 @@
 """Everything that crosses the wire or a node's socket, as frozen values.
 
-One message carries the protocol: an agent *syncs* what it holds, the leader *replies* what it wants
-held. `proto/dlsched/v1` mirrors this module field by field; `dlsched.rpc` converts. Durations are
-seconds; no message carries a point in time, because clocks of two machines are never compared.
+One exchange carries the protocol: an agent *syncs* the runs that it holds, and the leader *replies*
+with the runs that it should hold. `proto/dlsched/v1` mirrors this module field by field;
+`dlsched.rpc.conversion` converts. Durations are seconds. No message carries a point in time:
+the clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class LaunchMode(Enum):
 
 
 class Fence(Enum):
-    """What a run does when its node hears no leader."""
+    """What a run does when its node gets no answer from a leader."""
 
-    HOLD = "hold"  # runs on; nothing restarts elsewhere until it is known to be over
+    HOLD = "hold"  # runs on; the job starts nowhere else until this run is known to be over
     LEASE = "lease"  # freezes when the node lease ends
 
 
 class SuspendLevel(Enum):
-    """How a run is suspended; an agent that cannot degrades to the next and says so."""
+    """How a run is suspended; an agent without that level uses the next one and reports it."""
 
     FREEZE = "freeze"
     CUDA = "cuda"
@@ -50,7 +51,7 @@ class SuspendLevel(Enum):
 
 
 class Want(Enum):
-    """What the leader wants of one run on one node."""
+    """The state that the leader wants one run on one node to have."""
 
     PREPARED = "prepared"
     RUNNING = "running"
@@ -59,7 +60,7 @@ class Want(Enum):
 
 
 class Phase(Enum):
-    """What a node says about a run that it holds."""
+    """The state of a run that a node reports."""
 
     STARTING = "starting"
     PREPARED = "prepared"
@@ -79,8 +80,8 @@ class StopReason(Enum):
     ABORT = "abort"  # the gang could not start as one
     PEER = "peer"  # another member of the gang has ended
     TIME_LIMIT = "time-limit"
-    OVER = "over"  # the database knows that the run is over; its processes must go
-    REQUEUE = "requeue"  # its owner or an operator wants it to begin anew; never charged
+    OVER = "over"  # the database knows that the run is over; its processes must end
+    REQUEUE = "requeue"  # its owner or an operator wants it to start again; never charged
 
 
 class ExitReason(Enum):
@@ -96,6 +97,13 @@ class ExitReason(Enum):
     UNKILLABLE = "unkillable"  # a process is stuck in the kernel; its GPUs are in quarantine
 
 
+class Told(Enum):
+    """What the training of a run has last told its keeper about its end."""
+
+    STOPPED = "stopped"  # its ranks have agreed to stop before it is done
+    FINISHED = "finished"  # it is done
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Term:
     """A point in a node's sequence of desired sets: epoch first, then revision."""
@@ -106,7 +114,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunKey:
-    """Names one run of one job for ever."""
+    """The permanent name of one run of one job."""
 
     job: JobId
     run: RunNumber
@@ -118,7 +126,7 @@ class RunKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One node's part of a run's world."""
+    """One node's part of a run, with its GPUs."""
 
     node: NodeName
     gpus: tuple[GpuId, ...]
@@ -128,50 +136,53 @@ class Share:
 class Limits:
     """Bounds of a run on one node; None is no limit."""
 
-    time_s: float | None = None  # executed time, suspensions not counted
+    time_s: float | None = None  # of execution; suspensions do not count
     memory_bytes: int | None = None
     cpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredRun:
-    """What one node is to do with one run."""
+    """What one node should do with one run."""
 
     key: RunKey
     want: Want
     epoch: Epoch  # of the assignment
     boot_id: BootId  # the boot that the run was assigned to; another boot must not start it
     gpus: tuple[GpuId, ...]
-    layout: tuple[Share, ...]  # the whole world in rank order
+    layout: tuple[Share, ...]  # the whole run in rank order
     mode: LaunchMode = LaunchMode.BATCH
     fence: Fence = Fence.HOLD
     environment: str = ""  # reference into the secrets table, never the environment itself
     limits: Limits = Limits()
     grace_s: float = 30.0  # between a stop request and KILL
     suspend_level: SuspendLevel = SuspendLevel.FREEZE
-    suspension: int = 0  # which one, if others are to have its GPUs meanwhile; 0: it keeps them
+    suspension: int = 0  # its number, when other runs may use the GPUs meanwhile; 0: they may not
     stop: StopReason | None = None
-    stop_step: int | None = None  # a cooperative job stops after this step, all ranks alike
+    stop_step: int | None = None  # all ranks of a cooperative job stop after this step
     request_id: RequestId = RequestId("")
-    gpu_share: float | None = None  # of each of its GPUs, beside others; None: all of it
+    gpu_share: float | None = None  # part of each GPU that the run needs; None: the whole GPU
 
     @property
     def is_gang(self) -> bool:
-        """Whether the run spans nodes and so is prepared everywhere before it is released."""
+        """Whether the run spans nodes; then every node prepares it before any node executes it."""
         return len(self.layout) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRun:
-    """A run that exists on a node, as the node tells it."""
+    """A run that exists on a node, as the node reports it."""
 
     key: RunKey
     phase: Phase
     gpus: tuple[GpuId, ...]
     nodes: tuple[NodeName, ...]
     request_id: RequestId = RequestId("")
-    suspension: int = 0  # the one that stands
-    let_go: bool = False  # suspended, and nothing of it is on its GPUs
+    suspension: int = 0  # the number of the current suspension
+    let_go: bool = False  # suspended, and none of its processes uses its GPUs
+
+
+NOT_RELEASED_IN_TIME = "not released in time"  # the detail of a member whose gang did not start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +194,19 @@ class ExitRecord:
     reason: ExitReason
     code: int = 0
     signal: int = 0
-    stop: StopReason | None = None  # the stop request that was outstanding
+    stop: StopReason | None = None  # the stop request that was pending
     ran_s: float = 0.0
     detail: str = ""
     nodes: tuple[NodeName, ...] = ()
     request_id: RequestId = RequestId("")
+    told: Told | None = None
+    checkpoint: int | None = None  # step of the last one handed in while the stop was pending
+    term_s: float | None = None  # from TERM to the end; None: the keeper sent none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What a node knows about its GPUs beyond the runs."""
+    """What a node knows about its GPUs beside its runs."""
 
     quarantined: tuple[GpuId, ...] = ()  # held by processes that cannot be killed
     unhealthy: tuple[GpuId, ...] = ()
@@ -200,25 +214,26 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a registering node offers."""
+    """The resources that a node registers."""
 
     gpus: tuple[GpuId, ...]
     gpu_type: str = ""
     agent_version: str = ""
     can_freeze: bool = True
     can_fence: bool = True  # killing a keeper kills its whole job
+    machine: str = ""  # names the hardware; empty: nothing names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """An agent's whole truth; with `inventory` it is a registration."""
+    """Everything that an agent reports; with `inventory` it registers the node."""
 
     node: NodeName
     boot_id: BootId
     incarnation: Incarnation
-    sequence: int  # of this incarnation's syncs, echoed by the reply
+    sequence: int  # of this incarnation's syncs; the reply repeats it
     last: Term  # newest term on the agent's disk: no older reply will be used
-    applied: Term  # newest term whose desired set this incarnation has carried out
+    applied: Term  # newest term that this incarnation has carried out
     held_digest: Digest
     held: tuple[HeldRun, ...] | None  # None: unchanged since the sync with this digest
     ended: tuple[ExitRecord, ...] = ()
@@ -226,11 +241,12 @@ class Sync:
     renewed_sequence: int = -1  # newest reply with a lease that arrived
     health: Health = Health()
     inventory: Inventory | None = None
+    starts: tuple[str, ...] = ()  # random names of the last starts on this disk; newest last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A node's right to run what it lists, counted from the moment its sync left."""
+    """A node's right to execute the listed runs, counted from the moment its sync was sent."""
 
     duration_s: float
     covers: frozenset[RunId]
@@ -249,18 +265,20 @@ class Reply:
     sequence: int
     term: Term
     desired_digest: Digest
-    desired: tuple[DesiredRun, ...] | None  # None: as the digest in the sync
-    acknowledged: tuple[RunId, ...] = ()  # ends that are committed: their records may go
+    desired: tuple[DesiredRun, ...] | None  # None: the set that the sync's digest names
+    acknowledged: tuple[RunId, ...] = ()  # committed ends: the agent may delete their records
     over: tuple[RunId, ...] = ()  # held runs that the database knows are over
     lease: Lease | None = None
-    register: bool = False  # nothing else counts: register anew
-    want_held: bool = False  # nothing else counts: send the held runs in full
+    register: bool = False  # ignore the other fields and register again
+    want_held: bool = False  # ignore the other fields and send all held runs
     witnesses: tuple[NodeName, ...] = ()
+    refused: str = ""  # why this agent may not speak for its node; it asks again
+    count_on_from: Incarnation = Incarnation(0)  # register again with an incarnation above this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nudge:
-    """Sync now: there is something newer than what you have."""
+    """A request to sync now, because the leader has something newer."""
 
     node: NodeName
     term: Term
@@ -268,7 +286,7 @@ class Nudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessQuery:
-    """One agent asks another when it was last renewed by a leader."""
+    """An agent asks another one when a leader last renewed its lease."""
 
     asker: NodeName
     witness: NodeName
@@ -277,7 +295,7 @@ class WitnessQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessAnswer:
-    """How long ago, on the witness's clock, a leader renewed it (or it cannot rule that out)."""
+    """How long ago, on its own clock, a leader last renewed (or may have renewed) the witness."""
 
     asker: NodeName
     witness: NodeName
@@ -298,12 +316,12 @@ class Freeze:
     """Suspend the job's processes."""
 
     level: SuspendLevel = SuspendLevel.FREEZE
-    suspension: int = 0  # which one, if others are to have its GPUs meanwhile
+    suspension: int = 0  # its number, when other runs may use the GPUs meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Thaw:
-    """Let a suspended job go on; never ends a fence."""
+    """Resume a suspended job; this never ends a fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +333,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjust:
-    """Other limits and grace count from here on; what has run so far counts towards them."""
+    """Use other limits and another grace from now on; time executed so far counts towards them."""
 
     limits: Limits
     grace_s: float
@@ -323,10 +341,10 @@ class Adjust:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Ask the job to leave within its grace; `OVER` kills at once."""
+    """Ask the job to exit within its grace; the reason `OVER` kills at once."""
 
     reason: StopReason
-    step: int | None = None  # leave after this step; a resize or migration agrees on one
+    step: int | None = None  # exit after this step; all ranks of a resize or migration agree on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +356,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """The end is committed: the keeper may leave."""
+    """The end is committed: the keeper may exit."""
 
 
 Order = Release | Freeze | Thaw | Signal | Adjust | Stop | Kill | Forget
@@ -346,17 +364,17 @@ Order = Release | Freeze | Thaw | Signal | Adjust | Stop | Kill | Forget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperStatus:
-    """A keeper's account of its run: sent on every change and when an agent attaches."""
+    """A keeper's report on its run: sent on every change and when an agent attaches."""
 
     desired: DesiredRun
     phase: Phase
     exit: ExitRecord | None = None
-    quarantined: bool = False  # ended as far as anybody waits, yet a process is stuck
-    suspension: int = 0  # the one that stands, if others are to have its GPUs meanwhile
-    let_go: bool = False  # suspended, and nothing of it is on its GPUs
+    quarantined: bool = False  # the run has ended, but one of its processes cannot be killed
+    suspension: int = 0  # of the complete suspension, when other runs may use its GPUs
+    let_go: bool = False  # suspended, and none of its processes uses its GPUs
 
 
 def digest_of(values: Iterable[DesiredRun | HeldRun]) -> Digest:
-    """A stable digest of a set of runs, whatever its order; equal sets have equal digests."""
+    """A digest of a set of runs; equal sets have equal digests, in any order."""
     text = "\n".join(sorted(map(repr, values)))
     return Digest(hashlib.blake2b(text.encode(), digest_size=12).hexdigest())

@@ -1,7 +1,7 @@
-"""The rules that safety rests on, one predicate each.
+"""The rules that the protocol's safety depends on, one predicate each.
 
-Leader, agent and keeper ask here; nothing else decides these questions. The tests break each rule
-in turn and demand that the invariant checker notices.
+Leader, agent and keeper all call these functions, so each rule exists once. The tests break each
+rule in turn and require that the invariant checker notices.
 """
 
 from __future__ import annotations
@@ -9,40 +9,57 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from dlsched.protocol.ledger import Run
-from dlsched.protocol.messages import DesiredRun, NodeName, Term, Want
+from dlsched.protocol.ledger import Node, Run
+from dlsched.protocol.messages import DesiredRun, Inventory, NodeName, Sync, Term, Want
 from dlsched.protocol.timing import Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Unbroken renewals of one witness, in the leader's time."""
+    """An unbroken series of lease renewals of one witness, on the leader's clock."""
 
-    since: float  # covered from here on without a gap
-    last_sent: float  # the reply of the newest renewal known to have arrived
+    since: float  # covered without a gap since then
+    last_sent: float  # when the newest renewal that is known to have arrived was sent
 
 
 def is_fresh(sent_at: float, now: float, timing: Timing) -> bool:
-    """Whether a reply to a sync that left at `sent_at` may still be used."""
+    """Whether a reply to a sync that was sent at `sent_at` may still be used."""
     return now - sent_at <= timing.reply_age_s
 
 
+def has_the_records(node: Node, sync: Sync) -> bool:
+    """Whether a sync is from an agent with the records of the one that registered its node last.
+
+    An agent with an empty folder, an older copy of it or that of another machine does not know the
+    name of that agent's start. Agents of earlier versions give no names and are believed.
+    """
+    return not node.start or not sync.starts or node.start in sync.starts
+
+
+def is_same_machine(node: Node, inventory: Inventory) -> bool:
+    """Whether a node's hardware is what it was: its GPUs or the machine's own name say so."""
+    same = node.machine == inventory.machine if node.machine and inventory.machine else False
+    return same or bool(set(node.gpus) & set(inventory.gpus))
+
+
 def supersedes(term: Term, on_disk: Term) -> bool:
-    """Whether a reply of this term may be used by an agent that has the other on its disk."""
+    """Whether an agent with the term `on_disk` may use a reply of `term`."""
     return term >= on_disk
 
 
 def may_release(run: Run, prepared: Collection[NodeName]) -> bool:
-    """Whether a gang may execute: every member has prepared and nobody asked it to stop."""
+    """Whether a gang may execute: every member has prepared, and no stop is requested."""
     return run.stop is None and all(
         node in prepared and not member.is_over for node, member in run.members.items()
     )
 
 
 def is_off_its_gpus(want: DesiredRun | None, suspension: int, *, let_go: bool) -> bool:
-    """Whether a run that a node holds leaves its GPUs to others.
+    """Whether other runs may use the GPUs of a run that a node holds.
 
-    It has let them go in the very suspension that stands, and nobody wants it to go on.
+    The run has left its GPUs in the current suspension, and the leader does not want it to resume.
+    The node reports the number of the suspension, and whether the run uses no GPU (`let_go`); where
+    `want` is None, nothing is known of the run.
     """
     return (
         want is not None
@@ -54,25 +71,31 @@ def is_off_its_gpus(want: DesiredRun | None, suspension: int, *, let_go: bool) -
 
 
 def may_renew(confirmed_at: float, now: float, timing: Timing) -> bool:
-    """Whether a leader may hand out leases: the database confirmed it a moment ago."""
+    """Whether a leader may hand out leases: the database has confirmed its term recently."""
     return now - confirmed_at <= timing.confirmed_s
 
 
 def was_paused(last: float, now: float, timing: Timing) -> bool:
-    """Whether this process did not run for a while without knowing."""
+    """Whether this process was paused between two ticks."""
     return now - last > timing.pause_s
 
 
 def window_passed(since: float, now: float, timing: Timing) -> bool:
-    """Whether an observation of `since..now` spans a full window."""
+    """Whether the time from `since` to `now` is a full window."""
     return now - since >= timing.window_s
 
 
 def is_witnessed(chains: Iterable[Chain], witnesses: int, now: float, timing: Timing) -> bool:
-    """Whether at least half of the witnesses were renewed all through the last window.
+    """Whether at least half of the witnesses were renewed throughout the last window.
 
-    Any node that extends its own lease reaches more than half of them, so one of them would have
-    told it about this leader.
+    A node that extends its own lease reaches more than half of them, so one of these would have
+    answered that this leader renewed it.
+
+    Args:
+        chains: the renewals of each witness that has any.
+        witnesses: the number of witnesses.
+        now: on the leader's clock, in seconds.
+        timing: the cluster's times.
     """
     good = sum(
         1
@@ -85,9 +108,16 @@ def is_witnessed(chains: Iterable[Chain], witnesses: int, now: float, timing: Ti
 def may_extend(
     ages: Iterable[float], witnesses: int, lease_until: float, now: float, timing: Timing
 ) -> bool:
-    """Whether a node may extend its own lease: it is the daemon that is away, not the node.
+    """Whether a node may extend its own lease, because the daemon is away and not the node.
 
-    A lease that has ended stays ended until a leader gives a new one.
+    A lease that has ended stays ended until a leader grants a new one.
+
+    Args:
+        ages: seconds since a leader renewed each witness that has answered.
+        witnesses: the number of witnesses.
+        lease_until: when the node's lease ends.
+        now: on the node's clock, in seconds.
+        timing: the cluster's times.
     """
     known = list(ages)
     unrenewed = timing.witness_beats * timing.beat_s

@@ -1,4 +1,4 @@
-"""The numbers of the protocol, in seconds, with the relations between them that safety needs."""
+"""The times of the protocol in seconds, and the relations between them that safety needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlsched.core.errors import BadInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """One set for a whole cluster; agents get theirs from the same configuration."""
+    """The times of one cluster; daemon and agents have the same."""
 
     beat_s: float = 5.0  # between two syncs of a node
     reply_age_s: float = 5.0  # an older reply is not used
@@ -17,9 +17,9 @@ class Timing:
     lease_s: float = 30.0  # node lease
     kill_s: float = 15.0  # TERM to KILL where a fenced run cannot be frozen
     margin_s: float = 20.0
-    prepare_s: float = 30.0  # a prepared keeper waits so long for its release
+    prepare_s: float = 30.0  # for which a prepared keeper waits for its release
     unkillable_s: float = 60.0  # KILL to giving up on a process
-    witness_beats: float = 3.0  # a witness that was renewed within these speaks for the leader
+    witness_beats: float = 3.0  # a witness renewed within these proves that a leader is alive
     clock_rate: float = 0.05  # by how much a clock may be fast or slow
 
     @property
@@ -29,20 +29,20 @@ class Timing:
 
     @property
     def witnessed_s(self) -> float:
-        """How long after a renewal that reached a witness no node can call it unrenewed."""
+        """How long after its renewal a witness still counts as renewed for every node."""
         fast, slow = 1 + self.clock_rate, 1 - self.clock_rate
         return self.witness_beats * self.beat_s / fast * slow
 
     @property
     def pause_s(self) -> float:
-        """A gap between two beats that means: this process was not running."""
+        """A gap between two ticks above which this process has been paused."""
         return 2 * self.beat_s
 
     def check(self) -> None:
-        """Refuse numbers under which two runs of a job could be alive at once.
+        """Refuse times under which two runs of a job could be alive at once.
 
         Raises:
-            BadInput: with the relation that does not hold.
+            BadInput: naming the relation that does not hold.
         """
         needed = 0.25 * (self.lease_s + self.kill_s) + 5
         if self.margin_s < needed:

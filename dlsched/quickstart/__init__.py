@@ -1,1 +1,1 @@
-"""`dlsched quickstart`: a whole cluster in one folder of this machine, and jobs that share it."""
+"""`dlsched quickstart`: a cluster in one folder of this machine, and jobs that share it."""

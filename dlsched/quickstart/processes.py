@@ -1,8 +1,8 @@
-"""The processes of a quickstart: started in sessions of their own, ended with all they have left.
+"""The processes of a quickstart: started in sessions of their own, ended with all their children.
 
-This process adopts the orphans of its children (PR_SET_CHILD_SUBREAPER), so whatever a killed agent
-leaves behind is still found below it. A process is known by its id and its start, so that another
-one that has got the same id is never touched.
+This process adopts the orphans of its children (PR_SET_CHILD_SUBREAPER), so that processes which a
+killed agent leaves are found as its descendants. A process is identified by its id and its start
+time, so that a later process with the same id is never signalled.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Identity", "adopt_orphans", "below", "end", "identity", "reap", "start"]
-
 PR_SET_CHILD_SUBREAPER = 36
 Identity = tuple[int, int]  # process id, start in clock ticks since boot
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent dies."""
+    """Become the parent of descendants that lose their parent."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> int:
-    """Start a service; what it says goes to a file. `reap` waits for it."""
+    """Start a service and return its process id; its output goes to a file."""
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         words[0],
@@ -43,13 +41,13 @@ def start(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> in
 
 
 def identity(pid: int) -> Identity | None:
-    """A live process; None when there is none, or only its remains."""
+    """Return the identity of a live process; None if there is none, or only a zombie."""
     found = _stat(pid)
     return None if found is None or found[0] == "Z" else (pid, found[2])
 
 
 def below(pid: int) -> list[Identity]:
-    """All live descendants of a process, parents first."""
+    """Return all live descendants of a process, parents first."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := _stat(int(name))) is not None:
@@ -64,7 +62,7 @@ def below(pid: int) -> list[Identity]:
 
 
 def end(targets: Iterable[Identity], grace_s: float) -> None:
-    """TERM, and KILL to those that are still there after a while."""
+    """Send TERM, and after `grace_s` seconds KILL to the processes that are left."""
     left = list(targets)
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
         for pid, began in left:
@@ -81,14 +79,14 @@ def end(targets: Iterable[Identity], grace_s: float) -> None:
 
 
 def reap() -> None:
-    """Let ended children go."""
+    """Collect the exit statuses of ended children."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def _stat(pid: int) -> tuple[str, int, int] | None:
-    """State, parent and start of a process."""
+    """Return state, parent and start time of a process; None if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

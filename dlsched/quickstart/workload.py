@@ -1,7 +1,7 @@
-"""What a quickstart trains: small real jobs, some of which come while others hold all GPUs.
+"""The jobs of a quickstart: small real trainings, some submitted while others hold all GPUs.
 
-Each writes a line a step. At the end the lines must be those of jobs that nobody disturbed: every
-step once, in order.
+Each writes a line for each step. At the end the lines must be those of jobs that were never
+interrupted: every step once, in order.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from pathlib import Path
 
 from dlsched.quickstart import jobs
 
-__all__ = ["QuickJob", "is_unbroken", "workload"]
-
 PROGRAMS = Path(jobs.__path__[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickJob:
-    """A job, and when it comes."""
+    """A job, and the time of its submission."""
 
     name: str
     after_s: float
@@ -30,13 +28,13 @@ class QuickJob:
     options: dict[str, str]
 
     def argv(self, folder: Path) -> tuple[str, ...]:
-        """The command."""
+        """Return the command."""
         losses = ("--losses", str(losses_of(folder, self.name)))
         return (sys.executable, str(PROGRAMS / self.program), *self.words, *losses)
 
 
 def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
-    """By time of arrival; with PyTorch, also a gang, over two nodes where there are two."""
+    """Return the jobs by submission time; with PyTorch one of them runs on two nodes."""
     half = max(1, sum(gpus_of_nodes) // 2)
 
     def digits(name: str, after_s: float, gpus: int, epochs: int) -> QuickJob:
@@ -69,12 +67,12 @@ def workload(gpus_of_nodes: Sequence[int]) -> list[QuickJob]:
 
 
 def losses_of(folder: Path, name: str) -> Path:
-    """Where a job writes a line a step."""
+    """Return the file to which a job writes a line for each step."""
     return folder / f"{name}.losses"
 
 
 def is_unbroken(folder: Path, name: str) -> bool:
-    """Whether a job has done every step once and in order."""
+    """Has a job done every step once, in order?"""
     try:
         lines = losses_of(folder, name).read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""From the transport of a call to an identity.
+"""Authentication: from the transport of a call to an identity.
 
-What proves it depends on how the call came in: a certificate on mutual TLS, a remote token on TLS
-without one, a local token on the unix socket. On the development ports (loopback only) it is what
-the caller claims. Nothing here looks at the message.
+The proof depends on the port: a certificate on mutual TLS, a remote token on TLS without a client
+certificate, a local token on the unix socket. On development ports (loopback only) the caller's
+claim is believed. The message of the call is never read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ import os
 import pwd
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dlsched.core.errors import BadInput, NotTrusted
-from dlsched.rpc.identity import NOBODY, Identity, Role
-from dlsched.rpc.metadata import BEARER, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY
+from dlsched.rpc.identity import (
+    BEARER,
+    ROLE_KEY,
+    TOKEN_KEY,
+    UID_KEY,
+    UNMAPPED_UIDS,
+    USER_KEY,
+    Identity,
+    Role,
+)
 from dlsched.rpc.tls import DenyList, PeerCertificate, read_certificate
 from dlsched.rpc.tokens import LocalTokens, TokenStore, check_remote
 
@@ -30,42 +39,25 @@ def _account(name: str) -> int | None:
         return None
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
 class Authenticator:
-    """Says who calls, or refuses."""
+    """Identifies the caller of each call, or refuses it."""
 
-    def __init__(
-        self,
-        *,
-        insecure_loopback: bool,
-        local: LocalTokens | None,
-        remote: TokenStore | None,
-        denied: DenyList,
-        operators: frozenset[str],
-    ) -> None:
-        """Take what identities are checked against.
-
-        Args:
-            insecure_loopback: believe what callers claim; the ports see to it that they are local.
-            local: tokens of the login socket.
-            remote: where tokens for users at a distance are recorded.
-            denied: certificates.
-            operators: names of users who are operators, beside root and the daemon's own user.
-        """
-        self._insecure = insecure_loopback
-        self._local = local
-        self._remote = remote
-        self._denied = denied
-        self._operators = operators
+    insecure_loopback: bool  # believe the claims of callers; the ports accept local ones only
+    local: LocalTokens | None  # checks tokens of the login socket; None: they are refused
+    remote: TokenStore | None  # of remote tokens; None: they are refused
+    denied: DenyList
+    operators: frozenset[str]  # beside root and the daemon's own user
 
     def now(self) -> float:
         """Seconds since the epoch."""
         return time.time()
 
     async def identify(self, context: Any) -> Identity:
-        """Who calls.
+        """The identity of the caller.
 
         Raises:
-            NotTrusted: when that is not proven.
+            NotTrusted: the caller has not proven an identity.
         """
         security = context.auth_context()
         metadata = {
@@ -76,11 +68,11 @@ class Authenticator:
             return await self._certified(certificates[0], metadata)
         kind = security.get("transport_security_type")
         if list(kind or ()) == [b"ssl"]:
-            return await self._at_a_distance(metadata)
-        if self._insecure:
+            return await self._remote_user(metadata)
+        if self.insecure_loopback:
             return self._claimed(metadata)
         if context.peer().startswith("unix:"):
-            return self._on_this_machine(metadata)
+            return self._local_user(metadata)
         raise NotTrusted("this port needs TLS")
 
     # -- certificates -----------------------------------------------------------------------------
@@ -88,7 +80,7 @@ class Authenticator:
     async def _certified(self, pem: bytes, metadata: Mapping[str, str]) -> Identity:
         found = read_certificate(pem)
         found.check(self.now())  # a connection may outlive its certificate
-        if found.serial in self._denied:
+        if found.serial in self.denied:
             raise NotTrusted(
                 f"the certificate of {found.role} (serial {found.serial_text}) has been denied"
             )
@@ -103,11 +95,11 @@ class Authenticator:
         )
 
     async def _vouched(self, found: PeerCertificate, metadata: Mapping[str, str]) -> Identity:
-        """A login node's word for one of its users, who is never an operator."""
+        """A user that a login node vouches for; such a user is never an operator."""
         if USER_KEY not in metadata:
             return Identity(kind="login", name=found.role.name, via="certificate")
-        name, uid = _told(metadata)
-        if uid == 0 or uid in NOBODY:
+        name, uid = _claimed_user(metadata)
+        if uid == 0 or uid in UNMAPPED_UIDS:
             raise NotTrusted(f"{found.role} cannot speak for user id {uid}")
         here = await asyncio.to_thread(_account, name)
         if here != uid:
@@ -117,25 +109,25 @@ class Authenticator:
 
     # -- tokens -----------------------------------------------------------------------------------
 
-    async def _at_a_distance(self, metadata: Mapping[str, str]) -> Identity:
-        if self._remote is None:
-            raise NotTrusted("this server takes no tokens from a distance")
-        record = await check_remote(_bearer(metadata), self._remote, self.now())
+    async def _remote_user(self, metadata: Mapping[str, str]) -> Identity:
+        if self.remote is None:
+            raise NotTrusted("this server accepts no remote tokens")
+        record = await check_remote(_bearer(metadata), self.remote, self.now())
         uid = await asyncio.to_thread(_account, record.user)
-        if uid == 0 or uid in NOBODY:
-            raise NotTrusted(f"{record.user} cannot use dlsched from a distance")
+        if uid == 0 or uid in UNMAPPED_UIDS:
+            raise NotTrusted(f"{record.user} cannot use dlsched with a remote token")
         return Identity(
             kind="user",
             name=record.user,
             uid=uid,
-            is_operator=record.user in self._operators,
+            is_operator=record.user in self.operators,
             via="token",
         )
 
-    def _on_this_machine(self, metadata: Mapping[str, str]) -> Identity:
-        if self._local is None:
-            raise NotTrusted("this server takes no local tokens")
-        user = self._local.check(_bearer(metadata))
+    def _local_user(self, metadata: Mapping[str, str]) -> Identity:
+        if self.local is None:
+            raise NotTrusted("this server accepts no local tokens")
+        user = self.local.check(_bearer(metadata))
         return self._user(user.name, user.uid, "local")
 
     # -- development ------------------------------------------------------------------------------
@@ -149,26 +141,26 @@ class Authenticator:
             return Identity(
                 kind=role.kind, name=role.name, is_operator=role.kind == "operator", via="claimed"
             )
-        name, uid = _told(metadata)
-        if uid in NOBODY:
-            raise NotTrusted(f"user id {uid} is nobody in particular")
+        name, uid = _claimed_user(metadata)
+        if uid in UNMAPPED_UIDS:
+            raise NotTrusted(f"user id {uid} is not a real account")
         return self._user(name, uid, "claimed")
 
     def _user(self, name: str, uid: int, via: str) -> Identity:
-        operator = uid in {0, os.geteuid()} or name in self._operators
+        operator = uid in {0, os.geteuid()} or name in self.operators
         return Identity(kind="user", name=name, uid=uid, is_operator=operator, via=via)
 
 
 def _bearer(metadata: Mapping[str, str]) -> str:
     value = metadata.get(TOKEN_KEY, "")
     if not value.startswith(BEARER):
-        raise NotTrusted("no token came with the call: log in first")
+        raise NotTrusted("the call has no token: log in first")
     return value.removeprefix(BEARER)
 
 
-def _told(metadata: Mapping[str, str]) -> tuple[str, int]:
-    """The name and user id that a trusted caller tells."""
+def _claimed_user(metadata: Mapping[str, str]) -> tuple[str, int]:
+    """The user name and id that a trusted caller claims."""
     name, uid = metadata.get(USER_KEY, ""), metadata.get(UID_KEY, "")
     if not name or not (uid.isascii() and uid.isdigit()):
-        raise NotTrusted(f"the call does not say for whom: {USER_KEY} and {UID_KEY}")
+        raise NotTrusted(f"the call does not name its user: {USER_KEY} and {UID_KEY}")
     return name, int(uid)

@@ -1,7 +1,7 @@
-"""The cluster's certificate authority: makes and renews the certificates of roles.
+"""The cluster's certificate authority: issues the certificates of roles.
 
-Only this module signs. A server is known by a DNS name under `dlsched.internal` that follows from
-its role, so no certificate gets a name there that its role does not give it. Keys are EC P-256.
+Only this module signs. A server has a DNS name under `dlsched.internal` that follows from its role,
+so no certificate has such a name for another role. Keys are EC P-256.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dlsched.core.errors import BadInput
 from dlsched.rpc.identity import SUFFIX, Role
 
-__all__ = ["CA_LIFE_S", "LIFE_S", "Authority", "Issued", "issued_for"]
-
 DAY_S = 86400.0
 LIFE_S = 365 * DAY_S
 CA_LIFE_S = 3650 * DAY_S
-SKEW_S = 300.0  # a certificate is good a little before it was made: clocks differ
+SKEW_S = 300.0  # a certificate is valid from shortly before its creation: clocks differ
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})")
 SERVERS = ("daemon", "node")
 
@@ -47,13 +45,13 @@ class Issued:
 
 
 class Authority:
-    """Holds the key that all certificates of one cluster are signed with."""
+    """The key that signs all certificates of one cluster."""
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
-        """Take up an authority from its PEM files.
+        """Load an authority from its PEM files.
 
         Raises:
-            BadInput: when they are not the two halves of an authority.
+            BadInput: they are not a certificate and its key.
         """
         try:
             self._certificate = x509.load_pem_x509_certificate(certificate)
@@ -69,7 +67,7 @@ class Authority:
 
     @classmethod
     def create(cls, cluster: str, *, now: float, life_s: float = CA_LIFE_S) -> Issued:
-        """A new authority, signed by itself."""
+        """A new, self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _subject(f"dlsched {cluster} CA")
         certificate = (
@@ -91,7 +89,7 @@ class Authority:
 
     @property
     def ends_at(self) -> float:
-        """Seconds since the epoch."""
+        """When the authority expires, in seconds since the epoch."""
         return self._certificate.not_valid_after_utc.timestamp()
 
     def issue(
@@ -105,11 +103,11 @@ class Authority:
         """A certificate and a new key for a role.
 
         Args:
-            role: what it lets its holder be.
-            addresses: further host names and IP addresses, for tools of others; dlsched itself
-                insists on the role.
+            role: the role of its holder.
+            addresses: further host names and IP addresses, for other tools; dlsched itself
+                checks the role.
             now: seconds since the epoch.
-            life_s: from now; cut where the authority ends.
+            life_s: validity from now, at most to the end of the authority.
         """
         if not life_s > 0:
             raise BadInput(f"a certificate's life is above 0 s, not {life_s:g}")
@@ -144,16 +142,16 @@ class Authority:
         return _issued(certificate, key)
 
     def signed(self, certificate: bytes) -> bool:
-        """Whether a certificate is one of this authority's."""
+        """Whether this authority has signed a certificate."""
         try:
             x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(self._certificate)
-        except Exception:  # the several ways in which a signature can be wrong
+        except Exception:  # a wrong signature raises several types
             return False
         return True
 
 
 def issued_for(certificate: bytes) -> tuple[Role, tuple[str, ...]]:
-    """The role and the further addresses of a certificate, to issue it anew."""
+    """The role and the further addresses of a certificate, for its renewal."""
     loaded = x509.load_pem_x509_certificate(certificate)
     names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)

@@ -1,11 +1,11 @@
 """The folder of a cluster's certificates: the authority, and one `tls` folder for each party.
 
-    ca/ca.crt ca/ca.key                     the authority: best kept off the daemon's machine
+    ca/ca.crt ca/ca.key                     the authority: keep it off the daemon's machine
     tls/ca.crt daemon.crt daemon.key denied the daemon's
-    nodes/n1/tls/ca.crt node.crt node.key   a node's, to be taken there
+    nodes/n1/tls/ca.crt node.crt node.key   a node's, to be copied to it
     operators/NAME/tls/…, logins/NAME/tls/…
 
-A file is replaced whole or not at all; keys are never readable by others, not even for a moment.
+A file is replaced as a whole or not at all; other users can never read a key, not even briefly.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from dlsched.rpc.tls import (
     read_secret,
     renewal_due,
 )
-
-__all__ = ["CertificateFolder", "Listed", "write_file"]
+from dlsched.system.files import replace_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A certificate of the folder and what there is to say of it."""
+    """A certificate of the folder and its state."""
 
     certificate: PeerCertificate
     path: Path
@@ -42,58 +41,49 @@ class Listed:
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Put a file in place whole, with its mode from the beginning.
+    """Replace a file atomically; it has its mode from the start.
 
     Raises:
-        DlschedError: when it cannot be written.
+        DlschedError: it cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)  # whatever the mask says
-            owner = path.stat() if path.exists() else path.parent.stat()
-            if os.geteuid() == 0:
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(part, path)
+        present = path.stat() if path.exists() else path.parent.stat()
+        owner = (present.st_uid, present.st_gid) if os.geteuid() == 0 else None
+        replace_file(str(path), content, mode=mode, owner=owner)
     except OSError as error:
         raise DlschedError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 class CertificateFolder:
-    """One cluster's certificates, where its authority is."""
+    """One cluster's certificates and its authority."""
 
     def __init__(self, folder: Path) -> None:
-        """Look at a folder; nothing is read yet."""
+        """Use a folder; nothing is read yet."""
         self.folder = folder
 
     # -- places -----------------------------------------------------------------------------------
 
     def home(self, role: Role) -> Path:
-        """Everything that one party needs."""
+        """The folder with everything that one party needs."""
         return self.folder if role == DAEMON else self.folder / f"{role.kind}s" / role.name
 
     def files(self, role: Role) -> KeyFiles:
-        """One party's certificate."""
+        """The files of one party's certificate."""
         return KeyFiles.of(self.home(role) / "tls", role.kind)
 
     @property
     def deny_list(self) -> Path:
-        """Of the daemon."""
+        """The daemon's deny list."""
         return self.folder / "tls" / "denied"
 
     # -- making -----------------------------------------------------------------------------------
 
     def create(self, cluster: str, *, now: float) -> None:
-        """Make the authority.
+        """Create the authority.
 
         Raises:
-            BadInput: when there is one.
+            BadInput: there is one already.
         """
         if (self.folder / "ca").exists():
             raise BadInput(f"{self.folder} has an authority already: nothing was changed")
@@ -106,10 +96,10 @@ class CertificateFolder:
         )
 
     def authority(self) -> Authority:
-        """The one that signs here.
+        """The authority of this folder.
 
         Raises:
-            BadInput: when there is none.
+            BadInput: there is none.
         """
         place = self.folder / "ca"
         if not (place / "ca.crt").exists():
@@ -119,10 +109,16 @@ class CertificateFolder:
     def issue(
         self, role: Role, addresses: Sequence[str] = (), *, now: float, life_s: float = LIFE_S
     ) -> KeyFiles:
-        """A first certificate for a role.
+        """Issue a first certificate for a role.
+
+        Args:
+            role: the role.
+            addresses: further host names and IP addresses in the certificate.
+            now: seconds since the epoch.
+            life_s: its validity in seconds.
 
         Raises:
-            BadInput: when it has one.
+            BadInput: it has one already.
         """
         files = self.files(role)
         if files.certificate.exists():
@@ -131,10 +127,10 @@ class CertificateFolder:
         return files
 
     def renew(self, role: Role, *, now: float, life_s: float = LIFE_S) -> KeyFiles:
-        """A new certificate and key in the place of the old ones, which stay good until they end.
+        """Replace a certificate and its key; the old certificate stays valid until it expires.
 
         Raises:
-            BadInput: when there is none to renew.
+            BadInput: there is none to renew.
         """
         files = self.files(role)
         if not files.certificate.exists():
@@ -154,7 +150,7 @@ class CertificateFolder:
     # -- looking ----------------------------------------------------------------------------------
 
     def listed(self, now: float) -> list[Listed]:
-        """Every certificate here but the authority's own, those that end first at the top."""
+        """Every certificate except the authority's own, sorted by expiry."""
         denied = read_denied(self.deny_list) if self.deny_list.exists() else frozenset()
         found = [
             Listed(certificate=one, path=path, state=_state(one, denied, now))
@@ -170,23 +166,23 @@ class CertificateFolder:
     # -- denying ----------------------------------------------------------------------------------
 
     def deny(self, what: str, why: str, *, now: float) -> list[PeerCertificate]:
-        """Refuse certificates from now on: of a role, of a file, or one serial number.
+        """Refuse certificates from now on, given by role, file or serial number.
 
         Raises:
-            BadInput: when nothing is meant by it.
+            BadInput: it names no certificate.
         """
         self.authority()
-        meant = self._meant(what)
+        found = self._named(what)
         denied = read_denied(self.deny_list) if self.deny_list.exists() else frozenset()
         lines = self.deny_list.read_text() if self.deny_list.exists() else ""
         reason, day = " ".join(why.split()), time.strftime("%Y-%m-%d", time.gmtime(now))
-        for serial, name, _ in meant:
+        for serial, name, _ in found:
             if serial not in denied:
                 lines += f"{serial:x} # {name}, {day}{': ' + reason if reason else ''}\n"
         write_file(self.deny_list, lines.encode())
-        return [certificate for _, _, certificate in meant if certificate is not None]
+        return [certificate for _, _, certificate in found if certificate is not None]
 
-    def _meant(self, what: str) -> list[tuple[int, str, PeerCertificate | None]]:
+    def _named(self, what: str) -> list[tuple[int, str, PeerCertificate | None]]:
         for path, one in self._certificates():
             if what in {str(one.role), one.serial_text, str(path)}:
                 return [(one.serial, str(one.role), one)]
@@ -197,8 +193,7 @@ class CertificateFolder:
             return [(int(what.replace(":", ""), 16), "by its number", None)]
         except ValueError:
             raise BadInput(
-                f"{what!r} is no role, file or serial number that is known here: "
-                "dlsched admin ca show"
+                f"{what!r} is not a known role, file or serial number: dlsched admin ca show"
             ) from None
 
 

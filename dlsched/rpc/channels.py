@@ -1,7 +1,7 @@
-"""Channels: whom they dial, how they make sure of it, and by what they say who they are.
+"""Channels: their target, how they check its identity, and how they prove their own.
 
-Over TLS a channel insists on the role of its server: an agent talks to a daemon's certificate only,
-a daemon to node n1's only. A local channel asks the login socket for a token when it needs one.
+Over TLS a channel requires a role of its server: an agent accepts a daemon's certificate only, a
+daemon that of the dialled node only. A local channel gets its token from the login socket.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from grpc import aio
 
 from dlsched.core.errors import NotTrusted, Unavailable
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, check_socket, parse_endpoint
-from dlsched.rpc.identity import DAEMON, Role
+from dlsched.rpc.identity import BEARER, DAEMON, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY, Role
 from dlsched.rpc.login import Login, log_in
-from dlsched.rpc.metadata import BEARER, ROLE_KEY, TOKEN_KEY, UID_KEY, USER_KEY
 
 if TYPE_CHECKING:
     from dlsched.rpc.tls import KeyFiles
-
-__all__ = ["ClientTrust", "open_blocking_channel", "open_channel"]
 
 BOUNDS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -35,61 +32,61 @@ BOUNDS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    ("grpc.enable_http_proxy", 0),  # nothing of a cluster goes through a proxy of the environment
-    ("grpc.use_local_subchannel_pool", 1),  # a channel's connection is its own
+    ("grpc.enable_http_proxy", 0),  # never use a proxy of the environment
+    ("grpc.use_local_subchannel_pool", 1),  # channels share no connections
 )
 Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTrust:
-    """How a client makes sure of its server, and says who it is."""
+    """How a client checks its server's identity and proves its own."""
 
     files: KeyFiles | None = None  # mutual TLS
     ca: Path | None = None  # TLS with a token
     token_file: Path | None = None
-    login_socket: str = ""  # local, by the kernel's word
+    login_socket: str = ""  # local, with the peer credentials of the kernel
     insecure_loopback: bool = False
     claims: Metadata = ()
-    server: Role = DAEMON  # whom it insists on, over TLS
+    server: Role = DAEMON  # the required role, over TLS
 
     @classmethod
     def certificate(cls, files: KeyFiles, *, server: Role = DAEMON) -> ClientTrust:
-        """By one's own certificate."""
+        """Trust with a certificate of the client."""
         return cls(files=files, server=server)
 
     @classmethod
     def token(cls, ca: Path, token_file: Path) -> ClientTrust:
-        """By a token from `dlsched admin token create`, in a file that only its owner reads."""
+        """Trust with a token of `dlsched admin token create`, in a file."""
         return cls(ca=ca, token_file=token_file)
 
     @classmethod
     def local(cls, login_socket: str) -> ClientTrust:
-        """By the login socket of this machine's daemon."""
+        """Trust with the login socket of this machine's daemon."""
         return cls(login_socket=login_socket)
 
     @classmethod
     def vouch(cls, files: KeyFiles, *, user: str, uid: int) -> ClientTrust:
-        """A login node's certificate, and for whom it speaks."""
+        """Trust with a login node's certificate, for one of its users."""
         return cls(files=files, claims=((USER_KEY, user), (UID_KEY, str(uid))))
 
     @classmethod
     def claimed_user(cls, user: str, uid: int) -> ClientTrust:
-        """Development: whoever one says one is, on loopback."""
+        """Development on loopback: a claimed user without a proof."""
         return cls(insecure_loopback=True, claims=((USER_KEY, user), (UID_KEY, str(uid))))
 
     @classmethod
     def claimed_role(cls, role: Role) -> ClientTrust:
-        """Development: whatever one says one is, on loopback."""
+        """Development on loopback: a claimed role without a proof."""
         return cls(insecure_loopback=True, claims=((ROLE_KEY, role.uri),))
 
     @property
     def ca_file(self) -> Path | None:
-        """The authority whose servers it believes."""
+        """The certificate of the authority that must have signed the server's."""
         return self.files.ca if self.files else self.ca
 
     def towards(self, server: Role) -> ClientTrust:
-        """The same, towards another server."""
+        """The same trust for another server."""
         return replace(self, server=server)
 
 
@@ -97,25 +94,25 @@ def open_channel(target: str, trust: ClientTrust) -> aio.Channel:
     """A channel for asyncio; `target` is HOST:PORT or unix:/path.
 
     Raises:
-        NotTrusted: when the target may not be dialled like that, or one's own files are no good.
+        NotTrusted: the target needs another kind of trust, or the client's files are not valid.
     """
     end, credentials, options = _prepared(target, trust)
-    speaker = _Speaker(trust)
-    interceptors = [_AioUnary(speaker), _AioStream(speaker)] if speaker.speaks else None
+    caller = _Caller(trust)
+    interceptors = [_AioUnary(caller), _AioStream(caller)] if caller.identifies else None
     if credentials is None:
         return aio.insecure_channel(str(end), options=options, interceptors=interceptors)
     return aio.secure_channel(str(end), credentials, options=options, interceptors=interceptors)
 
 
 def open_blocking_channel(target: str, trust: ClientTrust) -> grpc.Channel:
-    """The same for a client that waits for each call."""
+    """A channel for blocking calls; otherwise as `open_channel`."""
     end, credentials, options = _prepared(target, trust)
-    speaker = _Speaker(trust)
+    caller = _Caller(trust)
     if credentials is None:
         channel = grpc.insecure_channel(str(end), options=options)
     else:
         channel = grpc.secure_channel(str(end), credentials, options=options)
-    return grpc.intercept_channel(channel, _Blocking(speaker)) if speaker.speaks else channel
+    return grpc.intercept_channel(channel, _Blocking(caller)) if caller.identifies else channel
 
 
 def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tuple[str, Any]]]:
@@ -129,7 +126,7 @@ def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tupl
         except OSError:
             raise Unavailable(f"no daemon on this machine: {end.path} does not exist") from None
         return end, grpc.local_channel_credentials(grpc.LocalConnectionType.UDS), options
-    # the certificate's name, which follows from the role, counts; the address does not
+    # the name in the certificate must match the role; the address does not matter
     options.append(("grpc.ssl_target_name_override", trust.server.host))
     if trust.files is not None:
         material = trust.files.read()
@@ -150,16 +147,16 @@ def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tupl
     )
 
 
-class _Speaker:
-    """What goes along with each call to say who calls."""
+class _Caller:
+    """The metadata that identifies the caller of each call."""
 
     def __init__(self, trust: ClientTrust) -> None:
         self._trust = trust
         self._login: Login | None = None
-        self.speaks = bool(trust.claims or trust.login_socket or trust.token_file)
+        self.identifies = bool(trust.claims or trust.login_socket or trust.token_file)
 
     def ready(self) -> Metadata | None:
-        """What goes along, when it need not be fetched."""
+        """The metadata if it is known already; None: it must be fetched."""
         trust = self._trust
         if trust.claims:
             return trust.claims
@@ -168,20 +165,20 @@ class _Speaker:
         return None
 
     def fetch(self) -> Metadata:
-        """What goes along; may ask the login socket or read a file."""
+        """The metadata; may ask the login socket or read a file."""
         found = self.ready()
         if found is not None:
             return found
         trust = self._trust
         if trust.token_file is not None:
-            from dlsched.rpc.tls import read_secret  # noqa: PLC0415  # a start counts
+            from dlsched.rpc.tls import read_secret  # noqa: PLC0415  # for a quick start
 
             return ((TOKEN_KEY, BEARER + read_secret(trust.token_file).decode().strip()),)
         self._login = log_in(trust.login_socket)
         return ((TOKEN_KEY, BEARER + self._login.token),)
 
     def forget(self) -> None:
-        """The token was refused: a daemon that was started anew knows none of before."""
+        """Drop a refused token: a restarted daemon knows none of the earlier ones."""
         self._login = None
 
 
@@ -191,11 +188,11 @@ _Details = namedtuple(  # grpc wants these attributes
 
 
 class _Blocking(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
-    def __init__(self, speaker: _Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, caller: _Caller) -> None:
+        self._caller = caller
 
     def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        metadata = (*(details.metadata or ()), *self._speaker.fetch())
+        metadata = (*(details.metadata or ()), *self._caller.fetch())
         call = continuation(
             _Details(
                 details.method,
@@ -215,23 +212,23 @@ class _Blocking(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
 
     def _done(self, call: Any) -> None:
         if call.code() is grpc.StatusCode.UNAUTHENTICATED:
-            self._speaker.forget()
+            self._caller.forget()
 
 
 class _AioBase:
-    def __init__(self, speaker: _Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, caller: _Caller) -> None:
+        self._caller = caller
 
     async def _call(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        said = self._speaker.ready()
-        if said is None:
-            said = await asyncio.to_thread(self._speaker.fetch)
-        metadata = aio.Metadata(*(details.metadata or ()), *said)
+        found = self._caller.ready()
+        if found is None:
+            found = await asyncio.to_thread(self._caller.fetch)
+        metadata = aio.Metadata(*(details.metadata or ()), *found)
         return await continuation(details._replace(metadata=metadata), request)
 
     async def _look(self, call: Any) -> None:
         if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
-            self._speaker.forget()
+            self._caller.forget()
 
 
 class _AioUnary(_AioBase, aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types

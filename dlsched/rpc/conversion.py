@@ -1,8 +1,8 @@
-"""Between the protocol's frozen values and the generated messages, field by field, by name.
+"""Converts between the protocol's frozen values and the generated messages, field by field.
 
-A value's fields and its message's fields have the same names; only sets that may be absent are
-wrapped, and only enumerations are renamed. What the types cannot hold is refused at this door, so
-nothing behind it validates again.
+The fields of a value and of its message have the same names; only sets that may be absent are
+wrapped, and only enumerations are renamed. Values that do not fit are refused here, so no later
+code validates them again.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ ENUMS: dict[type[Enum], Any] = {
         plain.Phase,
         plain.StopReason,
         plain.ExitReason,
+        plain.Told,
     )
 }
 
@@ -106,7 +107,7 @@ def from_wire(kind: type[T], message: Message) -> T:
     """The protocol value of a generated message.
 
     Raises:
-        BadInput: for an enumeration's value that is missing or unknown to this version.
+        BadInput: the value of an enumeration is missing, or unknown to this version.
     """
     values = {
         name: _get(message, name, hint, kind)
@@ -122,7 +123,7 @@ def _hints(kind: Hashable) -> dict[str, Any]:
 
 
 def _bare(hint: Any) -> tuple[Any, bool]:
-    """A type without its NewType and without None, and whether None was in it."""
+    """A type without its NewType and without None, and whether it contained None."""
     absent = False
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
@@ -189,7 +190,7 @@ def order_from_wire(message: keeper_pb2.Order) -> plain.Order:
     """The order in an envelope.
 
     Raises:
-        BadInput: when there is none that this version knows.
+        BadInput: this version does not know the order.
     """
     name = message.WhichOneof("order")
     for kind, field in ORDERS.items():

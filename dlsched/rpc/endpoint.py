@@ -1,6 +1,6 @@
-"""Addresses that are listened on or dialled: `HOST:PORT`, `[::1]:PORT`, `unix:/path`.
+"""Addresses of servers: `HOST:PORT`, `[::1]:PORT`, `unix:/path`.
 
-Parsed once, at the door; what is loopback is decided by the numbers a name resolves to.
+Whether a host is loopback depends on the IP addresses to which its name resolves.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from dlsched.core.errors import BadInput, NotTrusted
 
-__all__ = ["MAX_MESSAGE_BYTES", "Endpoint", "check_socket", "parse_endpoint"]
-
 MAX_MESSAGE_BYTES = 32 * 2**20  # on both sides of every channel
+NOT_TAKEN = "dlsched-not-taken"  # in the metadata of a refusal: the daemon did nothing
 PATH_BYTES = 107  # of a unix socket's address, without the closing zero
 
 
@@ -31,16 +30,11 @@ class Endpoint:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    @property
-    def login_path(self) -> str:
-        """Of the login socket beside a daemon's unix socket."""
-        return os.path.join(os.path.dirname(self.path), "login.sock")
-
     def loopback(self) -> Endpoint:
-        """This address as numbers, when nobody outside this machine can reach it.
+        """This address with an IP address for its host, if only this machine can reach it.
 
         Raises:
-            NotTrusted: when somebody could.
+            NotTrusted: other machines could reach it.
         """
         if self.path:
             return self
@@ -61,7 +55,7 @@ def parse_endpoint(text: str) -> Endpoint:
     """An address from its text.
 
     Raises:
-        BadInput: when it is none.
+        BadInput: it is not an address.
     """
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
@@ -81,13 +75,13 @@ def parse_endpoint(text: str) -> Endpoint:
 
 
 def check_socket(path: str) -> int:
-    """The user who serves a local socket, by the file's owner.
+    """The user id of a local socket's server: the owner of the file.
 
-    A folder that others can write to could hold anybody's socket, so there only one's own and
-    root's count.
+    In a folder that other users can write to, only sockets of root and of this process's user are
+    trusted.
 
     Raises:
-        NotTrusted: when it may be somebody else's.
+        NotTrusted: the socket may belong to another user.
     """
     found, folder = os.stat(path), os.stat(os.path.dirname(path))
     trusted = {0, os.getuid()}

@@ -1,8 +1,7 @@
-"""Who speaks: the roles that certificates carry, and the identity behind one call.
+"""The roles in certificates, and the identity of a call's caller.
 
 An identity comes from what the transport proves (a certificate, a token, the peer of a socket),
-never from a field of a message. A handler that asks for it outside an authorised call gets an
-error, not a default.
+never from a field of a message. Outside an authorised call there is none, and asking is an error.
 """
 
 from __future__ import annotations
@@ -14,25 +13,20 @@ from typing import Any, Literal
 
 from dlsched.core.errors import BadInput, InvariantBroken
 
-__all__ = [
-    "DAEMON",
-    "NOBODY",
-    "SUFFIX",
-    "Identity",
-    "Kind",
-    "Role",
-    "identity_of",
-    "login",
-    "node",
-    "operator",
-    "remember",
-]
-
 Kind = Literal["user", "node", "daemon", "operator", "login"]
+
+# the metadata that identifies the caller of a call
+TOKEN_KEY = "authorization"
+USER_KEY = "dlsched-user"
+UID_KEY = "dlsched-uid"
+ROLE_KEY = "dlsched-role"
+BEARER = "Bearer "
 
 SCHEME = "dlsched://"
 SUFFIX = "dlsched.internal"  # `.internal` is never delegated; the names are for certificates only
-NOBODY = frozenset({65534, 2**32 - 1})  # "nobody" and unmapped ids: no one in particular
+UNMAPPED_UIDS = frozenset(
+    {65534, 2**32 - 1}
+)  # the account of that purpose, and ids without a mapping
 NAMED = ("node", "login", "operator")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 LOWER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -40,7 +34,7 @@ LOWER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a certificate lets its holder be."""
+    """The role of a certificate's holder."""
 
     kind: Kind
     name: str = ""
@@ -48,7 +42,7 @@ class Role:
     def __post_init__(self) -> None:
         if self.kind == "daemon" and not self.name:
             return
-        # servers are told apart by a DNS name, which has no capitals
+        # a server's role is also a DNS name, which has no capitals
         wanted = LOWER if self.kind == "node" else NAME
         if self.kind not in NAMED or not wanted.fullmatch(self.name):
             small = "small letters" if self.kind == "node" else "letters"
@@ -59,12 +53,12 @@ class Role:
 
     @property
     def uri(self) -> str:
-        """As the certificate carries it, for the server to read."""
+        """The URI in the certificate, which the server reads."""
         return SCHEME + str(self)
 
     @property
     def host(self) -> str:
-        """The name in the certificate that a client insists on; no address has it."""
+        """The DNS name in the certificate, which a client requires; it has no address."""
         return f"{self.name}.{self.kind}.{SUFFIX}" if self.name else f"{self.kind}.{SUFFIX}"
 
     def __str__(self) -> str:
@@ -75,7 +69,7 @@ class Role:
         """The role in a URI.
 
         Raises:
-            BadInput: when it is none.
+            BadInput: it is not a role.
         """
         kind, slash, name = uri.removeprefix(SCHEME).partition("/")
         if uri.startswith(SCHEME):
@@ -84,7 +78,7 @@ class Role:
             for known in NAMED:
                 if kind == known:
                     return cls(known, name)  # type: ignore[arg-type]  # one of NAMED
-        raise BadInput(f"{uri!r} is no role: dlsched://daemon or dlsched://node/NAME, …")
+        raise BadInput(f"{uri!r} is not a role: dlsched://daemon or dlsched://node/NAME, …")
 
 
 DAEMON = Role("daemon")
@@ -101,13 +95,13 @@ def login(name: str) -> Role:
 
 
 def operator(name: str) -> Role:
-    """The role of an operator at a distance."""
+    """The role of an operator on another machine."""
     return Role("operator", name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who asks, as far as the transport proves it."""
+    """The caller of a call, as the transport proves it."""
 
     kind: Kind
     name: str
@@ -123,15 +117,15 @@ _CURRENT: ContextVar[tuple[object, Identity] | None] = ContextVar("dlsched_ident
 
 
 def remember(context: object, identity: Identity) -> None:
-    """Note who asks, for the rest of this call."""
+    """Store the caller for the rest of this call."""
     _CURRENT.set((context, identity))
 
 
 def identity_of(context: Any) -> Identity:
-    """Who asks in this call.
+    """The caller of this call.
 
     Raises:
-        InvariantBroken: when the call did not pass the authorisation interceptor.
+        InvariantBroken: the call did not pass the authorisation interceptor.
     """
     held = _CURRENT.get()
     if held is None or held[0] is not context:

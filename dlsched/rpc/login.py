@@ -1,8 +1,8 @@
-"""The login socket: the kernel says who connects, the daemon answers with a short token.
+"""The login socket: the kernel identifies the peer, and the daemon answers with a local token.
 
-gRPC does not pass on a unix socket's peer, so a plain socket beside it does. The server speaks
-first and only once; a client sends nothing, so nothing of a client is parsed. The client in turn
-takes a token only from root, from itself, or from the owner of the socket. Standard library only.
+gRPC does not pass on the peer of a unix socket, so this plain socket exists beside it. The server
+sends one line; a client sends nothing, so no client input is parsed. A client accepts a token only
+from root, from its own user, or from the owner of the socket. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlsched.core.errors import DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.endpoint import check_socket
-from dlsched.rpc.identity import NOBODY
+from dlsched.rpc.identity import UNMAPPED_UIDS
 
 if TYPE_CHECKING:
     from dlsched.rpc.tokens import LocalTokens
-
-__all__ = ["Login", "LoginServer", "log_in", "name_of", "peer_uid"]
 
 log = logging.getLogger(__name__)
 ANSWER_BYTES = 4096
@@ -43,53 +41,37 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def name_of(uid: int) -> str | None:
-    """The account's name on this machine; it may ask a directory service, so not on a loop."""
+    """The account's name on this machine; it may block on a directory service."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return None
 
 
+@dataclass(eq=False, slots=True)
 class LoginServer:
     """Hands out tokens on a unix socket, beside the gRPC server."""
 
-    def __init__(
-        self,
-        path: Path,
-        tokens: LocalTokens,
-        *,
-        mode: int = 0o666,
-        refused: frozenset[int] = NOBODY,
-        lookup: Callable[[int], str | None] = name_of,
-    ) -> None:
-        """Prepare it.
-
-        Args:
-            path: of the socket; its folder exists and only trusted users can write to it.
-            tokens: of the same daemon's local gRPC socket.
-            mode: who may connect.
-            refused: user ids that get none.
-            lookup: a user id's name.
-        """
-        self._path = path
-        self._tokens = tokens
-        self._mode = mode
-        self._refused = refused
-        self._lookup = lookup
-        self._server: asyncio.Server | None = None
+    path: Path  # of the socket; only trusted users can write to its folder, which exists
+    tokens: LocalTokens  # those of the same daemon's local gRPC socket
+    _: KW_ONLY
+    mode: int = 0o666  # the permissions of the socket
+    refused: frozenset[int] = UNMAPPED_UIDS  # user ids that get no token
+    lookup: Callable[[int], str | None] = name_of  # a user id's name; None: it has none
+    _server: asyncio.Server | None = field(default=None, init=False)
 
     async def start(self) -> None:
         """Listen.
 
         Raises:
-            Unavailable: when the socket cannot be made, or another process answers there.
+            Unavailable: the socket cannot be created, or another process uses it.
         """
-        take_path(self._path)
+        take_path(self.path)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, backlog=256)
-            os.chmod(self._path, self._mode)
+            self._server = await asyncio.start_unix_server(self._serve, self.path, backlog=256)
+            os.chmod(self.path, self.mode)
         except OSError as error:
-            raise Unavailable(f"cannot listen on {self._path}: {error.strerror}") from None
+            raise Unavailable(f"cannot listen on {self.path}: {error.strerror}") from None
 
     async def stop(self) -> None:
         """Close and remove the socket."""
@@ -98,7 +80,7 @@ class LoginServer:
             await self._server.wait_closed()
             self._server = None
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+                os.unlink(self.path)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         uid = peer_uid(writer.get_extra_info("socket"))
@@ -111,28 +93,28 @@ class LoginServer:
             writer.close()
 
     async def _answer(self, uid: int) -> dict[str, object]:
-        from dlsched.rpc.tokens import LocalUser  # noqa: PLC0415  # a client needs none of it
+        from dlsched.rpc.tokens import LocalUser  # noqa: PLC0415  # servers only
 
-        if uid in self._refused:
+        if uid in self.refused:
             log.warning("login-refused uid=%d", uid)
-            return {"error": f"user id {uid} is nobody in particular and gets no token"}
-        name = await asyncio.to_thread(self._lookup, uid)
+            return {"error": f"user id {uid} is not a real account and gets no token"}
+        name = await asyncio.to_thread(self.lookup, uid)
         if name is None:
             return {"error": f"user id {uid} has no name on this machine"}
-        token = self._tokens.issue(LocalUser(uid=uid, name=name))
-        return {"version": 1, "token": token, "lifetime_s": self._tokens.lifetime_s}
+        token = self.tokens.issue(LocalUser(uid=uid, name=name))
+        return {"version": 1, "token": token, "lifetime_s": self.tokens.lifetime_s}
 
 
 def take_path(path: Path) -> None:
-    """Make room for a socket: a dead one goes, a living one is an error.
+    """Remove an unused socket at a path.
 
     Raises:
-        Unavailable: when somebody answers there, or it is no socket.
+        Unavailable: a process uses the socket, or the path is not a socket.
     """
     if not path.exists():
         return
     if not path.is_socket():
-        raise Unavailable(f"cannot listen on {path}: it exists and is no socket")
+        raise Unavailable(f"cannot listen on {path}: it exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -151,7 +133,7 @@ def take_path(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A token and when to ask for another one, on this process's monotonic clock."""
+    """A token, and when to get the next one, on this process's monotonic clock."""
 
     token: str
     renew_at: float
@@ -161,8 +143,8 @@ def log_in(path: str, *, within_s: float = 5.0) -> Login:
     """Ask the daemon on this machine for a token.
 
     Raises:
-        Unavailable: when nobody answers.
-        NotTrusted: when the wrong user answers, or the daemon refuses.
+        Unavailable: there is no answer.
+        NotTrusted: the wrong user answers, or the daemon refuses.
     """
     try:
         owner = check_socket(path)

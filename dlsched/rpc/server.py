@@ -1,7 +1,7 @@
-"""Servers: where they listen, by what they tell callers apart, and their bounds.
+"""Servers: their ports, how they authenticate callers, and their limits.
 
-Every server made here has the authorisation interceptor; a port without TLS is a unix socket, or
-loopback behind a flag of its own.
+Every server has a door (see `door`). A port without TLS is a unix socket, or a loopback
+port that needs a flag of its own.
 """
 
 from __future__ import annotations
@@ -19,21 +19,26 @@ from grpc import aio
 
 from dlsched.core.errors import BadInput, DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.authentication import Authenticator
-from dlsched.rpc.authorisation import RULES, AuthorisationInterceptor, Rule
+from dlsched.rpc.authorisation import RULES, Rule
+from dlsched.rpc.door import Door
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, parse_endpoint
 from dlsched.rpc.login import take_path
 from dlsched.rpc.tls import DenyList, KeyFiles, Stamp
 from dlsched.rpc.tokens import LocalTokens, TokenStore
 
-__all__ = ["ServerTrust", "add_ports", "new_server"]
-
 log = logging.getLogger(__name__)
-USERS = "users:"  # a port for users at a distance: TLS without a certificate of theirs
+USERS = "users:"  # a port for remote users: TLS without a client certificate
 BOUNDS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.compression_enabled_algorithms_bitset", 1),  # none: nothing small unpacks to much
+    (
+        "grpc.compression_enabled_algorithms_bitset",
+        1,
+    ),  # none: a small message must not unpack to a large one
     ("grpc.max_metadata_size", 16 * 1024),
+    # what a call may send before its caller is known: no more than this waits for its handler
+    ("grpc.http2.lookahead_bytes", 64 * 1024),
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.max_concurrent_streams", 256),  # a connection
     ("grpc.so_reuseport", 0),  # two daemons on one port are an error
     ("grpc.server_handshake_timeout_ms", 10_000),
@@ -47,7 +52,7 @@ BOUNDS: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTrust:
-    """By what a server tells its callers apart.
+    """How a server authenticates its callers.
 
     `files` are needed for every port that is neither a unix socket nor `insecure_loopback`.
     """
@@ -58,19 +63,11 @@ class ServerTrust:
     local: LocalTokens | None = None
     remote: TokenStore | None = None
     operators: frozenset[str] = frozenset()
-    socket_mode: int = 0o666  # of unix sockets: a token is asked for behind it
+    socket_mode: int = 0o666  # of unix sockets: calls need a token in any case
 
 
-def new_server(
-    trust: ServerTrust, *, rules: Mapping[str, Rule] = RULES, interceptors: Sequence[Any] = ()
-) -> aio.Server:
-    """A server whose calls all pass the rules.
-
-    Args:
-        trust: how callers are told apart.
-        rules: by full method name.
-        interceptors: further ones; they see only calls that were let in.
-    """
+def new_server(trust: ServerTrust, *, rules: Mapping[str, Rule] = RULES) -> aio.Server:
+    """A server that checks every call against the rules, by full method name."""
     authenticator = Authenticator(
         insecure_loopback=trust.insecure_loopback,
         local=trust.local,
@@ -78,8 +75,7 @@ def new_server(
         denied=DenyList(trust.denied),
         operators=trust.operators,
     )
-    door = AuthorisationInterceptor(authenticator, rules)
-    return aio.server(interceptors=(door, *interceptors), options=BOUNDS)
+    return aio.server(interceptors=(Door(authenticator, rules),), options=BOUNDS)
 
 
 def add_ports(server: aio.Server, listen: Sequence[str], trust: ServerTrust) -> list[int]:
@@ -89,8 +85,8 @@ def add_ports(server: aio.Server, listen: Sequence[str], trust: ServerTrust) -> 
         The ports, as bound; 0 for a unix socket.
 
     Raises:
-        NotTrusted: when an address may not be used like that.
-        Unavailable: when one cannot be bound.
+        NotTrusted: an address needs another kind of trust.
+        Unavailable: an address cannot be bound.
     """
     if not listen:
         raise BadInput("a server needs an address to listen on")
@@ -131,7 +127,7 @@ def _add_socket(server: aio.Server, end: Endpoint, trust: ServerTrust) -> int:
 
 
 def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> Any:
-    """TLS from files that are read again when they change: a renewal needs no restart."""
+    """TLS credentials from files that are read again after a change, without a restart."""
     files = trust.files
     if files is None:
         raise NotTrusted(
@@ -156,7 +152,7 @@ def _credentials(trust: ServerTrust, text: str, *, mutual: bool) -> Any:
             return configuration()
         except DlschedError as error:
             log.error("certificate-not-renewed why=%s", error)
-            return None  # the old one serves on
+            return None  # the old certificate stays in use
 
     return grpc.dynamic_ssl_server_credentials(
         configuration(), changed, require_client_authentication=mutual

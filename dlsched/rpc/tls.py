@@ -1,7 +1,7 @@
-"""Certificates in files: reading them safely, how long they last, and which are denied.
+"""Certificates in files: safe reading, validity, and the deny list.
 
-A private key that others can read is refused. `cryptography` is imported when a certificate is
-looked into, not before: clients that log in locally never load it.
+A private key that other users can read is refused. `cryptography` is imported only when a
+certificate is parsed: clients that log in locally never load it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,6 @@ from pathlib import Path
 from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.rpc.identity import Role
 
-__all__ = [
-    "DenyList",
-    "KeyFiles",
-    "Material",
-    "PeerCertificate",
-    "alarm",
-    "read_certificate",
-    "read_secret",
-    "renewal_due",
-]
-
 log = logging.getLogger(__name__)
 DAY_S = 86400.0
 ALARM_S = 30 * DAY_S
@@ -36,7 +25,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerCertificate:
-    """What counts of a certificate. Times are seconds since the epoch."""
+    """The parts of a certificate that dlsched uses. Times are seconds since the epoch."""
 
     role: Role
     serial: int
@@ -45,14 +34,14 @@ class PeerCertificate:
 
     @property
     def serial_text(self) -> str:
-        """As the deny list has it."""
+        """The serial number as in the deny list."""
         return f"{self.serial:x}"
 
     def check(self, now: float) -> None:
-        """Refuse it outside its life.
+        """Refuse a certificate that is not valid at a time.
 
         Raises:
-            NotTrusted: saying since when.
+            NotTrusted: naming the limit that was passed.
         """
         if now >= self.ends_at:
             raise NotTrusted(
@@ -71,10 +60,10 @@ def _day(seconds: float) -> str:
 
 @lru_cache(maxsize=1024)
 def read_certificate(pem: bytes) -> PeerCertificate:
-    """What counts of a certificate in PEM; its signature was checked by TLS.
+    """Parse a certificate in PEM; TLS has checked its signature.
 
     Raises:
-        NotTrusted: when it carries no role, or several.
+        NotTrusted: it has no role, or several.
     """
     from cryptography import x509  # noqa: PLC0415  see the module's docstring
 
@@ -84,7 +73,7 @@ def read_certificate(pem: bytes) -> PeerCertificate:
         (uri,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         role = Role.parse(uri)
     except (ValueError, BadInput, x509.ExtensionNotFound):
-        raise NotTrusted("the certificate carries no role of dlsched") from None
+        raise NotTrusted("the certificate has no role of dlsched") from None
     return PeerCertificate(
         role=role,
         serial=loaded.serial_number,
@@ -94,13 +83,13 @@ def read_certificate(pem: bytes) -> PeerCertificate:
 
 
 def renewal_due(certificate: PeerCertificate, now: float) -> bool:
-    """Whether two thirds of its life are over."""
+    """Whether two thirds of a certificate's validity are over."""
     life = certificate.ends_at - certificate.begins_at
     return now >= certificate.begins_at + life * 2 / 3
 
 
 def alarm(certificate: PeerCertificate, now: float) -> str | None:
-    """One line when it ends within 30 days; within a sixth of its life when it lives shortly."""
+    """A warning when a certificate expires within 30 days or the last sixth of its validity."""
     left = certificate.ends_at - now
     if left > min(ALARM_S, (certificate.ends_at - certificate.begins_at) / 6):
         return None
@@ -112,11 +101,11 @@ def alarm(certificate: PeerCertificate, now: float) -> str | None:
 
 
 def read_secret(path: Path) -> bytes:
-    """A file that nobody but its owner can read.
+    """The content of a file that only its owner can read.
 
     Raises:
-        BadInput: when it cannot be read.
-        NotTrusted: when others can read it.
+        BadInput: it cannot be read.
+        NotTrusted: other users can read it.
     """
     try:
         with open(path, "rb") as file:
@@ -144,7 +133,7 @@ def _read(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What TLS needs, as PEM."""
+    """The PEM texts that TLS needs."""
 
     ca: bytes
     certificate: bytes
@@ -153,7 +142,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """Where one party's certificates lie."""
+    """The paths of one party's certificates and key."""
 
     ca: Path
     certificate: Path
@@ -167,14 +156,14 @@ class KeyFiles:
         )
 
     def read(self) -> Material:
-        """Read all three; a key that others can read is refused."""
+        """Read all three; a key that other users can read is refused."""
         return Material(_read(self.ca), _read(self.certificate), read_secret(self.key))
 
     def check(self, now: float, *kinds: str) -> PeerCertificate:
-        """One's own certificate, good now and of one of these kinds (none: of any).
+        """The own certificate, checked for validity and for one of some kinds (none given: any).
 
         Raises:
-            NotTrusted: when it is not.
+            NotTrusted: it is not valid now, or of another kind.
         """
         material = self.read()
         own = read_certificate(material.certificate)
@@ -186,7 +175,7 @@ class KeyFiles:
         return own
 
     def stamp(self) -> Stamp:
-        """Changes when a file was replaced."""
+        """A value that changes when a file is replaced."""
         return tuple(_stamp(path) for path in (self.ca, self.certificate, self.key))
 
 
@@ -210,14 +199,14 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 class DenyList:
-    """Serial numbers of certificates that are refused though they are signed.
+    """Serial numbers of signed certificates that are refused nevertheless.
 
-    One a line, hexadecimal, with a comment behind a blank. The file is read again when it changes;
-    what was denied once stays so while this process lives, should the file become unreadable.
+    The file has one hexadecimal number per line and comments after `#`. It is read again when it
+    changes. When it cannot be read any more, the last list stays in force.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Read the file; no file is an empty list, and one that appears later counts."""
+        """Read the file; without one the list is empty until the file appears."""
         self._path = path
         self._stamp = (0, 0, 0)
         self._serials: frozenset[int] = frozenset()
@@ -246,7 +235,7 @@ def read_denied(path: Path) -> frozenset[int]:
     """The serial numbers in a deny list.
 
     Raises:
-        BadInput: naming the line that is none.
+        BadInput: naming the line that is not a serial number.
     """
     found = set()
     for number, line in enumerate(_read(path).decode(errors="replace").splitlines(), 1):
@@ -256,5 +245,5 @@ def read_denied(path: Path) -> frozenset[int]:
         try:
             found.add(int(serial.replace(":", ""), 16))
         except ValueError:
-            raise BadInput(f"{path}:{number}: {serial!r} is no serial number") from None
+            raise BadInput(f"{path}:{number}: {serial!r} is not a serial number") from None
     return frozenset(found)

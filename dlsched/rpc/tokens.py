@@ -1,8 +1,8 @@
-"""Tokens: short ones for local users, kept nowhere, and long ones for users at a distance.
+"""Tokens: short-lived ones for local users, which are not stored, and ones for remote users.
 
-A local token is good for minutes, for one user id, on one daemon process and its local sockets; the
-key that signs it never leaves that process's memory. A remote token is random; only its digest is
-stored. Standard library only.
+A local token is valid for minutes, for one user id, and for one daemon process; the signing key
+never leaves that process's memory. A remote token is random, and only its digest is stored.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -19,17 +19,6 @@ from typing import Protocol
 
 from dlsched.core.errors import BadInput, NotTrusted
 
-__all__ = [
-    "LOCAL_S",
-    "LocalTokens",
-    "LocalUser",
-    "NewToken",
-    "TokenRecord",
-    "TokenStore",
-    "check_remote",
-    "new_remote",
-]
-
 LOCAL_S = 600.0
 LOCAL, REMOTE = "dl1", "dr1"  # first part of a token: its kind and version
 MAX_TOKEN = 2048
@@ -45,7 +34,7 @@ def _decode(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalUser:
-    """An account of this machine, as its kernel and its user database know it."""
+    """An account of this machine."""
 
     uid: int
     name: str
@@ -61,12 +50,10 @@ class LocalTokens:
         lifetime_s: float = LOCAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a new key; tokens of earlier processes are worth nothing.
+        """Make a new key; tokens of earlier processes are not valid.
 
-        Args:
-            listener: what the tokens are bound to.
-            lifetime_s: at most `LOCAL_S`.
-            clock: seconds that only grow; the same process signs and checks, so no two clocks meet.
+        They are bound to `listener`, a set of sockets, for at most `LOCAL_S`; the clock is
+        monotonic.
         """
         if not 0 < lifetime_s <= LOCAL_S:
             raise BadInput(f"a local token lives up to {LOCAL_S:.0f} s, not {lifetime_s:g}")
@@ -76,7 +63,7 @@ class LocalTokens:
         self._key = secrets.token_bytes(32)
 
     def issue(self, user: LocalUser) -> str:
-        """A token for a user whom the kernel has named."""
+        """A token for a user that the kernel has identified."""
         text = json.dumps([user.uid, user.name, self._clock() + self.lifetime_s]).encode()
         return f"{LOCAL}.{_encode(text)}.{_encode(self._sign(text))}"
 
@@ -84,12 +71,12 @@ class LocalTokens:
         """The user of a token.
 
         Raises:
-            NotTrusted: when it is not one of this daemon's, or too old.
+            NotTrusted: it is not of this daemon, or it has expired.
         """
         kind, _, rest = token[:MAX_TOKEN].partition(".")
         body, _, mac = rest.partition(".")
         if kind != LOCAL:
-            raise NotTrusted("the local socket takes tokens of the login socket only")
+            raise NotTrusted("the local socket accepts only tokens of the login socket")
         try:
             text, signed = _decode(body), _decode(mac)
         except ValueError:
@@ -105,12 +92,12 @@ class LocalTokens:
         return hmac.digest(self._key, self._listener.encode() + b"\0" + text, "sha256")
 
 
-# -- at a distance --------------------------------------------------------------------------------
+# -- remote tokens --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """What is stored of a remote token. Times are seconds since the epoch, UTC."""
+    """The stored part of a remote token. Times are seconds since the epoch, UTC."""
 
     token_id: str  # public; names the token in lists
     digest: str  # SHA-256 of the whole token, hexadecimal
@@ -122,35 +109,42 @@ class TokenRecord:
 
 
 class TokenStore(Protocol):
-    """Where records of remote tokens are kept; each answer is what the database says now."""
+    """The store of remote tokens' records; each answer is the present content of the database."""
 
     async def add_token(self, record: TokenRecord) -> None:
-        """Keep a new record."""
+        """Store a new record."""
 
     async def find_token(self, token_id: str) -> TokenRecord | None:
-        """The record of an id."""
+        """The record of an id; None: there is none."""
 
     async def list_tokens(self, user: str | None) -> Sequence[TokenRecord]:
         """Records of one user or of all, oldest first."""
 
     async def revoke_token(self, token_id: str, at: float) -> bool:
-        """Revoke one; false when there is none of that id. Again is harmless."""
+        """Revoke a token; false when the id is unknown. A second time changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken:
-    """A token as it is shown once, and what is stored of it."""
+    """A new token, which is shown once, and its record."""
 
     token: str
     record: TokenRecord
 
 
 def new_remote(user: str, *, lifetime_s: float, now: float, comment: str = "") -> NewToken:
-    """A random token; the caller stores the record and shows the token once."""
+    """A random token; the caller stores the record and shows the token once.
+
+    Args:
+        user: the user that the token identifies.
+        lifetime_s: its validity in seconds.
+        now: seconds since the epoch.
+        comment: for lists of tokens.
+    """
     if not user:
         raise BadInput("a token is for one user: name it")
     if not lifetime_s > 0:
-        raise BadInput(f"a token's life is above 0 s, not {lifetime_s:g}")
+        raise BadInput(f"a token's lifetime must be above 0 s, not {lifetime_s:g}")
     token_id = secrets.token_hex(6)
     token = f"{REMOTE}.{token_id}.{_encode(secrets.token_bytes(32))}"
     record = TokenRecord(
@@ -169,15 +163,15 @@ def _digest(token: str) -> str:
 
 
 async def check_remote(token: str, store: TokenStore, now: float) -> TokenRecord:
-    """The record of a token that is good now.
+    """The record of a valid token.
 
     Raises:
-        NotTrusted: when it is unknown, expired or revoked.
+        NotTrusted: it is unknown, expired or revoked.
     """
     kind, _, rest = token.partition(".")
     token_id, _, _ = rest.partition(".")
     if kind == LOCAL:
-        raise NotTrusted("a local token is good on the daemon's local socket only")
+        raise NotTrusted("a local token is valid only on the daemon's local socket")
     if kind != REMOTE or len(token) > MAX_TOKEN:
         raise NotTrusted("the token is malformed")
     record = await store.find_token(token_id)

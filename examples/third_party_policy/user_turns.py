@@ -21,10 +21,9 @@ class UserTurns(SchedulingPolicy[Options]):
 
     name = "user-turns"
     summary = "the user who holds the fewest GPUs is served next"
-    Options = Options
 
     def allocate(self, units, ctx, walk):
-        """Start waiting jobs one by one; who is served next depends on who was served before."""
+        """Start waiting jobs one by one; which user is next depends on the users served before."""
         running, held, queues = ctx.running, {}, {}
         for user, gpus in zip(running.user.tolist(), running.gpus_now.tolist(), strict=True):
             held[user] = held.get(user, 0) + gpus

@@ -10,8 +10,6 @@ from dlsched.core.goodput.params import BatchLimits
 from simulate.goodput.learning import Learning
 from simulate.goodput.step_times import StepTimes
 
-__all__ = ["Application", "Split", "capped", "split_batch"]
-
 EPS = 1e-8
 
 
@@ -29,6 +27,7 @@ class Application:
         times: of its steps.
         learning: its gradients and progress.
         fixed_batch: the batch size that it always has; None: jobs and schedulers choose it.
+        slowdown: how many times longer a cluster takes than the measurements say.
     """
 
     name: str
@@ -40,6 +39,7 @@ class Application:
     times: StepTimes
     learning: Learning
     fixed_batch: int | None = None
+    slowdown: float = 1.0
 
     @property
     def work(self) -> float:
@@ -91,7 +91,14 @@ def split_batch(batch: float, replicas: int, application: Application) -> Split:
 
 
 def capped(local: int, accumulation: int, replicas: int, application: Application) -> Split:
-    """The same with fewer samples, where they would be more than the application can learn from."""
+    """A split with fewer samples, where they would be more than the application can learn from.
+
+    Args:
+        local: samples a replica and pass.
+        accumulation: passes before the one that synchronises.
+        replicas: that compute the batch.
+        application: has the limit.
+    """
     count = replicas * (accumulation + 1)
     local = min(local, max(int(application.maximum / count), 1))
     return Split(local, accumulation, local * count)

@@ -16,13 +16,13 @@ Source: the layout of the published artifact of Qiao et al., "Pollux", OSDI 2021
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from dlsched.core.arrays import Bools, Floats
-from dlsched.core.errors import BadInput
+from dlsched.core.arrays import Floats
+from dlsched.core.errors import BadInput, plural
 from dlsched.core.goodput.params import BatchLimits
 from simulate.goodput.application import Application
 from simulate.goodput.learning import Learning
@@ -30,16 +30,7 @@ from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, Step
 from simulate.traces.ledger import Ledger
 from simulate.traces.table import Table, read_table
 
-__all__ = [
-    "TIMES",
-    "check_times",
-    "find_table",
-    "holds_applications",
-    "learning_of",
-    "measured_rows",
-    "profile_table",
-    "read_applications",
-]
+Key = tuple[str, str]  # application, GPU type
 
 LIMITS = ("init_batch_size", "max_batch_size", "min_local_bsz", "max_local_bsz", "max_epochs")
 TIMES = ("local_bsz", "step_time", "sync_time")
@@ -81,7 +72,7 @@ def read_applications(folder: Path) -> dict[str, Application]:
         known = learning[name]
         if not 1 <= epochs <= known.epochs:
             raise BadInput(
-                f"{where}: {name} ends after {epochs} epochs, its validation runs have "
+                f"{where}: {name} ends after {plural(epochs, 'epoch')}, its validation runs have "
                 f"{known.epochs}"
             )
         if not known.sizes[0] <= initial <= known.sizes[-1]:
@@ -120,7 +111,13 @@ def profile_table(
     numbers: tuple[str, ...],
     optional: frozenset[str] | set[str] = frozenset(),
 ) -> Table:
-    """Read one table, with numbers that are numbers.
+    """Read one table; its numbers are finite and not negative.
+
+    Args:
+        folder: of the profile.
+        name: of the table, without the ending.
+        numbers: columns that must be there and hold numbers.
+        optional: further columns of numbers.
 
     Raises:
         BadInput: it is not there, a column is missing, a number is not one.
@@ -157,17 +154,15 @@ def _whole(table: Table, row: int, column: str) -> int:
 
 
 def _step_times(folder: Path) -> dict[str, StepTimes]:
-    table = profile_table(folder, "placements", TIMES)
-    check_times(table)
     shapes: dict[str, dict[Shape, dict[int, StepTime]]] = {}
-    for row, (name, text, time, local) in enumerate(measured_rows(table, "placement")):
-        where = f"{table.ledger.path}:{int(table.lines[row])}"
-        if not text.isdecimal() or "0" in text:
-            raise BadInput(f"{where}: placement must be digits from 1 to 9, not {text!r}")
-        measured = shapes.setdefault(name, {}).setdefault(ring_of(tuple(map(int, text))), {})
+    for where, (name, _), shape, time, local in placed_times(folder):
+        measured = shapes.setdefault(name, {}).setdefault(shape, {})
         if measured.setdefault(local, time) != time:
-            raise BadInput(f"{where}: {name} on {text} with {local} samples is there twice")
-    spread = _spread(folder)
+            on = "-".join(map(str, shape))
+            raise BadInput(f"{where}: {name} on {on} with {local} samples is there twice")
+    spread: dict[str, list[SpreadMeasurement]] = {}
+    for (name, _), measurement in spread_times(folder):
+        spread.setdefault(name, []).append(measurement)
     return {
         name: StepTimes(
             name,
@@ -178,46 +173,46 @@ def _step_times(folder: Path) -> dict[str, StepTimes]:
     }
 
 
-def _spread(folder: Path) -> Mapping[str, list[SpreadMeasurement]]:
-    found: dict[str, list[SpreadMeasurement]] = {}
+def placed_times(
+    folder: Path, pipelines: Collection[str] = ()
+) -> Iterator[tuple[str, Key, Shape, StepTime, int]]:
+    """The rows of `placements`: file and line, whose, where, times, samples; see `_timed`."""
+    table = profile_table(folder, "placements", TIMES)
+    texts = table.text("placement").tolist()
+    for row, (key, time, local) in enumerate(_timed(table, pipelines)):
+        where = f"{table.ledger.path}:{int(table.lines[row])}"
+        if not texts[row].isdecimal() or "0" in texts[row]:
+            raise BadInput(f"{where}: placement must be digits from 1 to 9, not {texts[row]!r}")
+        yield where, key, ring_of(tuple(map(int, texts[row]))), time, local
+
+
+def spread_times(
+    folder: Path, pipelines: Collection[str] = ()
+) -> Iterator[tuple[Key, SpreadMeasurement]]:
+    """The rows of `scalability`, if there is one; see `_timed`."""
     if find_table(folder, "scalability") is None:
-        return found
+        return
     table = profile_table(folder, "scalability", ("num_nodes", "num_replicas", *TIMES))
-    check_times(table)
     nodes, replicas = table.number("num_nodes"), table.number("num_replicas")
     table.refuse(
         np.flatnonzero((nodes < 1) | (replicas < nodes)),
         "counts contradict each other",
         lambda row: f"{replicas[row]:g} replicas cannot be on {nodes[row]:g} nodes",
     )
-    for row, (name, _, time, local) in enumerate(measured_rows(table, "application")):
-        measured = SpreadMeasurement(int(nodes[row]), int(replicas[row]), local, time)
-        found.setdefault(name, []).append(measured)
-    return found
+    for row, (key, time, local) in enumerate(_timed(table, pipelines)):
+        yield key, SpreadMeasurement(int(nodes[row]), int(replicas[row]), local, time)
 
 
-def measured_rows(table: Table, column: str) -> list[tuple[str, str, StepTime, int]]:
-    """Application, another column, times and samples, by row."""
-    columns = (
-        table.text("application").tolist(),
-        table.text(column).tolist(),
-        map(StepTime, table.number("step_time").tolist(), table.number("sync_time").tolist()),
-        table.number("local_bsz").astype(np.int64).tolist(),
-    )
-    return list(zip(*columns, strict=True))
+def _timed(table: Table, pipelines: Collection[str]) -> Iterator[tuple[Key, StepTime, int]]:
+    """Application and GPU type ("" without that column), times and samples, by row.
 
-
-def check_times(table: Table, stages: Bools | None = None) -> None:
-    """Refuse times and samples that cannot be.
-
-    Args:
-        table: measurements.
-        stages: rows whose step is that of a part of a model, which synchronising may exceed.
+    The times of `pipelines` are of a part of a model, so that synchronising may exceed a step.
     """
+    names = table.text("application")
     step, sync, local = (table.number(name) for name in ("step_time", "sync_time", "local_bsz"))
     table.refuse(np.flatnonzero(step <= 0), "step_time is 0", "step_time must be above 0")
     table.refuse(
-        np.flatnonzero((sync >= step) & (True if stages is None else ~stages)),
+        np.flatnonzero((sync >= step) & ~np.isin(names.astype(str), sorted(pipelines))),
         "sync_time is not below step_time",
         lambda row: f"sync_time {sync[row]:g} must be below step_time {step[row]:g}",
     )
@@ -226,6 +221,9 @@ def check_times(table: Table, stages: Bools | None = None) -> None:
         "local_bsz is not whole",
         lambda row: f"local_bsz must be a whole number from 1 up, not {local[row]:g}",
     )
+    keys = zip(names.tolist(), table.text("gpu_type").tolist(), strict=True)
+    times = map(StepTime, step.tolist(), sync.tolist())
+    return zip(keys, times, local.astype(np.int64).tolist(), strict=True)
 
 
 def learning_of(folder: Path) -> dict[str, Learning]:

@@ -14,8 +14,6 @@ from dlsched.core.goodput.params import BatchLimits
 from simulate.goodput.application import EPS, Application, Split
 from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, StepTimes, ring_of
 
-__all__ = ["Hardware", "TypedApplication"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -92,13 +90,11 @@ class TypedApplication(Application):
 
     Attributes:
         on: by type.
-        slowdown: how many times longer a cluster takes than the measurements say.
         restart_s: seconds that a start takes.
         believed_restart_s: seconds that schedulers take it for.
     """
 
     on: Mapping[str, Hardware]
-    slowdown: float = 1.0
     restart_s: float = 30.0
     believed_restart_s: float = 30.0
 
@@ -112,7 +108,7 @@ class TypedApplication(Application):
     def digest(self) -> str:
         """Changes with anything that was measured."""
         parts = (Application.digest.fget(self), self.slowdown, self.restart_s)  # type: ignore[attr-defined]
-        tables = [(kind, each.times.tables) for kind, each in sorted(self.on.items())]
+        tables = [(gpu_type, each.times.tables) for gpu_type, each in sorted(self.on.items())]
         return repr((parts, tables))
 
     def limits_on(self, gpu_type: str) -> BatchLimits:
@@ -131,7 +127,14 @@ class TypedApplication(Application):
         return self.capped_on(there, math.ceil(part / passes - EPS), passes - 1, shape)
 
     def capped_on(self, there: Hardware, local: int, accumulation: int, shape: Shape) -> Split:
-        """The same with fewer samples, where more were not measured or cannot be learnt from."""
+        """A split with fewer samples, where more were not measured or cannot be learnt from.
+
+        Args:
+            there: the type of the GPUs.
+            local: samples a replica and pass.
+            accumulation: passes before the one that synchronises.
+            shape: GPUs on each node.
+        """
         replicas = sum(shape) // there.unit
         count = replicas * (accumulation + 1)
         measured = there.most_measured(sum(shape))

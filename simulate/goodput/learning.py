@@ -13,8 +13,6 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
 
-__all__ = ["Learning"]
-
 
 class Learning:
     """Validation runs of one application, each at a batch size of its own.

@@ -1,8 +1,7 @@
 """Fits as the published simulators find them: one start, L-BFGS-B, stopped early.
 
 Their optimiser often stops in a poor local optimum, and the batch sizes of their jobs follow from
-that. `dlsched.core.goodput.fitting` does better; whoever wants to see the published decisions again
-needs these.
+that. `dlsched.core.goodput.fitting` does better; these fits reproduce the published decisions.
 
 Source: the published artifacts of Pollux, OSDI 2021, and Sia, SOSP 2023.
 """
@@ -15,12 +14,10 @@ from dlsched.core.arrays import Floats
 from dlsched.core.goodput.fitting import Observations
 from dlsched.core.goodput.params import PerfParams
 
-__all__ = ["published_fit"]
-
 START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 LEAST = 1e-8
 LARGEST_GAMMA = 10.0
-SLOWER = 1.1  # several nodes that nobody has seen are at least so much slower than one
+SLOWER = 1.1  # several nodes, while unmeasured, are taken for at least so much slower than one
 
 
 class _Objective:
@@ -67,12 +64,7 @@ class _Objective:
 
 
 def published_fit(seen: Observations, tolerance: float = 1e-5) -> PerfParams:
-    """The parameters that the published code would work with.
-
-    Args:
-        seen: at least one observation.
-        tolerance: of the optimiser.
-    """
+    """The parameters that the published code would work with, from at least one observation."""
     # scipy's optimisers take long to load, and few replays need them
     from scipy.optimize import minimize  # noqa: PLC0415
 

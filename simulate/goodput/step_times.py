@@ -16,9 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.errors import BadInput
-
-__all__ = ["Shape", "SpreadMeasurement", "StepTime", "StepTimes", "ring_of"]
+from dlsched.core.errors import BadInput, plural
 
 FLAT = 1000 * np.finfo(np.float64).eps  # condition of a cell that counts as flat, as in scipy
 
@@ -85,11 +83,7 @@ class StepTimes:
         return sorted((shape, tuple(rows)) for shape, rows in self._shapes.items()), self._spread
 
     def at(self, shape: Shape, local: int) -> StepTime:
-        """The time of a step.
-
-        Args:
-            shape: replicas on each node.
-            local: samples a replica and pass.
+        """The time of a step with these replicas on each node, and `local` samples in each pass.
 
         Raises:
             BadInput: it lies outside of everything that was measured.
@@ -113,8 +107,8 @@ class StepTimes:
             sync = float(np.interp(local, sizes, syncs, left=np.nan, right=np.nan))
         if not (np.isfinite(step) and step > 0 and sync < step):
             raise BadInput(
-                f"the profile of {self.name} has no time of {local} samples on each of "
-                f"{sum(shape)} GPUs as {'-'.join(map(str, shape))}, nor any around it"
+                f"the profile of {self.name} has no time of {plural(local, 'sample')} on each of "
+                f"{plural(sum(shape), 'GPU')} as {'-'.join(map(str, shape))}, nor any around it"
             )
         return StepTime(step, sync)
 
@@ -164,8 +158,7 @@ class _Between:
 def _to_weights(corners: Floats) -> Floats:
     """What leads from a point to its weights in each cell; NaN for flat cells.
 
-    Args:
-        corners: [cell, corner, coordinate].
+    `corners` is [cell, corner, coordinate].
 
     Returns:
         the inverse of the edges from the last corner, and that corner, as `Delaunay.transform`.

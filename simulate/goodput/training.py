@@ -1,4 +1,4 @@
-"""One training: epochs, progress, batch size, and what it has learnt of itself.
+"""One training: epochs, progress, batch size, and what it has measured of itself.
 
 Progress grows by the gain of each optimiser step. Whole seconds count: an epoch that is over within
 a stretch of time ends at the nearest second. A training that tunes its batch size does so when it
@@ -11,6 +11,7 @@ Source: the simulator in the published artifact of Qiao et al., "Pollux", OSDI 2
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,19 +20,31 @@ from dlsched.core.goodput.batch import best_batch
 from dlsched.core.goodput.fitting import Observations, fit
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 from simulate.goodput.application import Application, Split, capped, split_batch
-from simulate.goodput.step_times import Shape, StepTime
-
-__all__ = ["Training"]
+from simulate.goodput.step_times import Shape, StepTime, StepTimes
 
 Key = tuple[int, int, int]  # nodes, replicas, local
 SOON_S = 1e-6  # an epoch that is over so soon is over: times are float seconds
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a training has measured on one GPU type.
+
+    Attributes:
+        times: by nodes, replicas and samples of a replica.
+        perf: the model fitted to the first `fitted` of them.
+    """
+
+    times: dict[Key, StepTime] = field(default_factory=dict)
+    perf: PerfParams | None = None
+    fitted: int = 0
 
 
 class Training:
     """A training on GPUs or waiting for some.
 
     Attributes:
-        application: what it is.
+        application: what is trained.
         asked: batch size that its user asked for.
         epoch: epochs that are over.
         progress: steps at the initial batch size that all its steps were worth.
@@ -39,7 +52,8 @@ class Training:
         finish: when it was done; None before.
         shape: replicas on each node.
         split: how its batch is computed.
-        version: grows with whatever it learns of itself.
+        version: grows with whatever it measures of itself.
+        gpu_type: where it is or was last, if types are told apart; otherwise "".
     """
 
     def __init__(self, application: Application, asked: float) -> None:
@@ -49,14 +63,13 @@ class Training:
         self.shape: Shape = ()
         self.split = Split(0, 0, 0)
         self.version = 0
+        self.gpu_type = ""
         self._tunes = False
-        self._tuned_by: tuple[int, tuple[int, int] | None] = (0, None)  # what it knew then
+        self._tuned_by: object = None
         self._slowed = 0.0
         self._rates: list[float] = []  # by epoch, as long as nothing else changes
-        self._seen: dict[Key, StepTime] = {}
+        self._on: dict[str, Seen] = {}  # by GPU type
         self._noise_of: tuple[int, int] | None = None  # batch and epoch
-        self._perf: PerfParams | None = None
-        self._fitted = 0  # observations behind it
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -93,8 +106,12 @@ class Training:
                 self._choose_batch(self.asked)
 
     def reconsider(self) -> bool:
-        """Tune the batch size, where it does and has learnt; says whether its pace is another."""
-        if not self._tunes or self._tuned_by == (len(self._seen), self._noise_of):
+        """Tune the batch size, if it does so and has measured something new.
+
+        Returns:
+            Whether its rate has changed.
+        """
+        if not self._tunes or self._tuned_by == self._news():
             return False
         before = self.rate
         self._choose_batch(self.asked)
@@ -112,20 +129,15 @@ class Training:
         for epoch in range(self.epoch, last + 1):
             took = (boundaries.item(epoch) - done) / self._rates[epoch]
             if self._tunes or epoch == last:
-                return at + took  # nobody knows at which pace it will go on, or it is the end
+                return at + took  # how fast it then goes on is not known, or it is the end
             at += round(took)
             done = boundaries.item(epoch)
         return at
 
     def slow_down(self, part: float) -> None:
-        """Lose a part of its pace from now on."""
+        """Run slower by this part from now on."""
         self._slowed = part
         self._set_rates()
-
-    @property
-    def slowed(self) -> float:
-        """The part of its pace that it loses."""
-        return self._slowed
 
     def fall_back(self, progress: float) -> None:
         """Go back to an earlier state of the model."""
@@ -145,25 +157,42 @@ class Training:
     # -- batch size -------------------------------------------------------------------------------
 
     def _choose_batch(self, batch: float) -> None:
-        application, replicas = self.application, sum(self.shape)
-        self._tuned_by = (len(self._seen), self._noise_of)
-        perf = self.perf if self._tunes and application.fixed_batch is None else None
+        application, replicas = self.application, self.replicas
+        self._tuned_by = self._news()
+        perf = None
         if self._tunes and application.fixed_batch is not None:
             batch = application.fixed_batch
         elif self._tunes:
+            perf = self.perf_on(self.gpu_type)
             batch = max(application.initial, application.local_min * replicas)
         if perf is None:
-            self.split = split_batch(batch, replicas, application)
+            self.split = self._split(batch)
         else:
-            best = best_batch(
-                perf, self.grads or GradParams(0.0, 1.0), self.limits, len(self.shape), replicas
-            )
-            self.split = capped(int(best.local), int(best.accumulation), replicas, application)
+            noise = self.grads or GradParams(0.0, 1.0)
+            best = best_batch(perf, noise, self._limits_here(), len(self.shape), replicas)
+            self.split = self._capped(int(best.local), int(best.accumulation))
         self._set_rates()
 
+    def _news(self) -> object:
+        """What its batch size follows from: as long as it stays, so does the batch size."""
+        return len(self._seen_on(self.gpu_type).times), self._noise_of
+
     @property
-    def limits(self) -> BatchLimits:
-        """Batch sizes that it may have."""
+    def replicas(self) -> int:
+        """On how many replicas it runs."""
+        return sum(self.shape)
+
+    def _times(self) -> StepTimes:
+        """The times of its steps where it is."""
+        return self.application.times
+
+    def _split(self, batch: float) -> Split:
+        return split_batch(batch, self.replicas, self.application)
+
+    def _capped(self, local: int, accumulation: int) -> Split:
+        return capped(local, accumulation, self.replicas, self.application)
+
+    def _limits_here(self) -> BatchLimits:
         return self.application.limits
 
     def _set_rates(self) -> None:
@@ -171,34 +200,39 @@ class Training:
         sqr, var = application.learning.gradients(split.batch)
         scale = split.batch / application.initial
         gain = (var + sqr) / (var / scale + sqr)
-        time = application.times.at(self.shape, split.local)
+        time = self._times().at(self.shape, split.local)
         step = time.step_s + (time.step_s - time.sync_s) * split.accumulation
-        self._rates = (gain / step * (1.0 - self._slowed)).tolist()
+        self._rates = (gain / step * ((1.0 - self._slowed) / application.slowdown)).tolist()
 
-    # -- what it knows of itself ------------------------------------------------------------------
+    # -- what it has measured of itself -----------------------------------------------------------
 
     def _measure(self) -> None:
-        key = (len(self.shape), sum(self.shape), self.split.local)
+        seen = self._on.setdefault(self.gpu_type, Seen())
+        key = (len(self.shape), self.replicas, self.split.local)
         noise_of = (self.split.batch, self.epoch)
         if noise_of != self._noise_of:
             self._noise_of = noise_of
             self.version += 1
-        if key not in self._seen:
-            self._seen[key] = self.application.times.at(self.shape, self.split.local)
+        if key not in seen.times:
+            seen.times[key] = self._times().at(self.shape, self.split.local)
             self.version += 1
 
-    @property
-    def perf(self) -> PerfParams | None:
-        """The throughput model that it has fitted to all that it has measured."""
-        if len(self._seen) > self._fitted:
-            keys = np.array(list(self._seen), np.int64)
-            times = np.array(list(self._seen.values()))
-            nodes, replicas, local = keys.T
-            step, sync = times.T
-            seen = Observations(nodes, replicas, local, step - sync, step)
-            self._perf = fit(seen, starts="single").params
-            self._fitted = len(self._seen)
-        return self._perf
+    def _seen_on(self, gpu_type: str) -> Seen:
+        """What it has measured on a type; here types are not told apart."""
+        return self._on.get("", Seen())
+
+    def _fit(self, seen: Observations) -> PerfParams:
+        return fit(seen, starts="single").params
+
+    def perf_on(self, gpu_type: str) -> PerfParams | None:
+        """The throughput model that it has fitted to what it has measured on a type."""
+        seen = self._seen_on(gpu_type)
+        if len(seen.times) > seen.fitted:
+            nodes, replicas, local = np.array(list(seen.times), np.int64).T
+            step, sync = np.array(list(seen.times.values())).T
+            seen.perf = self._fit(Observations(nodes, replicas, local, step - sync, step))
+            seen.fitted = len(seen.times)
+        return seen.perf
 
     @property
     def grads(self) -> GradParams | None:
@@ -209,17 +243,22 @@ class Training:
         sqr, var = self.application.learning.gradients(batch)
         return GradParams(sqr.item(epoch), var.item(epoch))
 
-    @property
-    def profiled(self) -> int:
-        """Most replicas on which it has run."""
-        return max((replicas for _, replicas, _ in self._seen), default=0)
+    def profiled_on(self, gpu_type: str) -> int:
+        """Most replicas on which it has run there."""
+        return max((replicas for _, replicas, _ in self._seen_on(gpu_type).times), default=0)
 
-    @property
-    def one_gpu_step(self) -> float:
-        """Most seconds a sample on one GPU; NaN where it never ran on one."""
-        times = [
-            time.step_s / local
-            for (_, replicas, local), time in self._seen.items()
-            if replicas == 1
-        ]
-        return max(times, default=math.nan)
+    def one_gpu_step_on(self, gpu_type: str) -> float:
+        """Most seconds a sample on one GPU there; NaN where it never ran on one."""
+        times = self._seen_on(gpu_type).times.items()
+        alone = (time.step_s / local for (_, replicas, local), time in times if replicas == 1)
+        return max(alone, default=math.nan)
+
+    # -- what is known of it from its profile -----------------------------------------------------
+
+    def limits_on(self, gpu_type: str) -> BatchLimits:
+        """Batch sizes that it may have there."""
+        return self.application.limits
+
+    def replica_gpus_on(self, gpu_type: str) -> int:
+        """GPUs of a replica there; 0 where it was not measured."""
+        return 1

@@ -1,4 +1,4 @@
-"""All trainings of a replay: for the world how they go on, for policies what is known of them."""
+"""All trainings of a replay: how they run (for the world), what is known of them (for policies)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import numpy as np
 
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.belief import TrainingOracle
 from dlsched.core.goodput.efficiency import UNKNOWN_NOISE
 from dlsched.core.goodput.params import BatchLimits
-from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
 from simulate.goodput.application import Application
 from simulate.goodput.training import Training
 from simulate.traces.trace import Trace
-
-__all__ = ["Oracle", "Trainings", "trainings_of"]
 
 UNKNOWN: tuple[float, ...] = (np.nan,) * 7
 
@@ -28,15 +26,10 @@ UNKNOWN: tuple[float, ...] = (np.nan,) * 7
 def trainings_of(
     trace: Trace, applications: Mapping[str, Application], kind: type[Trainings] | None = None
 ) -> Trainings:
-    """The trainings of a trace, by its columns `model` and `batch_size`.
-
-    Args:
-        trace: the jobs.
-        applications: what they may be.
-        kind: of trainings; plain ones when None.
+    """The trainings of a trace, by its columns `model` and `batch_size`; plain without a kind.
 
     Raises:
-        BadInput: one line that names the job: no model, one that nobody has measured, or a batch
+        BadInput: one line that names the job: no model, one that was not measured, or a batch
             size that no training of it can have.
     """
     made = kind or Trainings
@@ -56,22 +49,22 @@ def trainings_of(
                 f"{job}: {model} trains with batches of {application.initial} to "
                 f"{application.maximum} samples, not {asked:g}"
             )
-        found.append(made.Course(application, asked))
+        found.append(made.training_type(application, asked))
     return made(found)
 
 
 class Trainings:
-    """Courses by row; also what policies may believe (`GoodputBelief`).
+    """The trainings of all rows; also what policies may believe (`GoodputBelief`).
 
     Attributes:
         of: by row.
         restart_overhead: seconds that a start costs.
         own_restarts: the same of each job, NaN where it is not known; None: of no job.
         oracle: the truth, for policies; None where the run's estimator does not know it.
-        Course: what each of them is.
+        training_type: the class of each training.
     """
 
-    Course: ClassVar[Callable[[Any, float], Training]] = Training
+    training_type: ClassVar[Callable[[Any, float], Training]] = Training
 
     def __init__(self, of: Sequence[Training]) -> None:
         self.of = of
@@ -93,9 +86,7 @@ class Trainings:
     def alone_s(self, gangs: Ints, gpus_a_node: int) -> Floats:
         """Seconds that each takes at its own batch size on its gang, in the fewest nodes.
 
-        Args:
-            gangs: GPUs of each.
-            gpus_a_node: of the largest node.
+        `gpus_a_node` is of the largest node.
         """
         found: dict[tuple[str, float, int], float] = {}
         for each, gang in zip(self.of, gangs.tolist(), strict=True):
@@ -117,54 +108,25 @@ class Trainings:
         grant: Grant | None,
         ready: float,
     ) -> None:
-        """A training starts; without a grant it keeps the batch size that its user asked for."""
+        """A training starts; without a grant it keeps the batch size that its user asked for.
+
+        Args:
+            row: the unit.
+            placement: its GPUs.
+            occupancy: of the cluster, with these GPUs.
+            grant: what the policy gave it.
+            ready: when it goes on.
+        """
         shape = tuple(mask.bit_count() for mask in placement.masks)
         each = self.of[row]
         batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
         each.begin(shape, ready, batch=batch, tunes=grant is not None and grant.tunes_batch)
 
-    def advance(self, row: int, now: float) -> None:
-        """It has run until now."""
-        self.of[row].advance(now)
-
-    def reconsider(self, row: int) -> bool:
-        """A round has come: does it run at another pace, with another batch size?"""
-        return self.of[row].reconsider()
-
-    def done_so_far(self, row: int) -> float:
-        """Its progress."""
-        return self.of[row].progress
-
-    def rate(self, row: int) -> float:
-        """Progress per second."""
-        return self.of[row].rate
-
-    def look(self, row: int) -> float:
-        """The earliest time at which it could be done."""
-        return self.of[row].look()
-
-    def finish(self, row: int) -> float | None:
-        """When it was done."""
-        return self.of[row].finish
-
-    def slow_down(self, row: int, part: float) -> None:
-        """It loses a part of its pace."""
-        self.of[row].slow_down(part)
-
-    def fall_back(self, row: int, done: float) -> None:
-        """It loses progress."""
-        self.of[row].fall_back(done)
-
-    def batch_and_goodput(self, row: int) -> tuple[float, float]:
-        """Its batch size in all; its progress, in samples at the initial batch, per second."""
-        each = self.of[row]
-        return float(each.split.batch), each.rate * each.application.initial
-
     # -- for policies -----------------------------------------------------------------------------
 
     def perf(self, rows: Rows, gpu_type: str = "") -> Floats:
-        """Fitted parameters, [row, 7]; NaN where it has not run yet."""
-        found = [self.of[row].perf or UNKNOWN for row in rows.tolist()]
+        """Fitted parameters, [row, 7]; NaN where it has not run there yet."""
+        found = [self.of[row].perf_on(gpu_type) or UNKNOWN for row in rows.tolist()]
         return np.array(found, np.float64).reshape(len(rows), 7)
 
     def grads(self, rows: Rows) -> Floats:
@@ -174,21 +136,21 @@ class Trainings:
 
     def limits(self, rows: Rows, gpu_type: str = "") -> BatchLimits:
         """Batch limits, a column each."""
-        found = np.array([self.of[row].limits for row in rows.tolist()], np.float64)
+        found = np.array([self.of[row].limits_on(gpu_type) for row in rows.tolist()], np.float64)
         initial, maximum, least, most, accumulates, fixed = found.reshape(len(rows), 6).T
         return BatchLimits(initial, maximum, least, most, accumulates > 0, fixed > 0)
 
     def replica_gpus(self, rows: Rows, gpu_type: str = "") -> Ints:
-        """Every replica is one GPU."""
-        return np.ones(len(rows), np.int64)
+        """GPUs of a replica; 0 where it was not measured."""
+        return np.array([self.of[row].replica_gpus_on(gpu_type) for row in rows.tolist()], np.int64)
 
     def profiled(self, rows: Rows, gpu_type: str = "") -> Ints:
-        """Most replicas it ever ran on."""
-        return np.array([self.of[row].profiled for row in rows.tolist()], np.int64)
+        """Most replicas it ever ran on there."""
+        return np.array([self.of[row].profiled_on(gpu_type) for row in rows.tolist()], np.int64)
 
     def one_gpu_step(self, rows: Rows, gpu_type: str = "") -> Floats:
-        """Most seconds a sample on one GPU."""
-        return np.array([self.of[row].one_gpu_step for row in rows.tolist()], np.float64)
+        """Seconds a sample on one GPU; NaN where it is not known."""
+        return np.array([self.of[row].one_gpu_step_on(gpu_type) for row in rows.tolist()], float)
 
     def restart_s(self, rows: Rows) -> Floats:
         """Seconds that a start costs."""

@@ -18,24 +18,19 @@ from pathlib import Path
 
 import numpy as np
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from simulate.goodput.files import (
     LIMITS,
-    TIMES,
-    check_times,
+    Key,
     find_table,
     learning_of,
-    measured_rows,
+    placed_times,
     profile_table,
+    spread_times,
 )
 from simulate.goodput.hardware import Hardware, TypedApplication
-from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, StepTimes, ring_of
-from simulate.traces.table import Table
+from simulate.goodput.step_times import Shape, SpreadMeasurement, StepTime, StepTimes
 from simulate.traces.textfile import first_line
-
-__all__ = ["holds_typed_applications", "read_typed_applications"]
-
-Key = tuple[str, str]  # application, type
 
 # initial batch, largest batch, fewest and most samples a GPU, epochs: as published
 PUBLISHED: dict[str, tuple[int, int, int, int, int]] = {
@@ -82,12 +77,12 @@ def read_typed_applications(folder: Path) -> dict[str, TypedApplication]:
     limits = _limits(folder)
     found: dict[str, TypedApplication] = {}
     for name, (initial, maximum, local_min, local_max, epochs) in sorted(limits.items()):
-        on = {kind: each for (owner, kind), each in hardware.items() if owner == name}
+        on = {gpu_type: each for (owner, gpu_type), each in hardware.items() if owner == name}
         if not on or name not in learning:
             continue
         if epochs > learning[name].epochs:
             raise BadInput(
-                f"{folder}: {name} ends after {epochs} epochs, its validation runs have "
+                f"{folder}: {name} ends after {plural(epochs, 'epoch')}, its validation runs have "
                 f"{learning[name].epochs}"
             )
         found[name] = TypedApplication(
@@ -120,20 +115,15 @@ def _limits(folder: Path) -> dict[str, tuple[int, int, int, int, int]]:
 
 
 def _hardware(folder: Path) -> dict[Key, Hardware]:
-    table = profile_table(folder, "placements", TIMES)
-    check_times(table, _stages(table))
     shapes: dict[Key, dict[Shape, dict[int, StepTime]]] = {}
-    kinds = table.text("gpu_type").tolist()
-    for row, (name, text, time, local) in enumerate(measured_rows(table, "placement")):
-        if not text.isdecimal() or "0" in text:
-            raise BadInput(
-                f"{table.ledger.path}:{int(table.lines[row])}: placement must be digits from 1 to "
-                f"9, not {text!r}"
-            )
-        key, shape = (name, kinds[row]), ring_of(tuple(map(int, text)))
+    for _, key, shape, time, local in placed_times(folder, PIPELINES):
         if (measured := _whole_iteration(key, time, local)) is not None:
             shapes.setdefault(key, {}).setdefault(shape, {})[measured[0]] = measured[1]
-    spread = _spread(folder)
+    spread: dict[Key, list[SpreadMeasurement]] = {}
+    for key, row in spread_times(folder, PIPELINES):
+        if (measured := _whole_iteration(key, row.time, row.local)) is not None:
+            whole = SpreadMeasurement(row.nodes, row.replicas, *measured)
+            spread.setdefault(key, []).append(whole)
     found: dict[Key, Hardware] = {}
     for key, mine in shapes.items():
         rows = {shape: sorted(times.items()) for shape, times in mine.items()}
@@ -145,27 +135,6 @@ def _hardware(folder: Path) -> dict[Key, Hardware]:
             unit=STAGES.get(key, 1),
         )
     return found
-
-
-def _spread(folder: Path) -> dict[Key, list[SpreadMeasurement]]:
-    found: dict[Key, list[SpreadMeasurement]] = {}
-    if find_table(folder, "scalability") is None:
-        return found
-    table = profile_table(folder, "scalability", ("num_nodes", "num_replicas", *TIMES))
-    check_times(table, _stages(table))
-    nodes, replicas = table.number("num_nodes").tolist(), table.number("num_replicas").tolist()
-    kinds = table.text("gpu_type").tolist()
-    for row, (name, _, time, local) in enumerate(measured_rows(table, "application")):
-        key = (name, kinds[row])
-        if (measured := _whole_iteration(key, time, local)) is not None:
-            found.setdefault(key, []).append(
-                SpreadMeasurement(int(nodes[row]), int(replicas[row]), *measured)
-            )
-    return found
-
-
-def _stages(table: Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.isin(table.text("application").astype(str), sorted(PIPELINES))
 
 
 def _whole_iteration(key: Key, time: StepTime, local: int) -> tuple[int, StepTime] | None:

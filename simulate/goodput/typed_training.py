@@ -8,48 +8,27 @@ Source: the simulator in the published artifact of Subramanya et al., "Sia", SOS
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
 
-import numpy as np
-
-from dlsched.core.goodput.batch import best_batch
 from dlsched.core.goodput.fitting import Observations
-from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
+from dlsched.core.goodput.params import BatchLimits, PerfParams
+from simulate.goodput.application import Split
 from simulate.goodput.hardware import Hardware, TypedApplication
 from simulate.goodput.published_fit import published_fit
-from simulate.goodput.step_times import StepTime
-from simulate.goodput.training import Training
-
-__all__ = ["TypedTraining"]
-
-
-@dataclass(slots=True)
-class Seen:
-    """What it has measured on one type.
-
-    Attributes:
-        times: by (nodes, replicas, samples).
-        perf: the model fitted to the first `fitted` of them.
-    """
-
-    times: dict[tuple[int, int, int], StepTime] = field(default_factory=dict)
-    perf: PerfParams | None = None
-    fitted: int = 0
+from simulate.goodput.step_times import StepTimes
+from simulate.goodput.training import Seen, Training
 
 
 class TypedTraining(Training):
-    """A training whose GPUs have a type.
+    """A training on GPUs that have a type.
 
     Attributes:
         typed: what it is.
-        gpu_type: where it is, or was last.
     """
 
     def __init__(self, application: TypedApplication, asked: float) -> None:
         super().__init__(application, asked)
         self.typed = application
-        self.gpu_type = ""
-        self._on: dict[str, Seen] = {}
 
     @property
     def there(self) -> Hardware:
@@ -61,63 +40,34 @@ class TypedTraining(Training):
         """On how many replicas it runs."""
         return sum(self.shape) // self.there.unit
 
-    def _choose_batch(self, batch: float) -> None:
-        application, there, shape = self.typed, self.there, self.shape
-        perf = self.perf_on(self.gpu_type) if self._tunes else None
-        if perf is None:
-            if self._tunes:
-                batch = max(application.initial, application.local_min * self.replicas)
-            self.split = application.split_on(there, batch, shape)
-        else:
-            limits = application.limits._replace(local_max=there.most_local(shape))
-            noise = self.grads or GradParams(0.0, 1.0)
-            best = best_batch(perf, noise, limits, len(shape), self.replicas)
-            self.split = application.capped_on(
-                there, int(best.local), int(best.accumulation), shape
-            )
-        self._set_rates()
+    def _times(self) -> StepTimes:
+        return self.there.times
 
-    @property
-    def limits(self) -> BatchLimits:
-        """Batch sizes that it may have."""
-        return self.typed.limits_on(self.gpu_type)
+    def _split(self, batch: float) -> Split:
+        return self.typed.split_on(self.there, batch, self.shape)
 
-    def _set_rates(self) -> None:
-        application, split = self.typed, self.split
-        sqr, var = application.learning.gradients(split.batch)
-        scale = split.batch / application.initial
-        gain = (var + sqr) / (var / scale + sqr)
-        time = self.there.times.at(self.shape, split.local)
-        step = time.step_s + (time.step_s - time.sync_s) * split.accumulation
-        pace = (1.0 - self._slowed) / application.slowdown
-        self._rates = (gain / step * pace).tolist()
+    def _capped(self, local: int, accumulation: int) -> Split:
+        return self.typed.capped_on(self.there, local, accumulation, self.shape)
 
-    # -- what it knows of itself ------------------------------------------------------------------
+    def _limits_here(self) -> BatchLimits:
+        return self.typed.limits._replace(local_max=self.there.most_local(self.shape))
 
-    def _measure(self) -> None:
-        noise_of = (self.split.batch, self.epoch)
-        if noise_of != self._noise_of:
-            self._noise_of = noise_of
-            self.version += 1
-        seen = self._on.setdefault(self.gpu_type, Seen())
-        key = (len(self.shape), self.replicas, self.split.local)
-        if key not in seen.times:
-            seen.times[key] = self.there.times.at(self.shape, self.split.local)
-            self.version += 1
+    def _fit(self, seen: Observations) -> PerfParams:
+        return published_fit(seen)
 
-    def perf_on(self, gpu_type: str) -> PerfParams | None:
-        """The model that it has fitted to what it has measured on a type."""
-        seen = self._on.get(gpu_type)
-        if seen is None:
-            return None
-        if len(seen.times) > seen.fitted:
-            nodes, replicas, local = np.array(list(seen.times), np.int64).T
-            step, sync = np.array(list(seen.times.values())).T
-            seen.perf = published_fit(Observations(nodes, replicas, local, step - sync, step))
-            seen.fitted = len(seen.times)
-        return seen.perf
+    def _seen_on(self, gpu_type: str) -> Seen:
+        return self._on.get(gpu_type, Seen())
 
-    def profiled_on(self, gpu_type: str) -> int:
-        """Most replicas on which it has run there."""
-        seen = self._on.get(gpu_type)
-        return 0 if seen is None else max((replicas for _, replicas, _ in seen.times), default=0)
+    def one_gpu_step_on(self, gpu_type: str) -> float:
+        """Seconds a sample on one GPU, from the profile that every job begins with."""
+        there = self.typed.on.get(gpu_type)
+        return math.nan if there is None else there.one_gpu_step
+
+    def limits_on(self, gpu_type: str) -> BatchLimits:
+        """Batch sizes that it may have there."""
+        return self.typed.limits_on(gpu_type)
+
+    def replica_gpus_on(self, gpu_type: str) -> int:
+        """GPUs of a replica there; 0 where it was not measured."""
+        there = self.typed.on.get(gpu_type)
+        return 0 if there is None else there.unit

@@ -9,27 +9,24 @@ import numpy as np
 
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats, Ints, Rows
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput
-from dlsched.core.goodput.params import BatchLimits
-from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.units import UnitTable
 from simulate.goodput.hardware import TypedApplication
-from simulate.goodput.trainings import UNKNOWN, Trainings
+from simulate.goodput.trainings import Trainings
 from simulate.goodput.typed_training import TypedTraining
 from simulate.traces.trace import Trace
 
-__all__ = ["TypedSpeeds", "TypedTrainings"]
-
 
 class TypedTrainings(Trainings):
-    """Courses by row, where GPUs have types.
+    """The trainings of all rows, where GPUs have types.
 
     Attributes:
         typed: by row.
     """
 
-    Course: ClassVar[Callable[[Any, float], TypedTraining]] = TypedTraining
+    training_type: ClassVar[Callable[[Any, float], TypedTraining]] = TypedTraining
 
     def __init__(self, of: Sequence[TypedTraining]) -> None:
         super().__init__(of)
@@ -68,24 +65,26 @@ class TypedTrainings(Trainings):
         grant: Grant | None,
         ready: float,
     ) -> None:
-        """A training starts; on GPUs of several types it goes at the pace of the slowest.
+        """A training starts; on GPUs of several types it runs as fast as on the slowest type.
 
-        On several types, and on a shape like which nothing was measured, it goes as on the fewest
-        nodes, with as many of its GPUs as were measured so.
+        On several types, and on a shape that was not measured, it runs as on the fewest nodes, with
+        as many of its GPUs as were measured there.
         """
         each = self.typed[row]
         names = occupancy.cluster.gpu_types
-        kinds = sorted({names[int(occupancy.type_of[node])] for node in placement.nodes})
-        for kind in kinds:
-            if kind not in each.typed.on:
-                raise BadInput(f"{each.typed.name} was not measured on {kind}, where it is to run")
-        each.gpu_type = max(kinds, key=lambda kind: each.typed.on[kind].one_gpu_step)
+        gpu_types = sorted({names[int(occupancy.type_of[node])] for node in placement.nodes})
+        for gpu_type in gpu_types:
+            if gpu_type not in each.typed.on:
+                raise BadInput(
+                    f"{each.typed.name} was not measured on {gpu_type}, where it is to run"
+                )
+        each.gpu_type = max(gpu_types, key=lambda gpu_type: each.typed.on[gpu_type].one_gpu_step)
         shape = tuple(mask.bit_count() for mask in placement.masks)
         batch = grant.batch_size if grant is not None and grant.batch_size else each.asked
         tunes = grant is not None and grant.tunes_batch
         there, count = each.there, min(sum(shape), each.there.widest)
         nearest = (there.together(gpus) for gpus in range(count, 0, -there.unit))
-        shapes = nearest if len(kinds) > 1 else (shape, *nearest)
+        shapes = nearest if len(gpu_types) > 1 else (shape, *nearest)
         refused: BadInput | None = None
         for candidate in shapes:
             try:
@@ -96,59 +95,39 @@ class TypedTrainings(Trainings):
         if refused is not None:
             raise refused
 
-    # -- for policies -----------------------------------------------------------------------------
-
-    def perf(self, rows: Rows, gpu_type: str = "") -> Floats:
-        """Fitted parameters, [row, 7]; NaN where it has not run on the type yet."""
-        found = [self.typed[row].perf_on(gpu_type) or UNKNOWN for row in rows.tolist()]
-        return np.array(found, np.float64).reshape(len(rows), 7)
-
-    def limits(self, rows: Rows, gpu_type: str = "") -> BatchLimits:
-        """Batch limits, a column each."""
-        found = np.array([self.typed[r].typed.limits_on(gpu_type) for r in rows.tolist()], float)
-        initial, maximum, least, most, accumulates, fixed = found.reshape(len(rows), 6).T
-        return BatchLimits(initial, maximum, least, most, accumulates > 0, fixed > 0)
-
-    def replica_gpus(self, rows: Rows, gpu_type: str = "") -> Ints:
-        """GPUs of a replica; 0 where it was not measured."""
-        found = [self.typed[row].typed.on.get(gpu_type) for row in rows.tolist()]
-        return np.array([0 if each is None else each.unit for each in found], np.int64)
-
-    def profiled(self, rows: Rows, gpu_type: str = "") -> Ints:
-        """Most replicas it ever ran on there."""
-        return np.array([self.typed[row].profiled_on(gpu_type) for row in rows.tolist()], np.int64)
-
-    def one_gpu_step(self, rows: Rows, gpu_type: str = "") -> Floats:
-        """Seconds a sample on one GPU, from the profile that every job begins with."""
-        found = [self.typed[row].typed.on.get(gpu_type) for row in rows.tolist()]
-        return np.array([np.nan if each is None else each.one_gpu_step for each in found], float)
-
     def restart_s(self, rows: Rows) -> Floats:
         """Seconds that schedulers take a start for."""
         return np.array([self.typed[row].typed.believed_restart_s for row in rows.tolist()], float)
 
 
 class TypedSpeeds:
-    """Speeds of jobs that keep their GPUs and their batch size (`core.performance.Speeds`).
+    """Speeds of jobs that keep their GPUs and their batch size (`core.speed.truth.Speeds`).
 
     A job lies on as few nodes of a type as can be. A step is one of the optimiser.
     """
 
     def __init__(self, trainings: TypedTrainings) -> None:
-        """Know nothing yet."""
+        """Take the trainings of all rows."""
         self._of = trainings.typed
         self._known: dict[tuple[str, float, int, str], float] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
         """Steps/s of rows that have their GPUs for themselves, [row, type]."""
         found = [
-            [self._rate(self._of[row], scale, kind) for kind in types]
+            [self._rate(self._of[row], scale, gpu_type) for gpu_type in types]
             for row, scale in zip(rows.tolist(), scales.tolist(), strict=True)
         ]
         return np.array(found, np.float64).reshape(len(rows), len(types))
 
     def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
-        """Nobody shares GPUs."""
+        """Zeros, [pair, type, job of the pair]: these trainings share no GPUs.
+
+        Args:
+            first: rows.
+            second: a row for each of them.
+            scales: GPUs of each.
+            types: GPU types.
+        """
         return np.zeros((len(first), len(types), 2))
 
     def steps_per_work(self, rows: Rows) -> Floats:
@@ -156,14 +135,16 @@ class TypedSpeeds:
         ratios = [each.typed.initial / each.asked for each in (self._of[r] for r in rows.tolist())]
         return np.array(ratios, np.float64)
 
-    def _rate(self, each: TypedTraining, gpus: int, kind: str) -> float:
-        key = (each.typed.name, each.asked, gpus, kind)
+    def _rate(self, each: TypedTraining, gpus: int, gpu_type: str) -> float:
+        key = (each.typed.name, each.asked, gpus, gpu_type)
         if key not in self._known:
-            self._known[key] = self._look_up(each.typed, each.asked, gpus, kind)
+            self._known[key] = self._look_up(each.typed, each.asked, gpus, gpu_type)
         return self._known[key]
 
-    def _look_up(self, application: TypedApplication, asked: float, gpus: int, kind: str) -> float:
-        there = application.on.get(kind)
+    def _look_up(
+        self, application: TypedApplication, asked: float, gpus: int, gpu_type: str
+    ) -> float:
+        there = application.on.get(gpu_type)
         if there is None or gpus % there.unit:
             return 0.0
         shape = there.together(gpus)

@@ -2,7 +2,7 @@
 
 An epoch is one pass over a model's data set. *Accordion* trains with the initial batch size in
 critical regimes and with the largest one elsewhere. *gns* doubles it as the gradient noise grows;
-when, is a table of patterns, since nothing but the training itself could tell.
+a table of patterns says when, since only the training itself could tell.
 
 Source: Zheng, Pan, Khan, Venkataraman, Akella, "Shockwave: Fair and Efficient Cluster Scheduling
 for Dynamic Adaptation in Machine Learning", NSDI 2023, and its artifact.
@@ -19,20 +19,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dlsched.core.epochs import EpochProfile
 from dlsched.core.errors import BadInput
+from dlsched.core.speed.epochs import EpochProfile
 from simulate.traces.textfile import lines_of, open_text
-
-__all__ = [
-    "DATASET_SIZE",
-    "LARGEST",
-    "BatchPatterns",
-    "Training",
-    "epochs_of",
-    "in_critical_regime",
-    "profile_of",
-    "steps_per_epoch",
-]
 
 DATASET_SIZE = {
     "ResNet-18": 50_000,
@@ -171,12 +160,9 @@ def _profiled_sizes(training: Training, patterns: BatchPatterns | None) -> list[
 def profile_of(
     training: Training, patterns: BatchPatterns | None, speed: Callable[[int], float]
 ) -> EpochProfile:
-    """The course of a job that nobody disturbs.
+    """The epochs of a job that runs without interruption.
 
-    Args:
-        training: the job.
-        patterns: of gns.
-        speed: its steps/s by batch size.
+    `patterns` are of gns; `speed` is its steps/s by batch size.
     """
     segments = []
     for size, stretch in groupby(_profiled_sizes(training, patterns)):

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
-from dlsched.core.cluster import Cluster
-from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import JobKind, TableSpeed, ThroughputTable
-from simulate.adaptation import Adaptation, Courses
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.errors import BadInput, plural
+from dlsched.core.speed.throughput_table import JobKind, TableSpeed, ThroughputTable
+from simulate.profiles.adaptation import Adaptation, EpochProfiles
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.trainings import course, trainings
+from simulate.profiles.trainings import epoch_profile, trainings
 from simulate.traces.trace import Trace
-
-__all__ = ["Profiled", "profiled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ class Profiled:
         best_s: seconds that each takes on its fastest type.
         types: GPU types, in the cluster's order.
         rate: steps/s alone, [job, type].
-        courses: how the trainings go on, where the trace says whether they adapt.
+        epochs: how the trainings go on, where the trace says whether they adapt.
     """
 
     speed: TableSpeed
@@ -42,7 +40,7 @@ class Profiled:
     best_s: Floats
     types: tuple[str, ...]
     rate: Floats
-    courses: Courses | None = None
+    epochs: EpochProfiles | None = None
 
     def allowed(self, row: int) -> str:
         """The types on which a job runs, joined by "|"; "" for all."""
@@ -94,27 +92,28 @@ def profiled(
     if nowhere.size:
         row = int(nowhere[0])
         raise BadInput(
-            f"{_job(trace, row)} can run nowhere: {kinds[row]} on {gangs[row]} GPUs has throughput "
-            f"0 on {', '.join(types)}"
+            f"{_job(trace, row)} can run nowhere: {kinds[row]} on {plural(gangs[row], 'GPU')} has "
+            f"throughput 0 on {', '.join(types)}"
         )
     unit = np.ones(len(trace)) if in_steps else best
     speed = TableSpeed(table, kinds, unit=unit, types=types)
     work, best_s = steps / unit, steps / best
-    courses: Courses | None = None
+    epochs: EpochProfiles | None = None
     if "batch_mode" in trace.columns:
         jobs = trainings(trace, kinds, gangs, patterns)
         fastest = [types[int(place)] for place in rate.argmax(axis=1)]
         profiles = [
-            course(trace, row, job, table, fastest[row], patterns) for row, job in enumerate(jobs)
+            epoch_profile(trace, row, job, table, fastest[row], patterns)
+            for row, job in enumerate(jobs)
         ]
         own = np.array([profile.runtime for profile in profiles])
         if in_steps:
-            courses, best_s = Adaptation(jobs, profiles, speed, patterns), own
+            epochs, best_s = Adaptation(jobs, profiles, speed, patterns), own
         else:
             adapts = np.array([job.adapts for job in jobs], np.bool_)
             work = best_s = np.where(adapts, own, best_s)
-            courses = Courses(jobs, profiles)
-    return Profiled(speed=speed, work=work, best_s=best_s, types=types, rate=rate, courses=courses)
+            epochs = EpochProfiles(jobs, profiles)
+    return Profiled(speed=speed, work=work, best_s=best_s, types=types, rate=rate, epochs=epochs)
 
 
 def _job(trace: Trace, row: int) -> str:
@@ -150,7 +149,11 @@ def _rates(
     gangs: Ints,
     types: tuple[str, ...],
 ) -> Floats:
-    """Throughputs of all jobs; whatever the table lacks is said of the first job that needs it."""
+    """Throughputs of all jobs, [job, type].
+
+    Raises:
+        BadInput: the table lacks an entry; the message names the first job that needs it.
+    """
     try:
         return table.speeds(table.codes(kinds), gangs, types)
     except BadInput:

@@ -1,4 +1,4 @@
-"""Leaving out jobs of which a throughput table does not say how they run (`--skip-bad-rows`)."""
+"""Leaving out the jobs that a throughput table does not know (`--skip-bad-rows`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import JobKind, ThroughputTable
+from dlsched.core.speed.throughput_table import JobKind, ThroughputTable
 from simulate.traces.trace import Trace
-
-__all__ = ["without_unprofiled"]
 
 
 def without_unprofiled(trace: Trace, cluster: Cluster, table: ThroughputTable) -> Trace:

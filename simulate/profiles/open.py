@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.throughput_file import measurements_of
 from simulate.traces.textfile import first_line
-
-__all__ = ["open_applications", "open_profiles"]
 
 
 def open_applications(text: str | None) -> Mapping[str, Application] | None:

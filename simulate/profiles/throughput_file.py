@@ -17,10 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from simulate.traces.textfile import lines_of, open_text
-
-__all__ = ["job_kind", "measurements_of", "read_throughputs"]
 
 NEEDED = ("accelerator", "scale_factor", "model", "steps_per_s")
 _BATCH = " (batch size "

@@ -1,4 +1,4 @@
-"""The trainings of a trace whose jobs may adapt their batch size, and the course of each."""
+"""The trainings of a trace whose jobs may adapt their batch size, and the epochs of each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.arrays import Ints
-from dlsched.core.epochs import EpochProfile
 from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import JobKind, ThroughputTable
+from dlsched.core.speed.epochs import EpochProfile
+from dlsched.core.speed.throughput_table import JobKind, ThroughputTable
 from simulate.profiles.batch_rules import DATASET_SIZE, BatchPatterns, Training, profile_of
 from simulate.traces.trace import Trace
-
-__all__ = ["course", "trainings"]
 
 MODES = ("static", "accordion", "gns")
 EVEN_EPOCH_S = 60.0  # of trainings about whose epochs nothing is known
@@ -24,8 +22,14 @@ def trainings(
 ) -> list[Training]:
     """What decides each job's batch size, by row.
 
+    Args:
+        trace: the jobs.
+        kinds: their models and batch sizes, by row.
+        gangs: their GPUs, by row.
+        patterns: how gradient noise lets batch sizes grow; None where no table is given.
+
     Raises:
-        BadInput: one line that names the job: an unknown mode, a model whose epochs nobody knows,
+        BadInput: one line that names the job: an unknown mode, a model whose epochs are not known,
             gns without a table of patterns.
     """
     found = []
@@ -51,7 +55,7 @@ def trainings(
     return found
 
 
-def course(
+def epoch_profile(
     trace: Trace,
     row: int,
     job: Training,
@@ -59,7 +63,15 @@ def course(
     gpu_type: str,
     patterns: BatchPatterns | None,
 ) -> EpochProfile:
-    """The course of a job on a GPU type.
+    """The epochs of a job on a GPU type.
+
+    Args:
+        trace: the jobs.
+        row: of the job.
+        job: what decides its batch size.
+        table: throughputs.
+        gpu_type: where it runs.
+        patterns: how gradient noise lets batch sizes grow.
 
     Raises:
         BadInput: a batch size that it will have was not measured.

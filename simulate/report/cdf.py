@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulate.results import Floats, Ints
-
-__all__ = ["StepCdf", "at_least", "cdf", "marker_places"]
+from simulate.results.tables import Floats, Ints
 
 # Where a curve carries its marker: the percentiles that people compare.
 MARKED = (0.5, 0.9, 0.99)

@@ -13,27 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulate.report.scale import Axis
-from simulate.results import Floats, Ints
-
-__all__ = [
-    "Bar",
-    "Bars",
-    "Curve",
-    "Curves",
-    "Figure",
-    "Gantt",
-    "Key",
-    "Link",
-    "NodeRow",
-    "Panel",
-    "Range",
-    "RangeRow",
-    "Ranges",
-    "Reference",
-    "Strip",
-    "Strips",
-    "Table",
-]
+from simulate.results.tables import Floats, Ints
 
 
 class Key(NamedTuple):
@@ -178,7 +158,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gantt:
-    """Who ran where: blocks of lanes × time. Arrays have one entry a block.
+    """Placements over time: blocks of lanes × time. Arrays have one entry for each block.
 
     `job` indexes `job_name`, `job_detail` and `job_colour`. One lane is one GPU's worth, so that an
     area is GPU-time; which of a node's GPUs a job held is not recorded, so the lane is only a place
@@ -230,7 +210,7 @@ class Figure:
 
     key: str
     title: str
-    caption: str
+    caption: str = ""
     panels: tuple[Panel, ...] = ()
     legend: tuple[Key, ...] = ()
     choice: tuple[str, ...] = ()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import numpy as np
 
 from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
 from simulate.report.intervals import Estimate
 from simulate.report.metrics import COMPARED, METRICS, Metric, standing
-from simulate.report.scale import Axis, nice_axis
+from simulate.report.scale import Axis, Quantity, nice_axis
 from simulate.report.study import Group, Study, load_text
 from simulate.report.wording import (
     DASH,
@@ -19,8 +20,6 @@ from simulate.report.wording import (
     duration_text,
     share_text,
 )
-
-__all__ = ["comparison_figure", "load_figure", "summary_tables", "value_text"]
 
 # So many of the metrics say how jobs fared; the rest is about the cluster.
 OUTCOMES = 7
@@ -108,28 +107,18 @@ def comparison_figure(groups: tuple[Group, ...]) -> Figure:
     """Bars of the main figures, one panel a figure."""
     title = "Policies side by side"
     if len(groups) < 2:
-        return Figure(
-            key="compare", title=title, caption="", absent="One policy: nothing to compare with."
-        )
+        return Figure(key="compare", title=title, absent="One policy: nothing to compare with.")
     panels = []
     for metric in COMPARED:
         found = standing(groups, metric)
         if not any(math.isfinite(e.mean) for e in found.estimates):
             continue
-        bars = tuple(
-            Bar(
-                group.label,
-                group.series,
-                e.mean,
-                e.low,
-                e.high,
-                value_text(e.mean, metric),
-                i in found.best,
-            )
-            for i, (group, e) in enumerate(zip(groups, found.estimates, strict=True))
-        )
+        bars = bars_of(groups, found.estimates, partial(value_text, metric=metric), found.best)
+        axis = bar_axis(metric.quantity, bars)
+        if metric.key == "gpu_utilization":  # shares of GPUs go to 100 %
+            axis = nice_axis("", "share", 1.0)
         arrow = {"low": "lower is better", "high": "higher is better", "none": ""}[metric.better]
-        panels.append(Bars(title=metric.name, x=bar_axis(metric, bars), bars=bars, note=arrow))
+        panels.append(Bars(title=metric.name, x=axis, bars=bars, note=arrow))
     seeds = max(len(g.runs) for g in groups)
     caption = (
         f"Means over {seeds} seeds with 95 % intervals (Student's t)."
@@ -137,20 +126,35 @@ def comparison_figure(groups: tuple[Group, ...]) -> Figure:
         else "One seed: no intervals can be given."
     )
     if not panels:
-        return Figure(
-            key="compare", title=title, caption="", absent="The summaries hold no figures."
-        )
+        return Figure(key="compare", title=title, absent="The summaries hold no figures.")
     caption += " The best of each panel is set in bold."
     return Figure(key="compare", title=title, caption=caption, panels=tuple(panels))
 
 
-def bar_axis(metric: Metric, bars: Sequence[Bar]) -> Axis:
-    """From zero past the largest bar or interval end; shares of GPUs go to 100 %."""
+def bars_of(
+    groups: Sequence[Group],
+    estimates: Sequence[Estimate],
+    say: Callable[[float], str],
+    best: Collection[int] = (),
+) -> tuple[Bar, ...]:
+    """A bar for each group.
+
+    Args:
+        groups: of the bars.
+        estimates: one for each group.
+        say: writes a mean as text.
+        best: which of the groups are the best.
+    """
+    return tuple(
+        Bar(group.label, group.series, e.mean, e.low, e.high, say(e.mean), i in best)
+        for i, (group, e) in enumerate(zip(groups, estimates, strict=True))
+    )
+
+
+def bar_axis(quantity: Quantity, bars: Sequence[Bar]) -> Axis:
+    """From zero past the largest bar or interval end."""
     ends = [v for b in bars for v in (b.value, b.high) if math.isfinite(v)]
-    top = max(ends, default=1.0)
-    if metric.key == "gpu_utilization":
-        top = 1.0
-    return nice_axis("", metric.quantity, top, ticks=4)
+    return nice_axis("", quantity, max(ends, default=1.0))
 
 
 def load_figure(study: Study) -> Figure:
@@ -158,7 +162,7 @@ def load_figure(study: Study) -> Figure:
     title = "Policies against load"
     loads = [load for load in study.loads if load is not None]
     if len(loads) < 2:
-        return Figure(key="loads", title=title, caption="", absent="Only one load was replayed.")
+        return Figure(key="loads", title=title, absent="Only one load was replayed.")
     x = load_axis(loads)
     panels = []
     for metric in COMPARED:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.errors import plural
 from simulate.report.cdf import cdf, marker_places
 from simulate.report.charts import (
     Curve,
@@ -22,9 +23,7 @@ from simulate.report.charts import (
 from simulate.report.scale import Axis, log_duration_axis
 from simulate.report.study import Group
 from simulate.report.wording import clean, duration_text, share_text
-from simulate.results import Floats, JobOutcomes
-
-__all__ = ["delay_figure", "jct_figure"]
+from simulate.results.tables import Floats, JobOutcomes
 
 PERCENTILES = (10, 25, 50, 75, 90, 95, 99, 100)
 MOST_CATEGORIES = 10
@@ -37,7 +36,7 @@ def jct_figure(groups: Sequence[Group]) -> Figure:
     waited = {g.label: g.pooled(lambda jobs: jobs.queueing_delay) for g in groups}
     known = {label: int(np.isfinite(v).sum()) for label, v in done.items()}
     if not any(known.values()):
-        return Figure(key="jct", title=title, caption="", absent="No job finished in any run.")
+        return Figure(key="jct", title=title, absent="No job finished in any run.")
     caption = (
         "Cumulative distribution over completed jobs (left) and over started jobs (right), on a "
         "logarithmic time axis. Markers stand at the 50th, 90th and 99th percentile. "
@@ -60,25 +59,34 @@ def jct_figure(groups: Sequence[Group]) -> Figure:
         caption=caption.strip(),
         legend=legend_of([g.key for g in groups]),
         panels=(
-            cdf_panel("Job completion time", groups, done, zero=False),
-            cdf_panel("Queueing delay", groups, waited, zero=True),
+            cdf_panel("Job completion time", groups, done, time_axis_of(done, zero=False)),
+            cdf_panel("Queueing delay", groups, waited, time_axis_of(waited, zero=True)),
         ),
         table=percentile_table(groups, done, waited),
     )
 
 
-def cdf_panel(
-    title: str, groups: Sequence[Group], columns: dict[str, Floats], *, zero: bool
-) -> Curves:
-    """One cumulative curve a group."""
-    x = log_duration_axis("time since submit, log scale", columns.values(), zero=zero)
+def time_axis_of(columns: dict[str, Floats], *, zero: bool) -> Axis:
+    """The axis of durations since submit; with `zero` it shows 0 too."""
+    return log_duration_axis("time since submit, log scale", columns.values(), zero=zero)
+
+
+def cdf_panel(title: str, groups: Sequence[Group], columns: dict[str, Floats], x: Axis) -> Curves:
+    """One cumulative curve for each group that has known values.
+
+    Args:
+        title: of the panel.
+        groups: of the curves.
+        columns: the values of each group, by its label.
+        x: the axis of the values.
+    """
     curves = []
     for group in groups:
         shown = cdf(columns[group.label])
         if not shown.known:
             continue
         # Start on the floor, so that the first step is seen to rise.
-        start = x.low if zero or shown.value[0] > x.low else shown.value[0]
+        start = min(x.low, shown.value[0])
         curves.append(
             Curve(
                 label=group.label,
@@ -130,11 +138,12 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
     title = "Queueing delay by gang size and by virtual cluster"
     waited = {g.label: g.pooled(lambda jobs: jobs.queueing_delay) for g in groups}
     if not any(np.isfinite(v).any() for v in waited.values()):
-        return Figure(key="delay", title=title, caption="", absent="No job started in any run.")
+        return Figure(key="delay", title=title, absent="No job started in any run.")
     x = log_duration_axis("queueing delay, log scale", waited.values(), zero=True)
     by_vc = vc_categories(groups)
     sizes = gang_categories(groups)
-    panels = [range_panel("By gang size", groups, waited, sizes, x, wide=by_vc is None)]
+    rows = range_rows(groups, waited, sizes)
+    panels = [Ranges(title="By gang size", x=x, rows=rows, wide=by_vc is None)]
     caption = (
         "Delay from submit to first start: marker at the median, thick line from the 25th to the "
         "75th percentile, thin line from the 5th to the 95th. Percentages are shares of the jobs."
@@ -142,7 +151,8 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
     if by_vc is None:
         caption += " The trace names no virtual clusters, or just one."
     else:
-        panels.append(range_panel("By virtual cluster", groups, waited, by_vc, x, wide=False))
+        rows = range_rows(groups, waited, by_vc)
+        panels.append(Ranges(title="By virtual cluster", x=x, rows=rows))
     return Figure(
         key="delay",
         title=title,
@@ -152,15 +162,9 @@ def delay_figure(groups: Sequence[Group]) -> Figure:
     )
 
 
-def range_panel(
-    title: str,
-    groups: Sequence[Group],
-    waited: dict[str, Floats],
-    by: Categories,
-    x: Axis,
-    *,
-    wide: bool,
-) -> Ranges:
+def range_rows(
+    groups: Sequence[Group], waited: dict[str, Floats], by: Categories
+) -> tuple[RangeRow, ...]:
     """Percentile ranges of each group in each category."""
     rows = []
     total = sum(m.shape[0] for m in by.member.values())
@@ -169,7 +173,7 @@ def range_panel(
         size = sum(int(m.sum()) for m in inside.values())
         ranges = tuple(percentile_range(g, waited[g.label][inside[g.label]]) for g in groups)
         rows.append(RangeRow(label, share_text(size / max(total, 1), 2), ranges))
-    return Ranges(title=title, x=x, rows=tuple(rows), wide=wide)
+    return tuple(rows)
 
 
 def percentile_range(group: Group, values: Floats) -> Range:
@@ -224,7 +228,7 @@ def vc_categories(groups: Sequence[Group]) -> Categories | None:
     top = ranked if len(ranked) <= MOST_CATEGORIES else ranked[: MOST_CATEGORIES - 1]
     labels = [names[c] or "(none)" for c in top]
     if len(top) < len(ranked):
-        labels.append(f"{len(ranked) - len(top)} others")
+        labels.append(plural(len(ranked) - len(top), "other"))
     place = np.full(len(codes), len(top), dtype=np.int64)
     place[top] = np.arange(len(top))
     return Categories(tuple(labels), {label: place[column] for label, column in coded.items()})

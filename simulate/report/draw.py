@@ -7,11 +7,13 @@ their natural size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
+from dlsched.core.errors import plural
 from simulate.report.charts import (
     Bars,
     Curve,
@@ -28,9 +30,7 @@ from simulate.report.palette import colour_of, dash_of, marker_of
 from simulate.report.scale import Axis
 from simulate.report.svg import element, label, line, marker, number, path, polyline, rect
 from simulate.report.wording import clean, duration_text, shorten, text_width
-from simulate.results import Floats
-
-__all__ = ["WIDE", "draw_panel", "swatch"]
+from simulate.results.tables import Floats
 
 WIDE = 1040.0
 HALF = 508.0
@@ -43,6 +43,23 @@ STRIP_GAP = 13.0
 RANGE = 13.0
 BAR = 24.0
 ASIDE = 6.0
+
+
+class Frame(NamedTuple):
+    """The rectangle, in pixels, in which a panel draws its values."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def across(self, axis: Axis, values: Floats | Iterable[float]) -> Floats:
+        """Where values lie between the left and the right edge."""
+        return self.left + axis.fraction(values) * (self.right - self.left)
+
+    def up(self, axis: Axis, values: Floats | Iterable[float]) -> Floats:
+        """Where values lie between the bottom and the top edge."""
+        return self.bottom - axis.fraction(values) * (self.bottom - self.top)
 
 
 def draw_panel(panel: Panel, identity: str) -> str:
@@ -84,8 +101,9 @@ def marker_class(series: int) -> str:
     return f"{kind} c{colour_of(series)}"
 
 
-def x_axis(axis: Axis, left: float, right: float, top: float, bottom: float) -> str:
+def x_axis(axis: Axis, frame: Frame) -> str:
     """Grid lines, tick labels and the axis' name under a plot."""
+    left, right, top, bottom = frame
     parts = []
     for at, text in axis.ticks(right - left):
         x = left + at * (right - left)
@@ -100,8 +118,9 @@ def x_axis(axis: Axis, left: float, right: float, top: float, bottom: float) -> 
     return "".join(parts)
 
 
-def y_axis(axis: Axis, left: float, right: float, top: float, bottom: float) -> str:
+def y_axis(axis: Axis, frame: Frame) -> str:
     """Grid lines and tick labels beside a plot; its name stands above it."""
+    left, right, top, bottom = frame
     parts = []
     for at, text in axis.ticks(bottom - top, apart=36.0):
         y = bottom - at * (bottom - top)
@@ -115,24 +134,15 @@ def y_room(axis: Axis, length: float) -> float:
     return max((text_width(t.text, TEXT) for t in axis.ticks(length, apart=36.0)), default=0) + 12
 
 
-def references(
-    marks: Sequence[Reference], axis: Axis, left: float, right: float, top: float, bottom: float
-) -> str:
+def references(marks: Sequence[Reference], axis: Axis, frame: Frame) -> str:
     """Dashed lines across a plot, each with its word at the top."""
     parts = []
     for mark in marks:
-        x = left + float(axis.fraction([mark.at])[0]) * (right - left)
-        parts.append(line(x, top, x, bottom, "reference"))
-        roomy = x + text_width(mark.text, 11) + 6 < right
-        parts.append(
-            label(
-                x + 4 if roomy else x - 4,
-                top - 5,
-                mark.text,
-                "remark",
-                "start" if roomy else "end",
-            )
-        )
+        x = float(frame.across(axis, [mark.at])[0])
+        parts.append(line(x, frame.top, x, frame.bottom, "reference"))
+        roomy = x + text_width(mark.text, 11) + 6 < frame.right
+        place, anchor = (x + 4, "start") if roomy else (x - 4, "end")
+        parts.append(label(place, frame.top - 5, mark.text, "remark", anchor))
     return "".join(parts)
 
 
@@ -143,36 +153,32 @@ def draw_curves(panel: Curves, width: float) -> tuple[str, float, str]:
     room = 0.0
     if panel.direct:
         room = min(max(text_width(c.label, TEXT) for c in panel.curves) + 14, 150.0)
-    right = width - max(room, 14.0)
+    frame = Frame(left, width - max(room, 14.0), top, bottom)
     parts = [label(0, 14, panel.title, "title")]
     if panel.y.label:
         parts.append(label(0, 31, panel.y.label, "name"))
-    parts.append(y_axis(panel.y, left, right, top, bottom))
-    parts.append(x_axis(panel.x, left, right, top, bottom))
-    parts.append(references(panel.references, panel.x, left, right, top, bottom))
-    for curve in panel.curves:
-        parts.append(draw_curve(curve, panel, left, right, top, bottom))
+    parts.append(y_axis(panel.y, frame))
+    parts.append(x_axis(panel.x, frame))
+    parts.append(references(panel.references, panel.x, frame))
+    parts.extend(draw_curve(curve, panel, frame) for curve in panel.curves)
     if panel.direct:
-        parts.append(end_labels(panel, right, top, bottom, room))
+        parts.append(end_labels(panel, frame, room))
     named = ", ".join(c.label for c in panel.curves)
     return "".join(parts), panel.height, f"Curves of {named} over {panel.x.label}."
 
 
-def draw_curve(
-    curve: Curve, panel: Curves, left: float, right: float, top: float, bottom: float
-) -> str:
+def draw_curve(curve: Curve, panel: Curves, frame: Frame) -> str:
     """One line, its intervals and its markers."""
-    x = left + panel.x.fraction(curve.x) * (right - left) + curve.aside * ASIDE
-    y = bottom - panel.y.fraction(curve.y) * (bottom - top)
+    x = frame.across(panel.x, curve.x) + curve.aside * ASIDE
+    y = frame.up(panel.y, curve.y)
     colour = f"c{colour_of(curve.series)}"
     parts = [element("title", escape(clean(curve.label)))]
     if curve.spread_low is not None and curve.spread_high is not None:
+        spreads = zip(curve.spread_low.tolist(), curve.spread_high.tolist(), strict=True)
         d = "".join(
-            whisker(a, low, high, panel.y, top, bottom)
-            for a, low, high in zip(
-                x.tolist(), curve.spread_low.tolist(), curve.spread_high.tolist(), strict=True
-            )
-            if math.isfinite(low) and math.isfinite(high)
+            whisker(at, spread, panel.y, frame)
+            for at, spread in zip(x.tolist(), spreads, strict=True)
+            if all(map(math.isfinite, spread))
         )
         if d:
             parts.append(path(d, f"whisker {colour}"))
@@ -188,40 +194,50 @@ def draw_curve(
     return element("g", "".join(parts))
 
 
-def whisker(x: float, low: float, high: float, y: Axis, top: float, bottom: float) -> str:
-    """An interval; an end beyond the axis has no cap, since it is not there that it ends."""
-    ends = bottom - y.fraction([low, high]) * (bottom - top)
-    b, a = ends.tolist()
-    d = f"M{number(x)},{number(b)}V{number(a)}"
-    for value, at in ((low, b), (high, a)):
-        if y.low <= value <= y.high:
+def whisker(x: float, spread: tuple[float, float], axis: Axis, frame: Frame) -> str:
+    """Drawing commands of a vertical interval.
+
+    Args:
+        x: where it stands.
+        spread: both ends; one beyond the axis gets no cap, since the interval goes on there.
+        axis: of the values.
+        frame: of the plot.
+    """
+    places = frame.up(axis, spread).tolist()
+    d = f"M{number(x)},{number(places[0])}V{number(places[1])}"
+    for value, at in zip(spread, places, strict=True):
+        if axis.low <= value <= axis.high:
             d += f"M{number(x - 3)},{number(at)}h6"
     return d
 
 
-def end_labels(panel: Curves, right: float, top: float, bottom: float, room: float) -> str:
+def end_labels(panel: Curves, frame: Frame, room: float) -> str:
     """The names of curves at their right ends, moved apart where they would overlap."""
     ends = []
     for curve in panel.curves:
         known = np.flatnonzero(np.isfinite(curve.y))
         if known.size:
-            last = float(panel.y.fraction([curve.y[known[-1]]])[0])
-            ends.append((bottom - last * (bottom - top), curve))
+            ends.append((float(frame.up(panel.y, [curve.y[known[-1]]])[0]), curve))
     ends.sort(key=lambda e: e[0])
-    places = apart([y for y, _ in ends], 14.0, top + 4, bottom)
+    places = apart([y for y, _ in ends], frame)
     return "".join(
-        label(right + 8, y + 4, shorten(c.label, room - 10, TEXT), f"direct c{colour_of(c.series)}")
+        label(
+            frame.right + 8,
+            y + 4,
+            shorten(c.label, room - 10, TEXT),
+            f"direct c{colour_of(c.series)}",
+        )
         for y, (_, c) in zip(places, ends, strict=True)
     )
 
 
-def apart(places: Sequence[float], gap: float, top: float, bottom: float) -> list[float]:
+def apart(places: Sequence[float], frame: Frame, gap: float = 14.0) -> list[float]:
     """Ascending places moved as little as a two-way sweep needs to keep them `gap` apart."""
     moved = list(places)
     for i in range(len(moved)):
-        moved[i] = max(moved[i], top if i == 0 else moved[i - 1] + gap)
+        moved[i] = max(moved[i], frame.top + 4 if i == 0 else moved[i - 1] + gap)
     for i in range(len(moved) - 1, -1, -1):
-        moved[i] = min(moved[i], bottom if i == len(moved) - 1 else moved[i + 1] - gap)
+        moved[i] = min(moved[i], frame.bottom if i == len(moved) - 1 else moved[i + 1] - gap)
     return moved
 
 
@@ -235,36 +251,37 @@ def draw_strips(panel: Strips, width: float) -> tuple[str, float, str]:
     parts.append(label(width, 14, panel.figure_title, "name", "end"))
     top = 38.0 if panel.references else 26.0
     bottom = top + len(panel.strips) * (tall + STRIP_GAP) - STRIP_GAP
-    parts.append(x_axis(panel.x, left, right, top, bottom))
+    frame = Frame(left, right, top, bottom)
+    parts.append(x_axis(panel.x, frame))
     for strip in panel.strips:
         floor = top + tall
         for at, text in panel.y.ticks(tall, apart=20.0):
             level = floor - at * tall
             parts.append(line(left, level, right, level, "grid"))
             parts.append(label(left - 7, level + 4, text, "small", "end"))
-        x = left + panel.x.fraction(strip.x) * (right - left)
+        x = frame.across(panel.x, strip.x)
         y = floor - panel.y.fraction(np.append(strip.y, strip.y[-1])) * tall
-        parts.append(fill_under(x, y, floor, strip.series))
+        parts.append(path(area_under(x, y, floor), f"area c{colour_of(strip.series)}"))
         parts.append(line(left, floor, right, floor, "axis"))
         middle = top + tall / 2 + 4
         shown = shorten(strip.label, left - 53.0, TEXT * 1.08)
         parts.append(label(0, middle, shown, f"direct c{colour_of(strip.series)}"))
         parts.append(label(width, middle, strip.figure, "figure", "end"))
         top += tall + STRIP_GAP
-    parts.append(references(panel.references, panel.x, left, right, 38.0, bottom))
+    parts.append(references(panel.references, panel.x, frame._replace(top=38.0)))
     said = ", ".join(f"{s.label} {panel.figure_title} {s.figure}" for s in panel.strips)
     return "".join(parts), bottom + 42.0, said + "."
 
 
-def fill_under(x: Floats, y: Floats, floor: float, series: int) -> str:
-    """The area between a step line and the floor; unknown parts stay empty."""
+def area_under(x: Floats, y: Floats, floor: float) -> str:
+    """Drawing commands of the area between a step line and the floor; unknown parts stay empty."""
     known = np.isfinite(y)
     d = []
     edges = np.flatnonzero(np.diff(np.concatenate([[False], known, [False]]).astype(np.int8)))
     for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         part = polyline(x[start:stop], y[start:stop], step=True)
         d.append(f"{part}V{number(floor)}H{number(float(x[start]))}z")
-    return path("".join(d), f"area c{colour_of(series)}")
+    return "".join(d)
 
 
 def draw_ranges(panel: Ranges, width: float) -> tuple[str, float, str]:
@@ -285,9 +302,9 @@ def draw_ranges(panel: Ranges, width: float) -> tuple[str, float, str]:
         body.append(label(left - 8, middle, row.detail, "small", "end"))
         for i, r in enumerate(row.ranges):
             at = y + tall / 2 + (i - (len(row.ranges) - 1) / 2) * RANGE
-            body.append(draw_range(panel.x, r, at, left, right))
+            body.append(draw_range(r, at, Frame(left, right, top, y), panel.x))
         y += tall
-    parts.append(x_axis(panel.x, left, right, top, y))
+    parts.append(x_axis(panel.x, Frame(left, right, top, y)))
     said = "; ".join(
         f"{row.label}: "
         + ", ".join(f"{r.label} median {duration_text(r.p50)}" for r in row.ranges if r.jobs)
@@ -296,16 +313,22 @@ def draw_ranges(panel: Ranges, width: float) -> tuple[str, float, str]:
     return "".join(parts) + "".join(body), y + 42.0, said + "."
 
 
-def draw_range(axis: Axis, r: Range, y: float, left: float, right: float) -> str:
-    """One series' range: thin 5–95, thick 25–75, marker at the median."""
+def draw_range(r: Range, y: float, frame: Frame, axis: Axis) -> str:
+    """One series' range: thin 5–95, thick 25–75, marker at the median.
+
+    Args:
+        r: the percentiles.
+        y: where it stands.
+        frame: of the plot.
+        axis: of the values.
+    """
     if not r.jobs:
         return ""
-    five = left + axis.fraction([r.p5, r.p25, r.p50, r.p75, r.p95]) * (right - left)
-    p5, p25, p50, p75, p95 = five.tolist()
+    p5, p25, p50, p75, p95 = frame.across(axis, [r.p5, r.p25, r.p50, r.p75, r.p95]).tolist()
     colour = f"c{colour_of(r.series)}"
     tip = (
         f"{r.label}: median {duration_text(r.p50)}, 25–75 % {duration_text(r.p25)} to "
-        f"{duration_text(r.p75)}, 95 % {duration_text(r.p95)}, {r.jobs:,} jobs"
+        f"{duration_text(r.p75)}, 95 % {duration_text(r.p95)}, {plural(r.jobs, 'job')}"
     )
     return element(
         "g",
@@ -327,7 +350,8 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
     parts = [label(0, 14, panel.title, "title")]
     if panel.note:
         parts.append(label(width, 14, panel.note, "name", "end"))
-    parts.append(x_axis(panel.x, left, right, top, bottom))
+    frame = Frame(left, right, top, bottom)
+    parts.append(x_axis(panel.x, frame))
     for i, bar in enumerate(panel.bars):
         y = top + 2.0 + i * BAR + BAR / 2
         weight = " best" if bar.best else ""
@@ -336,8 +360,7 @@ def draw_bars(panel: Bars, width: float) -> tuple[str, float, str]:
         parts.append(label(width, y + 4, bar.text, f"figure{weight}", "end"))
         if not math.isfinite(bar.value):
             continue
-        at = left + panel.x.fraction([bar.value, bar.low, bar.high]) * (right - left)
-        value, low, high = at.tolist()
+        value, low, high = frame.across(panel.x, [bar.value, bar.low, bar.high]).tolist()
         parts.append(rect(left, y - 7, value - left, 14, f"bar c{colour_of(bar.series)}"))
         if math.isfinite(low) and high - low > 0.5:
             d = f"M{number(low)},{number(y)}H{number(high)}"
@@ -368,7 +391,7 @@ def draw_gantt(panel: Gantt, width: float) -> tuple[str, float, str]:
         shown = shorten(node.name, left - 10, 11.0)
         bands.append(label(left - 6, y + tall / 2 + 4, shown, "node", "end"))
         y += tall + gap
-    bottom = y
+    frame = Frame(left, right, top, y)
     # Past the last lane of each node there is a gap: a block's end is its last lane's end.
     lane_top = np.asarray(tops, dtype=np.float64)
     lane_end = np.empty_like(lane_top)
@@ -380,27 +403,38 @@ def draw_gantt(panel: Gantt, width: float) -> tuple[str, float, str]:
     if panel.note:
         parts.append(label(width, 14, panel.note, "name", "end"))
     parts.extend(bands)
-    parts.append(x_axis(panel.x, left, right, top, bottom))
-    parts.append(gantt_jobs(panel, left, right, lane_top, lane_end))
+    parts.append(x_axis(panel.x, frame))
+    parts.append(gantt_jobs(panel, frame, Lanes(lane_top, lane_end)))
     said = (
-        f"{len(panel.job_name)} jobs on {len(panel.nodes)} nodes, "
+        f"{plural(len(panel.job_name), 'job')} on {plural(len(panel.nodes), 'node')}, "
         f"{duration_text(panel.x.high - panel.x.low)}."
     )
-    return "".join(parts), bottom + 42.0, said
+    return "".join(parts), frame.bottom + 42.0, said
 
 
-def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_end: Floats) -> str:
-    """A group a job, so that pointing at one block shows all its blocks."""
-    x0 = left + panel.x.fraction(panel.start) * (right - left)
-    x1 = left + panel.x.fraction(panel.end) * (right - left)
+class Lanes(NamedTuple):
+    """The first and last pixel of each lane of a Gantt chart."""
+
+    top: Floats
+    end: Floats
+
+    def place(self, lane: float) -> float:
+        """The pixel of a fractional lane."""
+        whole = min(int(lane), self.top.shape[0] - 1)
+        return float(self.top[whole] + (lane - whole) * (self.end[whole] - self.top[whole]))
+
+
+def gantt_jobs(panel: Gantt, frame: Frame, lanes: Lanes) -> str:
+    """A group for each job, so that pointing at one block shows all its blocks."""
+    x0, x1 = frame.across(panel.x, panel.start), frame.across(panel.x, panel.end)
     parts = []
     blocks: dict[int, list[int]] = {}
     for i, job in enumerate(panel.job.tolist()):
         blocks.setdefault(job, []).append(i)
     links: dict[int, tuple[list[str], list[str]]] = {}
     for link in panel.links:
-        x = left + float(panel.x.fraction([link.time])[0]) * (right - left) + 1.0
-        places = [lane_place(lane, lane_top, lane_end) for lane in link.lanes]
+        x = float(frame.across(panel.x, [link.time])[0]) + 1.0
+        places = [lanes.place(lane) for lane in link.lanes]
         line_of, dots_of = links.setdefault(link.job, ([], []))
         line_of.append(f"M{number(x)},{number(places[0])}V{number(places[-1])}")
         dots_of.extend(f"M{number(x)},{number(y)}h0" for y in places)
@@ -409,8 +443,8 @@ def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_e
         words = []
         for i in mine:
             a, b = float(x0[i]), float(x1[i])
-            top = float(lane_top[panel.lane[i]])
-            tall = float(lane_end[panel.lane[i] + panel.lanes[i] - 1]) - top
+            top = float(lanes.top[panel.lane[i]])
+            tall = float(lanes.end[panel.lane[i] + panel.lanes[i] - 1]) - top
             # A hair of ground between blocks keeps neighbours apart; nothing is thinner than one.
             wide = max(b - a - 0.5, 0.5)
             d.append(
@@ -428,9 +462,3 @@ def gantt_jobs(panel: Gantt, left: float, right: float, lane_top: Floats, lane_e
             body += path("".join(links[job][1]), "gang dots")
         parts.append(element("g", body))
     return element("g", "".join(parts), class_="jobs")
-
-
-def lane_place(lane: float, lane_top: Floats, lane_end: Floats) -> float:
-    """The pixel of a fractional lane."""
-    whole = min(int(lane), lane_top.shape[0] - 1)
-    return float(lane_top[whole] + (lane - whole) * (lane_end[whole] - lane_top[whole]))

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from simulate.finish_time_fairness import VARIANTS, shockwave_rho
-from simulate.report.cdf import cdf, marker_places
-from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Reference, legend_of
+from simulate.report.charts import Bars, Curves, Figure, Reference, legend_of
+from simulate.report.compare import bar_axis, bars_of
+from simulate.report.distributions import cdf_panel
 from simulate.report.intervals import estimate
 from simulate.report.metrics import FTF
-from simulate.report.scale import Axis, log_number_axis, nice_axis
+from simulate.report.scale import Quantity, log_number_axis
 from simulate.report.study import Group
 from simulate.report.wording import number_text, share_text
-from simulate.results import Floats, ReplayResult
-
-__all__ = ["Rho", "fairness_figure", "rho_of", "shockwave_static"]
+from simulate.results.finish_time_fairness import VARIANTS, shockwave_rho
+from simulate.results.tables import Floats, ReplayResult
 
 COLUMNS = ("rho", FTF)
 
@@ -99,7 +99,6 @@ def fairness_figure(groups: Sequence[Group]) -> Figure:
         return Figure(
             key="fairness",
             title=title,
-            caption="",
             absent="ρ is not known: no job finished, or true durations are unknown.",
         )
     pooled = {g.label: np.concatenate(found.values[g.label]) for g in shown}
@@ -121,13 +120,13 @@ def fairness_figure(groups: Sequence[Group]) -> Figure:
         stacked=True,
         panels=(
             rho_curves(shown, pooled),
-            rho_bars(shown, found, "Worst ρ", lambda v: float(np.nanmax(v)), share=False),
+            rho_bars(shown, found, "Worst ρ", lambda v: float(np.nanmax(v)), "number"),
             rho_bars(
                 shown,
                 found,
                 "Share of jobs with ρ > 1",
                 lambda v: float(np.mean(v[np.isfinite(v)] > 1.0)),
-                share=True,
+                "share",
             ),
         ),
     )
@@ -140,26 +139,8 @@ def rho_curves(groups: Sequence[Group], pooled: dict[str, Floats]) -> Curves:
         (float(np.quantile(known, 0.001)), float(known.max())) if known.size else (0.1, 10.0)
     )
     x = log_number_axis("ρ, log scale", min(low, 0.5), max(high, 2.0))
-    curves = []
-    for group in groups:
-        shown = cdf(pooled[group.label])
-        curves.append(
-            Curve(
-                label=group.label,
-                series=group.series,
-                x=np.append(np.concatenate([[x.low], shown.value]), x.high),
-                y=np.append(np.concatenate([[0.0], shown.share]), 1.0),
-                step=True,
-                markers=marker_places(shown) + 1,
-            )
-        )
-    return Curves(
-        title="Distribution of ρ over completed jobs",
-        x=x,
-        y=Axis(label="share of jobs", quantity="share", low=0.0, high=1.0, step=0.25),
-        curves=tuple(curves),
-        references=(Reference(at=1.0, text="ρ = 1"),),
-    )
+    panel = cdf_panel("Distribution of ρ over completed jobs", groups, pooled, x)
+    return replace(panel, references=(Reference(at=1.0, text="ρ = 1"),))
 
 
 def rho_bars(
@@ -167,11 +148,17 @@ def rho_bars(
     found: Rho,
     title: str,
     figure: Callable[[Floats], float],
-    *,
-    share: bool,
+    quantity: Quantity,
 ) -> Bars:
-    """One figure of ρ per group with its interval over seeds."""
-    bars = []
+    """One figure of ρ for each group with its interval over seeds.
+
+    Args:
+        groups: of the bars.
+        found: ρ of each group's runs.
+        title: of the panel.
+        figure: of the values of one run, of which some are known.
+        quantity: what the figure is.
+    """
     estimates = [
         estimate(
             {
@@ -182,16 +169,6 @@ def rho_bars(
         for g in groups
     ]
     lowest = min((e.mean for e in estimates if math.isfinite(e.mean)), default=math.nan)
-    for group, e in zip(groups, estimates, strict=True):
-        text = share_text(e.mean) if share else number_text(e.mean)
-        best = len(groups) > 1 and e.mean == lowest
-        bars.append(Bar(group.label, group.series, e.mean, e.low, e.high, text, best))
-    ends = [v for b in bars for v in (b.value, b.high) if math.isfinite(v)]
-    top = max(ends, default=1.0)
-    quantity = "share" if share else "number"
-    return Bars(
-        title=title,
-        x=nice_axis("", quantity, top),  # type: ignore[arg-type]
-        bars=tuple(bars),
-        note="lower is better",
-    )
+    best = [i for i, e in enumerate(estimates) if len(groups) > 1 and e.mean == lowest]
+    bars = bars_of(groups, estimates, share_text if quantity == "share" else number_text, best)
+    return Bars(title=title, x=bar_axis(quantity, bars), bars=bars, note="lower is better")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dlsched.core.errors import plural
 from simulate.report.compare import value_text
 from simulate.report.intervals import paired_difference
 from simulate.report.metrics import BY_KEY, Metric, standing, value_of, values_of
 from simulate.report.study import Group, Study, load_text
-from simulate.report.wording import count_text, duration_text, plural, share_text
-
-__all__ = ["cautions", "findings"]
+from simulate.report.wording import count_text, duration_text, share_text
 
 
 def findings(study: Study) -> tuple[str, ...]:
@@ -53,7 +52,7 @@ def about_one(group: Group) -> tuple[str, ...]:
 
 
 def best_jct(groups: tuple[Group, ...], load: float | None) -> list[str]:
-    """Who has the lowest average JCT, against whom, and how sure that is."""
+    """Which policy has the lowest average JCT, compared with the others, and how sure that is."""
     metric = BY_KEY["avg_jct"]
     found = standing(groups, metric)
     rest = [
@@ -88,7 +87,7 @@ def best_jct(groups: tuple[Group, ...], load: float | None) -> list[str]:
 def listed(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and 3 others`."""
     if len(names) > 3:
-        names = [*names[:2], f"{len(names) - 2} others"]
+        names = [*names[:2], plural(len(names) - 2, "other")]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -110,7 +109,7 @@ def spread(groups: Sequence[Group], metric: Metric, where: str) -> list[str]:
 
 
 def cost(groups: Sequence[Group], where: str) -> list[str]:
-    """Who pays most in lost GPU time."""
+    """Which policy loses most GPU time."""
     found = standing(tuple(groups), BY_KEY["lost"])
     known = [(e.mean, g.label) for e, g in zip(found.estimates, groups, strict=True)]
     known = [k for k in known if math.isfinite(k[0]) and k[0] > 0]
@@ -130,8 +129,8 @@ def cautions(study: Study) -> tuple[str, ...]:
             every.setdefault(warning, []).append(run.label)
     for warning, labels in every.items():
         names = list(dict.fromkeys(labels))
-        whose = "" if len(names) == len(study.labels) else f" ({', '.join(names)})"
-        said.append(f"{warning}{whose}")
+        named = "" if len(names) == len(study.labels) else f" ({', '.join(names)})"
+        said.append(f"{warning}{named}")
     part = next((run for run in runs if value_of(run, BY_KEY["jobs"]) < len(run.jobs)), None)
     if part is not None:
         said.append(

@@ -1,4 +1,4 @@
-"""Who ran where: blocks of GPUs × time per node, for a window that is short enough to read."""
+"""Gantt charts: blocks of GPUs × time per node, for a window that is short enough to read."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlsched.core.errors import plural
 from simulate.report.charts import Figure, Gantt, Link, NodeRow
 from simulate.report.interruptions import SAME_MOMENT_S, Stretches, stretches
 from simulate.report.scale import tick_duration, time_axis
 from simulate.report.steps import last_time
 from simulate.report.study import Group
-from simulate.report.wording import clean, duration_text, plural
-from simulate.results import Ints, ReplayResult
-
-__all__ = ["JOB_COLOURS", "choose_window", "gantt_figure", "gantt_panel"]
+from simulate.report.wording import clean, duration_text
+from simulate.results.tables import Ints, ReplayResult
 
 JOB_COLOURS = 14
 MOST_NODES = 48
@@ -36,38 +35,34 @@ def gantt_figure(
     groups: Sequence[Group], *, window: tuple[float, float] | None, most: int
 ) -> Figure:
     """One chart a group (its lowest seed), all over one window; at most `most` groups."""
-    title = "Who ran where"
+    title = "Placements over time"
     recorded = [g for g in groups if g.first.segments is not None]
     if not recorded:
         return Figure(
             key="gantt",
             title=title,
-            caption="",
             absent="Placements were not recorded in these runs, so there is nothing to draw.",
         )
     joined = {g.label: stretches(g.first.segments) for g in recorded if g.first.segments}
     if not any(s.job.shape[0] for s in joined.values()):
-        return Figure(key="gantt", title=title, caption="", absent="No job held a GPU in any run.")
+        return Figure(key="gantt", title=title, absent="No job held a GPU in any run.")
     start, end = window or choose_window([g.first for g in recorded], list(joined.values()))
     panels = []
     names = []
     too_many = []
     for group in recorded[:most]:
-        inside = within(joined[group.label], group.first, start, end)
+        inside = within(joined[group.label], group.first, (start, end))
         if inside.job.shape[0] > MOST_BLOCKS:
             too_many.append(f"{group.label} ({inside.job.shape[0]:,})")
             continue
-        panels.append(gantt_panel(group, inside, start, end))
+        panels.append(gantt_panel(group, inside, (start, end)))
         names.append(group.label)
     if panels and not any(panel.job.size for panel in panels):
-        return Figure(
-            key="gantt", title=title, caption="", absent="No job held a GPU in the chosen window."
-        )
+        return Figure(key="gantt", title=title, absent="No job held a GPU in the chosen window.")
     if not panels:
         return Figure(
             key="gantt",
             title=title,
-            caption="",
             absent=f"The window holds too many blocks to draw: {', '.join(too_many)}. "
             "Choose a shorter one.",
         )
@@ -108,7 +103,7 @@ def choose_window(runs: Sequence[ReplayResult], joined: Sequence[Stretches]) -> 
         # A round start makes the ticks round too.
         start = math.floor(start / (length / 12)) * (length / 12)
         window = (start, start + length)
-        counts = [within(s, run, *window).job.shape[0] for run, s in zip(runs, joined, strict=True)]
+        counts = [within(s, run, window).job.shape[0] for run, s in zip(runs, joined, strict=True)]
         # The shortest is taken however full it is.
         full = np.median(counts) > LEGIBLE_BLOCKS or max(counts) > 4 * LEGIBLE_BLOCKS
         if best is not None and full:
@@ -122,8 +117,9 @@ def shown_nodes(run: ReplayResult) -> Ints:
     return np.arange(min(run.cluster.node_gpus.shape[0], MOST_NODES), dtype=np.int64)
 
 
-def within(joined: Stretches, run: ReplayResult, start: float, end: float) -> Stretches:
+def within(joined: Stretches, run: ReplayResult, window: tuple[float, float]) -> Stretches:
     """The stretches on shown nodes that overlap the window, cut to it."""
+    start, end = window
     keep = (joined.end > start) & (joined.start < end) & (joined.gpus > 0)
     keep &= joined.node < shown_nodes(run).shape[0]
     return Stretches(
@@ -143,7 +139,7 @@ class Blocks(NamedTuple):
     lanes: list[int]
 
 
-def gantt_panel(group: Group, inside: Stretches, start: float, end: float) -> Gantt:
+def gantt_panel(group: Group, inside: Stretches, window: tuple[float, float]) -> Gantt:
     """Lay the stretches of a window into lanes, node by node."""
     run = group.first
     order = np.lexsort((inside.job, inside.start))
@@ -176,6 +172,7 @@ def gantt_panel(group: Group, inside: Stretches, start: float, end: float) -> Ga
         )
     )
     colours = colour_jobs(inside, order, jobs)
+    starting = {row: at for row, at in middle.items() if inside.start[row] > window[0]}
     table = run.jobs
     total = run.cluster.node_gpus.shape[0]
     note = "" if len(rows) == total else f"{len(rows)} of {plural(total, 'node')}"
@@ -183,7 +180,7 @@ def gantt_panel(group: Group, inside: Stretches, start: float, end: float) -> Ga
         note += ("; " if note else "") + "some GPUs are shared: their bands are higher"
     return Gantt(
         title=group.label,
-        x=time_axis("time since the trace's start", start, end),
+        x=time_axis("time since the trace's start", *window),
         nodes=tuple(rows),
         job=job_of.astype(np.int64),
         lane=np.array(lane_of, dtype=np.int64),
@@ -193,7 +190,7 @@ def gantt_panel(group: Group, inside: Stretches, start: float, end: float) -> Ga
         job_name=tuple(clean(table.job_id[j]) for j in jobs.tolist()),
         job_detail=tuple(detail(run, j) for j in jobs.tolist()),
         job_colour=colours,
-        links=tuple(gang_links(inside, middle, jobs, start)),
+        links=tuple(gang_links(inside, starting, jobs)),
         note=note,
     )
 
@@ -290,15 +287,12 @@ def colour_jobs(inside: Stretches, order: Ints, jobs: Ints) -> tuple[int, ...]:
     return tuple(colour[j] for j in jobs.tolist())
 
 
-def gang_links(
-    inside: Stretches, middle: dict[int, float], jobs: Ints, window_start: float
-) -> list[Link]:
-    """Where a job takes several nodes at one moment within the window."""
+def gang_links(inside: Stretches, middle: dict[int, float], jobs: Ints) -> list[Link]:
+    """Where a job takes several nodes at one moment; `middle` has the stretches that start then."""
     together: dict[tuple[int, float], list[float]] = {}
     for row, lane in middle.items():
-        start = float(inside.start[row])
-        if start > window_start:
-            together.setdefault((int(inside.job[row]), start), []).append(lane)
+        key = (int(inside.job[row]), float(inside.start[row]))
+        together.setdefault(key, []).append(lane)
     index = {int(j): i for i, j in enumerate(jobs.tolist())}
     return [
         Link(index[job], time, tuple(sorted(lanes)))

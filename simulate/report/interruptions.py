@@ -14,9 +14,7 @@ from simulate.report.scale import Axis, nice_axis, time_axis
 from simulate.report.steps import bin_edges, last_time
 from simulate.report.study import Group
 from simulate.report.wording import duration_text
-from simulate.results import Floats, Ints, ReplayResult, Segments
-
-__all__ = ["Stretches", "interruption_times", "preemption_figure", "stretches"]
+from simulate.results.tables import Floats, Ints, ReplayResult, Segments
 
 # Two ends closer than this many seconds are one moment; far below any round or overhead.
 SAME_MOMENT_S = 1e-6
@@ -92,9 +90,7 @@ def preemption_figure(groups: Sequence[Group], *, bins: int = 80) -> Figure:
     elif any(g.first.segments is None for g in groups) and most >= 1:
         caption += "Placements were not recorded, so there is no picture over time. "
     if not panels:
-        return Figure(
-            key="preemptions", title=title, caption="", absent="No job was preempted in any run."
-        )
+        return Figure(key="preemptions", title=title, absent="No job was preempted in any run.")
     if most < 1:
         caption = "No job was preempted in any run. " + caption
     if len(panels) == 1:

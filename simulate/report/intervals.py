@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Estimate", "estimate", "paired_difference"]
-
 # Two-sided 95 % quantiles of Student's t for 1 … 30 degrees of freedom.
 T95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

@@ -8,42 +8,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulate.report.charts import Bar, Bars, Figure
+from simulate.report.charts import Bars, Figure
+from simulate.report.compare import bar_axis, bars_of
 from simulate.report.intervals import estimate
 from simulate.report.metrics import lost_share
-from simulate.report.scale import nice_axis
+from simulate.report.scale import Quantity
 from simulate.report.study import Group
 from simulate.report.wording import number_text, share_text
-from simulate.results import JobOutcomes, ReplayResult
-
-__all__ = ["loss_figure"]
+from simulate.results.tables import JobOutcomes, ReplayResult
 
 
 def loss_figure(groups: Sequence[Group]) -> Figure:
     """Restarts per job and lost GPU time, per group with intervals over seeds."""
     title = "Restarts and lost work"
-    panels = [
-        panel
-        for panel in (
-            bars(groups, "Restarts per started job", restarts_per_job, share=False),
-            bars(
-                groups, "GPU time lost to restarts, share of GPU time held", lost_share, share=True
-            ),
-            bars(
-                groups,
-                "Migrations per started job",
-                per_started(lambda j: j.migrations),
-                share=False,
-            ),
-            bars(groups, "Resizes per started job", per_started(lambda j: j.resizes), share=False),
-        )
-        if panel is not None
-    ]
+    lost = "GPU time lost to restarts, share of GPU time held"
+    every = (
+        bars(groups, "Restarts per started job", restarts_per_job),
+        bars(groups, lost, lost_share, "share"),
+        bars(groups, "Migrations per started job", per_started(lambda j: j.migrations)),
+        bars(groups, "Resizes per started job", per_started(lambda j: j.resizes)),
+    )
+    panels = [panel for panel in every if panel is not None]
     if not panels:
         return Figure(
             key="losses",
             title=title,
-            caption="",
             absent="No job was restarted and no work was lost in any run.",
         )
     if len(panels) == 1:
@@ -79,23 +68,21 @@ def per_started(column: Callable[[JobOutcomes], np.ndarray]) -> Callable[[Replay
 
 
 def bars(
-    groups: Sequence[Group], title: str, figure: Callable[[ReplayResult], float], *, share: bool
+    groups: Sequence[Group],
+    title: str,
+    figure: Callable[[ReplayResult], float],
+    quantity: Quantity = "number",
 ) -> Bars | None:
-    """A panel, or None when the figure is zero or unknown everywhere."""
+    """A panel, or None when the figure is zero or unknown everywhere.
+
+    Args:
+        groups: of the bars.
+        title: of the panel.
+        figure: of one run.
+        quantity: what the figure is.
+    """
     estimates = [estimate({run.seed: figure(run) for run in g.runs}) for g in groups]
     if not any(e.mean > 0 for e in estimates):
         return None
-    shown = tuple(
-        Bar(
-            g.label,
-            g.series,
-            e.mean,
-            e.low,
-            e.high,
-            share_text(e.mean) if share else number_text(e.mean),
-            False,
-        )
-        for g, e in zip(groups, estimates, strict=True)
-    )
-    top = max(v for b in shown for v in (b.value, b.high) if math.isfinite(v))
-    return Bars(title=title, x=nice_axis("", "share" if share else "number", top), bars=shown)
+    shown = bars_of(groups, estimates, share_text if quantity == "share" else number_text)
+    return Bars(title=title, x=bar_axis(quantity, shown), bars=shown)

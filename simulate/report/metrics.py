@@ -5,59 +5,56 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from simulate.report.intervals import Estimate, estimate, paired_difference
+from simulate.report.scale import Quantity
 from simulate.report.study import Group
-from simulate.results import ReplayResult
-
-__all__ = ["COMPARED", "METRICS", "Metric", "Standing", "standing", "value_of", "values_of"]
+from simulate.results.tables import ReplayResult
 
 Better = Literal["low", "high", "none"]
-Quantity = Literal["duration", "share", "number"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A figure of a run; `path` leads to it in the summary."""
+class Metric(NamedTuple):
+    """A figure of a run.
+
+    Attributes:
+        key: its name in this package.
+        name: its name in titles.
+        short: its name in the heads of columns.
+        quantity: what it is.
+        better: whether low or high values are better.
+        path: where it is in the summary; at its key where nothing is given.
+    """
 
     key: str
     name: str
     short: str
     quantity: Quantity
     better: Better
-    path: tuple[str, ...]
-
-
-def metric(
-    key: str, name: str, short: str, quantity: Quantity, better: Better, *path: str
-) -> Metric:
-    """A metric whose place in the summary is its key unless told otherwise."""
-    return Metric(
-        key=key, name=name, short=short, quantity=quantity, better=better, path=path or (key,)
-    )
+    path: tuple[str, ...] = ()
 
 
 FTF = "finish_time_fairness"
 
 METRICS = (
-    metric("completed", "Completed jobs", "Completed", "number", "none"),
-    metric("avg_jct", "Average JCT", "Avg JCT", "duration", "low"),
-    metric("median_jct", "Median JCT", "Median JCT", "duration", "low"),
-    metric("p95_jct", "95th percentile JCT", "p95 JCT", "duration", "low"),
-    metric("p99_jct", "99th percentile JCT", "p99 JCT", "duration", "low"),
-    metric("avg_queueing_delay", "Average queueing delay", "Avg delay", "duration", "low"),
-    metric("makespan", "Makespan", "Makespan", "duration", "low"),
-    metric("gpu_utilization", "GPU utilisation", "GPU util.", "share", "high"),
-    metric("max_rho", "Worst finish-time fairness ρ", "Worst ρ", "number", "low", FTF, "max"),
-    metric("unfair", "Share of jobs with ρ > 1", "ρ > 1", "share", "low", FTF, "unfair_fraction"),
-    metric("preemptions", "Preemptions", "Preempt.", "number", "none"),
-    metric("restarts", "Restarts", "Restarts", "number", "none"),
-    metric("lost", "GPU time lost to restarts", "Lost", "share", "none"),
+    Metric("completed", "Completed jobs", "Completed", "number", "none"),
+    Metric("avg_jct", "Average JCT", "Avg JCT", "duration", "low"),
+    Metric("median_jct", "Median JCT", "Median JCT", "duration", "low"),
+    Metric("p95_jct", "95th percentile JCT", "p95 JCT", "duration", "low"),
+    Metric("p99_jct", "99th percentile JCT", "p99 JCT", "duration", "low"),
+    Metric("avg_queueing_delay", "Average queueing delay", "Avg delay", "duration", "low"),
+    Metric("makespan", "Makespan", "Makespan", "duration", "low"),
+    Metric("gpu_utilization", "GPU utilisation", "GPU util.", "share", "high"),
+    Metric("max_rho", "Worst finish-time fairness ρ", "Worst ρ", "number", "low", (FTF, "max")),
+    Metric("unfair", "Share of jobs with ρ > 1", "ρ > 1", "share", "low", (FTF, "unfair_fraction")),
+    Metric("preemptions", "Preemptions", "Preempt.", "number", "none"),
+    Metric("restarts", "Restarts", "Restarts", "number", "none"),
+    Metric("lost", "GPU time lost to restarts", "Lost", "share", "none"),
 )
-JOBS = metric("jobs", "Jobs that the figures are about", "Jobs", "number", "none")
+JOBS = Metric("jobs", "Jobs that the figures are about", "Jobs", "number", "none")
 BY_KEY = {m.key: m for m in (*METRICS, JOBS)}
 COMPARED = tuple(
     BY_KEY[key]
@@ -77,7 +74,7 @@ def value_of(run: ReplayResult, wanted: Metric) -> float:
     if wanted.key == "lost":
         return lost_share(run)
     found: Any = run.summary
-    for part in wanted.path:
+    for part in wanted.path or (wanted.key,):
         if not isinstance(found, Mapping):
             return math.nan
         found = found.get(part)

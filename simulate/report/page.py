@@ -8,17 +8,15 @@ from html import escape
 from pathlib import Path
 
 from dlsched import __version__
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from simulate.report.charts import Figure, Table
 from simulate.report.draw import draw_panel, swatch
 from simulate.report.findings import cautions, findings
 from simulate.report.series import LoadPictures, Pictures, pictures
 from simulate.report.study import Study, load_text
 from simulate.report.style import MOST_TABS, style_sheet
-from simulate.report.wording import DASH, clean, count_text, number_text, plural
-from simulate.results import ReplayResult
-
-__all__ = ["render", "write_report"]
+from simulate.report.wording import DASH, clean, count_text, number_text
+from simulate.results.tables import ReplayResult
 
 
 def write_report(
@@ -30,10 +28,18 @@ def write_report(
 ) -> None:
     """Write the report of some runs as one self-contained HTML file.
 
-    Runs with the same label and load are seeds of one another. `window` (start, end in seconds
-    from the trace's start) is what the Gantt charts show; without it they show the time around the
-    longest queue. The same results give the same bytes. Raises BadInput when the window is empty
-    or the file cannot be written.
+    Runs with the same label and load are seeds of one another. The same results give the same
+    bytes.
+
+    Args:
+        results: the runs.
+        path: of the file.
+        title: of the page; made from the runs when None.
+        window: what the Gantt charts show, start and end in seconds from the trace's start; without
+            it they show the time around the longest queue.
+
+    Raises:
+        BadInput: the window is empty, or the file cannot be written.
     """
     page = render(results, title=title, window=window)
     try:
@@ -85,7 +91,7 @@ def check_window(window: tuple[float, float] | None) -> None:
 
 
 def default_title(study: Study) -> str:
-    """What the report is about when nobody says it."""
+    """The title of a report for which none was given."""
     traces = list(dict.fromkeys(clean(run.trace) for run in study.runs))
     if not traces:
         return "Replay report"
@@ -256,7 +262,14 @@ def load_html(one: LoadPictures, before: int, suffix: str) -> str:
 
 
 def tabs(name: str, panes: Sequence[tuple[str, str]], *, chosen: int, class_: str = "") -> str:
-    """Alternatives to choose from without script; in print all are shown under their names."""
+    """Alternatives to choose from without script; in print all are shown under their names.
+
+    Args:
+        name: unique on the page.
+        panes: name and content of each alternative.
+        chosen: the one that is shown first.
+        class_: a class in the style sheet.
+    """
     panes = panes[:MOST_TABS]
     chosen = min(chosen, len(panes) - 1)
     inputs = "".join(

@@ -6,8 +6,6 @@ on white; blocks of jobs use pale tints that carry dark text, after Tol's light 
 
 from __future__ import annotations
 
-__all__ = ["DARK", "DASHES", "JOBS", "LIGHT", "MARKERS", "colour_of", "dash_of", "marker_of"]
-
 LIGHT = (
     "#0072b2",
     "#d55e00",

@@ -20,13 +20,11 @@ from simulate.report.palette import JOBS, LIGHT, colour_of, dash_of, marker_of
 from simulate.report.scale import Axis
 from simulate.report.series import pictures
 from simulate.report.wording import shorten
-from simulate.results import Floats, ReplayResult
+from simulate.results.tables import Floats, ReplayResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Sheet
-
-__all__ = ["write_plots"]
 
 NEEDED = "matplotlib is needed for --plots: pip install 'dlsched[plots]'"
 
@@ -368,14 +366,14 @@ def draw_gantt(axes: Axes, panel: Gantt) -> None:
     for i, node in enumerate(panel.nodes):
         shift[node.top : node.top + node.lanes] = i * gap
         top = node.top + i * gap
-        idle.append(box(0.0, 1.0, top, top + node.lanes))
+        idle.append(box((0.0, 1.0), (top, top + node.lanes)))
     axes.add_collection(PolyCollection(idle, facecolors=IDLE, edgecolors="none"))
     x0, x1 = panel.x.fraction(panel.start), panel.x.fraction(panel.end)
     boxes = []
     colours = []
     for i in range(panel.job.shape[0]):
         top = float(panel.lane[i] + shift[panel.lane[i]])
-        boxes.append(box(float(x0[i]), float(x1[i]), top, top + float(panel.lanes[i])))
+        boxes.append(box((float(x0[i]), float(x1[i])), (top, top + float(panel.lanes[i]))))
         colours.append(JOBS[panel.job_colour[int(panel.job[i])]])
     axes.add_collection(
         PolyCollection(boxes, facecolors=colours, edgecolors="white", linewidths=0.25)
@@ -393,6 +391,7 @@ def draw_gantt(axes: Axes, panel: Gantt) -> None:
     axes.grid(visible=False)
 
 
-def box(x0: float, x1: float, y0: float, y1: float) -> Floats:
+def box(across: tuple[float, float], up: tuple[float, float]) -> Floats:
     """A rectangle's corners."""
+    (x0, x1), (y0, y1) = across, up
     return np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])

@@ -13,9 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from simulate.results import Floats
-
-__all__ = ["Axis", "Tick", "log_duration_axis", "log_number_axis", "nice_axis", "time_axis"]
+from simulate.results.tables import Floats
 
 Quantity = Literal["duration", "share", "number"]
 Kind = Literal["linear", "log", "symlog"]
@@ -234,7 +232,14 @@ def finite(values: Iterable[Floats]) -> Floats:
 
 
 def nice_axis(label: str, quantity: Quantity, top: float, *, ticks: int = 4) -> Axis:
-    """A linear axis from zero that ends on a tick at or above `top`."""
+    """A linear axis from zero that ends on a tick at or above `top`.
+
+    Args:
+        label: its name.
+        quantity: what it shows.
+        top: the largest value; 1 where it is unknown or not positive.
+        ticks: about how many it has.
+    """
     if not (math.isfinite(top) and top > 0):
         top = 1.0
     step = nice_duration(top / ticks) if quantity == "duration" else nice_step(top / ticks)

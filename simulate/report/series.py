@@ -15,9 +15,7 @@ from simulate.report.interruptions import preemption_figure
 from simulate.report.losses import loss_figure
 from simulate.report.occupancy import occupancy_figure
 from simulate.report.study import Study
-from simulate.results import ReplayResult
-
-__all__ = ["LoadPictures", "Pictures", "pictures"]
+from simulate.results.tables import ReplayResult
 
 # Points of a curve over time on a page; shared between the loads so that the file stays small.
 MOST_BINS = 420

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulate.results import Floats, Ints, Timeline
-
-__all__ = ["bin_edges", "bin_means", "last_time", "time_weighted_mean", "utilization"]
+from simulate.results.tables import Floats, Ints, Timeline
 
 
 def last_time(timeline: Timeline) -> float:

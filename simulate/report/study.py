@@ -9,9 +9,7 @@ import numpy as np
 
 from simulate.report.charts import Key
 from simulate.report.wording import clean
-from simulate.results import Floats, JobOutcomes, ReplayResult
-
-__all__ = ["Group", "Study", "load_text"]
+from simulate.results.tables import Floats, JobOutcomes, ReplayResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from simulate.report.palette import DARK, JOBS, LIGHT
 
-__all__ = ["MOST_TABS", "style_sheet"]
-
 # The style sheet has one rule a tab; more alternatives than this would need more rules.
 MOST_TABS = 30
 

@@ -8,9 +8,7 @@ import numpy as np
 
 from simulate.report.palette import marker_of
 from simulate.report.wording import clean
-from simulate.results import Floats
-
-__all__ = ["element", "label", "line", "marker", "number", "path", "polyline", "rect"]
+from simulate.results.tables import Floats
 
 
 def number(value: float) -> str:
@@ -36,7 +34,15 @@ def spell(value: object) -> str:
 
 
 def label(x: float, y: float, text: str, class_: str, anchor: str = "start") -> str:
-    """A text at its baseline; the anchor is start, middle or end."""
+    """A text.
+
+    Args:
+        x: where its anchor is.
+        y: its baseline.
+        text: what it says.
+        class_: its class in the style sheet.
+        anchor: start, middle or end.
+    """
     return element(
         "text",
         escape(clean(text)),
@@ -48,12 +54,28 @@ def label(x: float, y: float, text: str, class_: str, anchor: str = "start") -> 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
-    """A straight line."""
+    """A straight line.
+
+    Args:
+        x1: where it begins.
+        y1: where it begins.
+        x2: where it ends.
+        y2: where it ends.
+        class_: its class in the style sheet.
+    """
     return f'<path class="{class_}" d="M{number(x1)},{number(y1)}L{number(x2)},{number(y2)}"/>'
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str) -> str:
-    """A rectangle."""
+    """A rectangle; a negative size counts as 0.
+
+    Args:
+        x: its left edge.
+        y: its upper edge.
+        width: to the right.
+        height: downwards.
+        class_: its class in the style sheet.
+    """
     return element(
         "rect",
         x=float(x),
@@ -108,7 +130,14 @@ SHAPES = {
 
 
 def marker(x: float, y: float, series: int, radius: float = 4.0) -> str:
-    """Drawing commands of a series' marker."""
+    """Drawing commands of a series' marker.
+
+    Args:
+        x: of its centre.
+        y: of its centre.
+        series: decides its shape.
+        radius: half of its size.
+    """
     places = {
         "x": x,
         "y": y,

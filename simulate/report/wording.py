@@ -5,20 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = [
-    "DASH",
-    "DurationUnit",
-    "clean",
-    "count_text",
-    "duration_text",
-    "duration_unit",
-    "number_text",
-    "plural",
-    "share_text",
-    "shorten",
-    "text_width",
-]
-
 DASH = "\u2013"
 MINUS = "\u2212"
 
@@ -72,7 +58,7 @@ def share_text(share: float, digits: int = 3) -> str:
         return DASH
     if share == 0:
         return "0 %"
-    # Nobody reads 0.000123 %; below a hundredth of a percent only its smallness matters.
+    # Below a hundredth of a percent only its smallness matters.
     if abs(share) < 0.0001:
         return "< 0.01 %"
     return f"{number_text(share * 100.0, digits)} %"
@@ -85,11 +71,6 @@ def count_text(value: float) -> str:
     if value == round(value) or abs(value) >= 1000:
         return f"{value:,.0f}".replace("-", MINUS)
     return number_text(value)
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`, `1,000 jobs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def clean(text: object) -> str:

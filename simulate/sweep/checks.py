@@ -12,15 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from dlsched.core.arrays import Floats
-from dlsched.core.cluster import Cluster, VirtualCluster
-from dlsched.core.errors import BadInput
+from dlsched.core.cluster.description import Cluster, VirtualCluster
+from dlsched.core.errors import BadInput, plural
 from simulate.replay import prepare
 from simulate.settings import RunSettings
 from simulate.sweep.run import Inputs, Run
 from simulate.traces.textfile import open_text
 from simulate.traces.trace import Trace
-
-__all__ = ["check_fits", "check_runs"]
 
 
 def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
@@ -48,13 +46,9 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
 def check_fits(trace: Trace, cluster: Cluster, path: Path) -> None:
     """Refuse a trace with a job that no schedule of this cluster could ever run.
 
-    Such a job says that trace and cluster were not meant for each other; what a placement cannot
-    do (a gang over two nodes) is the policy's business, and a refusal in its results.
-
-    Args:
-        trace: the jobs.
-        cluster: with every node that is ever in service.
-        path: where the trace came from, for the message.
+    Such a job says that trace and cluster were not meant for each other; what a placement cannot do
+    (a gang over two nodes) is the policy's business, and a refusal in its results. The cluster has
+    every node that is ever in service.
 
     Raises:
         BadInput: file, line where it can be found, the first such job and how many there are.
@@ -68,7 +62,7 @@ def check_fits(trace: Trace, cluster: Cluster, path: Path) -> None:
     row = int(impossible[0])
     job = str(trace.job_id[row])
     raise BadInput(
-        f"{path}{_line_of(job, path)}: job {job} asks for {gangs[row]:.0f} GPUs, "
+        f"{path}{_line_of(job, path)}: job {job} asks for {plural(int(gangs[row]), 'GPU')}, "
         f"{where[row]} {room[row]:.0f}{_and_others(impossible.size - 1)}"
     )
 
@@ -79,7 +73,7 @@ def _and_others(others: int) -> str:
 
 
 def _room(trace: Trace, cluster: Cluster) -> tuple[Floats, Sequence[str]]:
-    """GPUs that each job could get on the empty cluster, and words for whose they are."""
+    """GPUs that each job could get on the empty cluster, and words for where they are."""
     room = np.full(len(trace), float(cluster.total_gpus))
     where = ["the cluster has"] * len(trace)
     if not cluster.vcs:

@@ -7,13 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from dlsched.core.errors import DlschedError
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.sweep.interface import Executor, Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run
 from simulate.sweep.store import Store
 from simulate.traces.trace import Trace
-
-__all__ = ["Outcome", "conduct"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +21,7 @@ class Outcome:
     Attributes:
         planned: runs of the study.
         stored: runs whose results were there already.
-        interrupted: did somebody stop it before all runs had ended?
+        interrupted: whether it was stopped before all runs had ended.
         unsaved: why results could not be stored from some run on; "" if they could.
     """
 
@@ -53,6 +51,7 @@ def conduct(
     store: Store | None = None,
     on_progress: Progress = lambda run, ended: None,
     on_finished: Callable[[Finished], None] = lambda finished: None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Do every run of a study that is not stored yet.
 
@@ -65,6 +64,8 @@ def conduct(
         store: where results are kept, if anywhere.
         on_progress: called while runs go on, where the executor can tell.
         on_finished: called with each run and its result, stored ones first.
+        is_stopped: asked after each run; true ends the sweep as KeyboardInterrupt does, which is
+            lost where Python raises it in a destructor.
 
     Raises:
         DlschedError: the executor cannot do its work.
@@ -91,6 +92,8 @@ def conduct(
                         if store is not None and not outcome.unsaved:
                             outcome.unsaved = _saved(store, run, result)
                     on_finished((run, result))
+                    if is_stopped():
+                        raise KeyboardInterrupt
     except KeyboardInterrupt:
         outcome.interrupted = True
     return outcome

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dlsched.core.errors import BadInput, DlschedError
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.sweep.digest import code_digest
 from simulate.sweep.interface import Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
-
-__all__ = ["DaskCluster"]
 
 CONNECT_S = 10
 
@@ -24,10 +22,7 @@ class DaskCluster:
     """The executor `dask://HOST:PORT`."""
 
     def __init__(self, address: str) -> None:
-        """Name a scheduler.
-
-        Args:
-            address: HOST:PORT.
+        """Name a scheduler by HOST:PORT.
 
         Raises:
             BadInput: the address has no port, or `distributed` is not installed.

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 import dlsched
 import simulate
-from dlsched.core.cluster import Cluster
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.composition.parts import part_names
+from dlsched.composition.settings import resolve_semantics
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.policies.registry import find
-from simulate.settings import RunSettings, part_names, resolve_semantics
+from simulate.settings import RunSettings
 from simulate.sweep.run import Inputs, Run
 from simulate.traces.trace import Trace
-
-__all__ = ["Digests", "code_digest"]
 
 
 class Digests:
@@ -59,10 +59,11 @@ class Digests:
 
 @cache
 def code_digest() -> str:
-    """The digest of the code that replays: core, policies and the simulated world."""
+    """The digest of the code that replays: core, composition, policies and the simulated world."""
     ours, world = Path(dlsched.__file__).parent, Path(simulate.__file__).parent
     sources = [
         *ours.glob("core/**/*.py"),
+        *ours.glob("composition/**/*.py"),
         *ours.glob("policies/**/*.py"),
         *(path for path in world.glob("**/*.py") if path.relative_to(world).parts[0] != "report"),
     ]

@@ -10,17 +10,11 @@ from __future__ import annotations
 import os
 
 from dlsched.core.errors import BadInput
-from simulate.sweep.interface import Executor
-
-__all__ = ["executor_of"]
+from simulate.sweep.interface import Executor, InProcess
 
 
 def executor_of(text: str, *, runs: int) -> Executor:
-    """The executor that a word names; a single run stays in this process.
-
-    Args:
-        text: see the module; "" means processes.
-        runs: how many runs there are to do.
+    """The executor that a word names ("": processes); a single run stays in this process.
 
     Raises:
         BadInput: another word, or no number of processes.
@@ -36,8 +30,6 @@ def executor_of(text: str, *, runs: int) -> Executor:
         )
     workers = min(int(rest) if rest else len(os.sched_getaffinity(0)), runs)
     if workers <= 1:
-        from simulate.sweep.in_process import InProcess  # noqa: PLC0415
-
         return InProcess()
     from simulate.sweep.processes import Processes  # noqa: PLC0415
 

@@ -6,18 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from dlsched.composition.parts import STAGE_WORDS, option_names
+from dlsched.composition.settings import resolve_semantics, split_options
 from dlsched.core.errors import BadInput
 from dlsched.policies.registry import find
-from simulate.settings import (
-    STAGE_WORDS,
-    RunSettings,
-    option_names,
-    resolve_semantics,
-    split_options,
-)
+from simulate.settings import RunSettings
 from simulate.sweep.run import Run
-
-__all__ = ["PARTS", "Dimensions", "expand", "share_out"]
 
 PARTS = (
     "policy", "placement", "admission", "fairness", "estimate", "launch", "preemption", "metrics",
@@ -67,7 +61,7 @@ def share_out(runs: Sequence[Run], *, has_quotas: bool = False) -> tuple[Run, ..
     """Leave each run those of its options that its parts have.
 
     Options are given once for a whole study, and rarely does every policy have all of them. An
-    option that no run has is refused, since nobody meant nothing by it.
+    option that no run has is refused.
 
     Raises:
         BadInput: such an option, or a part of an unknown name.
@@ -119,7 +113,7 @@ def _same_policy(one: str, other: str) -> bool:
 
 
 def _unknown(key: str, has: Mapping[RunSettings, Mapping[str, set[str]]]) -> str:
-    """Why nobody takes an option, and what they would take."""
+    """The message about an option that no run takes, with the options that runs take."""
     owner, dot, rest = key.partition(".")
     policies = list(dict.fromkeys(settings.policy for settings in has))
     if not dot:

@@ -1,27 +1,22 @@
-"""Beside every run of a study one in which everybody has an equal split, to measure fairness by."""
+"""For every run of a study, another one with equal shares for all jobs, to measure fairness by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from simulate.finish_time_fairness import ISOLATED, against_isolated
-from simulate.results import ReplayResult
-from simulate.settings import RunSettings, option_names, resolve_semantics, split_options
+from dlsched.composition.parts import option_names
+from dlsched.composition.settings import resolve_semantics, split_options
+from simulate.results.finish_time_fairness import ISOLATED, against_isolated
+from simulate.results.tables import ReplayResult
+from simulate.settings import RunSettings
 from simulate.sweep.run import Run
-
-__all__ = ["compared", "isolated_runs"]
 
 Cell = tuple[int, float | None, int]  # trace, load, seed
 
 
 def isolated_runs(runs: Sequence[Run], *, has_quotas: bool = False) -> tuple[Run, ...]:
-    """One run for each trace, load and seed, with the parts of the first run there.
-
-    Args:
-        runs: the study.
-        has_quotas: the cluster names quotas.
-    """
+    """One run for each trace, load and seed, with the parts of the first run there."""
     first: dict[Cell, RunSettings] = {}
     for run in runs:
         first.setdefault(_cell(run), run.settings)

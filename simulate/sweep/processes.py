@@ -1,7 +1,7 @@
 """Runs on processes of this machine.
 
 Workers are spawned, not forked: a fork of a process with threads may hang. They get the inputs
-once, when they start; a worker whose parent has gone ends itself.
+once, when they start; a worker ends itself when its parent has ended.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.sweep.interface import Progress
 from simulate.sweep.run import Failed, Finished, Inputs, Run, execute
-
-__all__ = ["Processes"]
 
 _DIED = "its process was killed, perhaps for want of memory; try --executor processes:1"
 
@@ -46,7 +44,7 @@ class Processes:
         try:
             waiting = {pool.submit(_execute, run): run for run in runs}
             for future in as_completed(waiting):
-                run = waiting.pop(future)  # lets go of the result once it is handed over
+                run = waiting.pop(future)  # so that the result can be freed once it is handed over
                 try:
                     result = future.result()
                 except BrokenProcessPool:

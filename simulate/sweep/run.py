@@ -6,22 +6,20 @@ in another one and on another machine.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from traceback import format_exc
 
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import DlschedError
-from dlsched.core.throughputs import ThroughputTable
-from simulate.cluster_events import ClusterEvent
+from dlsched.core.speed.throughput_table import ThroughputTable
+from simulate.clusters.cluster_events import ClusterEvent
 from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.replay import replay
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
-
-__all__ = ["Failed", "Finished", "Inputs", "Run", "execute"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +57,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A run that has no result: one line for the user, and the story for who asks for it."""
+    """A run that has no result: one line for the user, and the traceback for debugging."""
 
     message: str
     exit_code: int = 1
-    story: str = ""
+    traceback: str = ""
 
 
 Finished = tuple[Run, ReplayResult | Failed]
@@ -72,12 +70,9 @@ Finished = tuple[Run, ReplayResult | Failed]
 def execute(
     inputs: Inputs, run: Run, on_progress: Callable[[int], None] | None = None
 ) -> ReplayResult | Failed:
-    """Do one run; whatever goes wrong in it is a value, so that the other runs go on.
+    """Do one run; an error in it is returned as a value, so that the other runs go on.
 
-    Args:
-        inputs: the sweep's.
-        run: which one.
-        on_progress: called now and then with the number of jobs that have ended.
+    `on_progress` is called now and then with the number of jobs that have ended.
     """
     try:
         return replay(
@@ -91,6 +86,6 @@ def execute(
             on_progress=on_progress,
         )
     except DlschedError as error:
-        return Failed(message=str(error), exit_code=error.exit_code, story=traceback.format_exc())
+        return Failed(message=str(error), exit_code=error.exit_code, traceback=format_exc())
     except Exception as error:  # the top of a run: a part's own code may raise anything
-        return Failed(message=f"unexpected {error!r}", story=traceback.format_exc())
+        return Failed(message=f"unexpected {error!r}", traceback=format_exc())

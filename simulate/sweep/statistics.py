@@ -7,30 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from simulate.report.intervals import Estimate, estimate, paired_difference
-from simulate.report.metrics import Metric, metric, values_of
+from simulate.report.metrics import FTF, Metric, values_of
 from simulate.report.study import Study
-from simulate.results import ReplayResult
-
-__all__ = ["FIGURES", "aggregates", "by_trace", "nothing_random"]
-
-FTF = "finish_time_fairness"
+from simulate.results.tables import ReplayResult
 
 FIGURES: tuple[Metric, ...] = (
-    metric("completed", "Completed jobs", "Done", "number", "none"),
-    metric("refused", "Refused jobs", "Refused", "number", "none"),
-    metric("unfinished", "Unfinished jobs", "Left", "number", "none"),
-    metric("avg_jct", "Average JCT", "Avg JCT", "duration", "low"),
-    metric("median_jct", "Median JCT", "Median", "duration", "low"),
-    metric("p95_jct", "95th percentile JCT", "p95", "duration", "low"),
-    metric("p99_jct", "99th percentile JCT", "p99", "duration", "low"),
-    metric("avg_queueing_delay", "Average queueing delay", "Avg delay", "duration", "low"),
-    metric("makespan", "Makespan", "Makespan", "duration", "low"),
-    metric("gpu_utilization", "GPU utilisation", "GPU util", "share", "high"),
-    metric("preemptions", "Preemptions", "Preempt", "number", "none"),
-    metric("restarts", "Restarts", "Restarts", "number", "none"),
-    metric("lost_seconds", "Seconds of work lost", "Lost", "duration", "none"),
-    metric("max_rho", "Worst finish-time fairness ρ", "Worst ρ", "number", "low", FTF, "max"),
-    metric("unfair_fraction", "Jobs with ρ > 1", "ρ > 1", "share", "low", FTF, "unfair_fraction"),
+    Metric("completed", "Completed jobs", "Done", "number", "none"),
+    Metric("refused", "Refused jobs", "Refused", "number", "none"),
+    Metric("unfinished", "Unfinished jobs", "Left", "number", "none"),
+    Metric("avg_jct", "Average JCT", "Avg JCT", "duration", "low"),
+    Metric("median_jct", "Median JCT", "Median", "duration", "low"),
+    Metric("p95_jct", "95th percentile JCT", "p95", "duration", "low"),
+    Metric("p99_jct", "99th percentile JCT", "p99", "duration", "low"),
+    Metric("avg_queueing_delay", "Average queueing delay", "Avg delay", "duration", "low"),
+    Metric("makespan", "Makespan", "Makespan", "duration", "low"),
+    Metric("gpu_utilization", "GPU utilisation", "GPU util", "share", "high"),
+    Metric("preemptions", "Preemptions", "Preempt", "number", "none"),
+    Metric("restarts", "Restarts", "Restarts", "number", "none"),
+    Metric("lost_seconds", "Seconds of work lost", "Lost", "duration", "none"),
+    Metric("max_rho", "Worst finish-time fairness ρ", "Worst ρ", "number", "low", (FTF, "max")),
+    Metric("unfair_fraction", "Jobs with ρ > 1", "ρ > 1", "share", "low", (FTF, "unfair_fraction")),
 )
 
 

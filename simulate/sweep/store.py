@@ -1,8 +1,8 @@
 """Finished runs on disk, one file each, so that an interrupted sweep can go on.
 
-A file is called by the digest of everything that its run depends on: a folder may serve any number
-of studies, and a run that is the same in two of them is done once. Files appear whole or not at
-all, and hold numbers and texts only (an npz without pickles), so a folder can be passed on.
+The name of a file is the digest of everything that its run depends on: a folder may serve any
+number of studies, and a run that is the same in two of them is done once. Files appear whole or not
+at all, and hold numbers and texts only (an npz without pickles), so a folder can be passed on.
 """
 
 from __future__ import annotations
@@ -20,14 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput, DlschedError
-from simulate.output import appearing_whole, check_writable
-from simulate.results import ClusterShape, JobOutcomes, ReplayResult, Segments, Timeline
+from dlsched.system.output_files import appearing_whole, why_not_writable
+from simulate.results.tables import (
+    ClusterShape,
+    JobOutcomes,
+    ReplayResult,
+    Segments,
+    Timeline,
+    Trajectories,
+)
 from simulate.sweep.digest import Digests
 from simulate.sweep.run import Inputs, Run
 
-__all__ = ["Store"]
-
 Column = NDArray[Any]
+
+TABLES: dict[str, Any] = {
+    "jobs": JobOutcomes,
+    "timeline": Timeline,
+    "segments": Segments,
+    "trajectories": Trajectories,
+    "cluster": ClusterShape,
+}
 
 
 class Store:
@@ -43,10 +56,9 @@ class Store:
         there = os.path.isdir(self.folder)
         if not there and os.path.exists(self.folder):
             raise BadInput(f"--resume {folder}: not a folder")
-        try:
-            check_writable(self.folder / "x" if there else self.folder)
-        except BadInput as error:
-            raise BadInput(f"--resume {error}") from None
+        path = self.folder / "x" if there else self.folder
+        if why := why_not_writable(path):
+            raise BadInput(f"--resume {path}: {why}")
         self._digests = Digests(inputs)
 
     def path_of(self, run: Run) -> Path:
@@ -81,17 +93,11 @@ class Store:
 
 def _packed(result: ReplayResult) -> dict[str, Any]:
     """A result as named arrays of numbers and texts."""
-    tables = {
-        "jobs": result.jobs,
-        "timeline": result.timeline,
-        "segments": result.segments,
-        "cluster": result.cluster,
-    }
     arrays: dict[str, Any] = {}
-    for table, value in tables.items():
-        for name, column in _columns(value).items():
+    for table in TABLES:
+        for name, column in _columns(getattr(result, table)).items():
             arrays.update(_packed_column(f"{table}.{name}", column))
-    told = {
+    rest = {
         "policy": result.policy,
         "trace": result.trace,
         "load": result.load,
@@ -100,7 +106,7 @@ def _packed(result: ReplayResult) -> dict[str, Any]:
         "summary": result.summary,
         "warnings": result.warnings,
     }
-    arrays["told"] = np.array(json.dumps(told, ensure_ascii=False, default=_plain))
+    arrays["rest"] = np.array(json.dumps(rest, ensure_ascii=False, default=_plain))
     return arrays
 
 
@@ -136,33 +142,23 @@ def _packed_column(name: str, column: Column) -> dict[str, Column]:
 
 
 def _unpacked(arrays: Mapping[str, Column]) -> ReplayResult:
-    told = json.loads(str(arrays["told"]))
-    tables: dict[str, dict[str, Column]] = {"jobs": {}, "timeline": {}, "segments": {}}
-    tables["cluster"] = {}
+    rest = json.loads(str(arrays["rest"]))
+    tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
     for name, column in arrays.items():
-        table, _, rest = name.partition(".")
-        if rest.endswith("!codes"):
-            key = rest.removesuffix("!codes")
-            texts = np.array([*json.loads(str(arrays[f"{table}.{key}!texts"])), None], np.object_)[
-                :-1
-            ]
-            tables[table][key] = texts[column] if len(texts) else texts
-        elif rest and not rest.endswith("!texts"):
-            tables[table][rest] = column
+        table, dot, key = name.partition(".")
+        if key.endswith("!codes"):
+            key = key.removesuffix("!codes")
+            texts = json.loads(str(arrays[f"{table}.{key}!texts"]))
+            tables[table][key] = np.array([*texts, None], np.object_)[column]
+        elif dot and not key.endswith("!texts"):
+            tables[table][key] = column
     jobs = tables["jobs"]
-    extra = {
+    jobs["extra"] = {
         name.removeprefix("extra."): jobs.pop(name) for name in list(jobs) if name[:6] == "extra."
     }
-    return ReplayResult(
-        label=told["policy"],
-        policy=told["policy"],
-        trace=told["trace"],
-        load=told["load"],
-        seed=told["seed"],
-        jobs=JobOutcomes(**jobs, extra=extra),
-        timeline=Timeline(**tables["timeline"]),
-        segments=Segments(**tables["segments"]) if tables["segments"] else None,
-        cluster=ClusterShape(spec=told["spec"], **tables["cluster"]),
-        summary=told["summary"],
-        warnings=tuple(told["warnings"]),
-    )
+    tables["cluster"]["spec"] = rest.pop("spec")
+    made: dict[str, Any] = {
+        name: TABLES[name](**columns) if columns else None for name, columns in tables.items()
+    }
+    rest["warnings"] = tuple(rest["warnings"])
+    return ReplayResult(label=rest["policy"], **made, **rest)

@@ -15,8 +15,6 @@ import numpy as np
 
 from simulate.traces.trace import FloatColumn
 
-__all__ = ["WallTimes", "parse_wall_times"]
-
 _LOST = frozenset({"", "None", "none", "null", "NULL", "nan", "NaN", "NaT", "Unknown", "N/A", "NA"})
 _TAIL = re.compile(r"(\.\d{1,9})?(?:(Z)|([+-])(\d\d):?(\d\d))?")
 _WIDTH = len("2020-06-09 18:41:01")

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from simulate.traces.synthetic.arrivals import HOUR_S, arrival_times, hourly_rates
 from simulate.traces.synthetic.failures import draw_attempts, draw_statuses
 from simulate.traces.synthetic.profiles import Profile, profile_named
@@ -24,8 +24,6 @@ from simulate.traces.synthetic.users import (
     vcs_of,
 )
 from simulate.traces.trace import FloatColumn, Trace
-
-__all__ = ["generate_trace"]
 
 
 def generate_trace(
@@ -112,7 +110,9 @@ def _draw_sizes(
         return drawn, ()
     largest = sizes[sizes <= gpus].max()
     cut = drawn > gpus
-    note = f"{cut.sum()} jobs were drawn larger than the cluster's {gpus} GPUs and got {largest:g}"
+    note = (
+        f"{plural(cut.sum(), 'job')} drawn larger than the cluster's {gpus} GPUs: got {largest:g}"
+    )
     return np.where(cut, largest, drawn), (note,)
 
 

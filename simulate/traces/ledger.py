@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["Ledger", "Lines"]
-
 Lines = NDArray[np.int64]  # line numbers in the file, from 1
 
 
@@ -25,6 +23,12 @@ class Ledger:
 
     def refuse(self, line: int, reason: str, message: str, *, rows: int = 1) -> None:
         """Account for a malformed row.
+
+        Args:
+            line: where it is in the file.
+            reason: what it is counted under.
+            message: what is wrong with it.
+            rows: how many rows it stands for.
 
         Raises:
             BadInput: `message` with file and line, unless bad rows are to be skipped; then the row

@@ -18,14 +18,13 @@ from dlsched.core.errors import BadInput
 from simulate.traces.ledger import Ledger, Lines
 from simulate.traces.options import LOG_STATUSES, ReadOptions
 from simulate.traces.table import Table
+from simulate.traces.textfile import stem_of
 from simulate.traces.trace import FloatColumn, TextColumn, Trace
-
-__all__ = ["TIME_COLUMNS", "Rows", "normal_trace"]
 
 LARGEST = 1e15  # of any quantity: above, seconds are too coarse to add up
 
 # Columns in the time base of `submit_time`: they move with it.
-TIME_COLUMNS = ("start_time", "end_time", "round_delivered", "deadline")
+TIME_COLUMNS = ("start_time", "end_time", "round_delivered")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +41,8 @@ class Rows:
     lines: Lines
     usable: NDArray[np.bool_]
     columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    zone: str = ""  # as in `Trace`
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -56,8 +57,24 @@ class Rows:
         vc: TextColumn | None = None,
         status: TextColumn | None = None,
         columns: dict[str, NDArray[Any]] | None = None,
+        zone: str = "",
+        notes: tuple[str, ...] = (),
     ) -> Rows:
-        """Take lines and usable rows from the table; what isn't given is unknown ("")."""
+        """Make the rows of a table; a column that is not given is unknown ("" in each row).
+
+        Args:
+            table: gives the line numbers, and which rows are usable.
+            job_id: one per row, as are all columns below; see `Trace`.
+            submit_time: in seconds.
+            num_gpus: may be a fraction.
+            duration: in seconds.
+            user: texts.
+            vc: texts.
+            status: of `STATUSES`.
+            columns: further columns by native name.
+            zone: see `Trace`.
+            notes: see `Trace`.
+        """
         unknown = np.full(len(table), "", dtype=object)
         return cls(
             job_id=job_id,
@@ -70,6 +87,8 @@ class Rows:
             lines=table.lines,
             usable=table.usable.copy(),
             columns=columns or {},
+            zone=zone,
+            notes=notes,
         )
 
 
@@ -77,47 +96,43 @@ def _no_offset(_: float) -> float:
     return 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What holds for all traces of a format.
+
+    Attributes:
+        source: the name of the format, as in `Trace`.
+        is_log: a real cluster wrote it, defects and all: use the limits that are meant for logs.
+        wall_clock: times are of a wall clock: shift them, so that the first submit is second 0.
+        has_durations: False where a profile says how long the jobs take.
+        utc_offset: the offset from UTC [s] at a time of the log; asked for the first submit.
+    """
+
+    source: str
+    is_log: bool = False
+    wall_clock: bool = False
+    has_durations: bool = True
+    utc_offset: Callable[[float], float] = _no_offset
+
+
 def normal_trace(
-    rows: Rows,
-    ledger: Ledger,
-    options: ReadOptions,
-    *,
-    name: str,
-    source: str,
-    is_log: bool,
-    wall_clock: bool | None = None,
-    zone: str = "",
-    utc_offset: Callable[[float], float] = _no_offset,
-    notes: tuple[str, ...] = (),
-    without_duration: bool = False,
+    rows: Rows, ledger: Ledger, options: ReadOptions, source: Source, *, name: str = ""
 ) -> Trace:
-    """Apply the common rules.
+    """Apply the rules that hold for every format.
 
     Args:
-        rows: the format's jobs; consumed.
+        rows: the format's jobs; this function changes them.
         ledger: takes what is left out.
         options: what to leave out.
-        name: see `Trace`.
-        source: see `Trace`.
-        is_log: what a real cluster wrote, defects and all: use the limits meant for logs.
-        wall_clock: times are of a wall clock, so shift them; None means as `is_log`.
-        zone: see `Trace`.
-        utc_offset: the offset from UTC [s] of a log's time, asked for the first submit.
-        notes: see `Trace`.
-        without_duration: nobody expects one; a profile says how long the jobs take.
+        source: the format.
+        name: see `Trace`; the stem of the file's name when empty.
 
     Raises:
         BadInput: a negative or absurd quantity, a job id that is there twice (unless bad rows
             are skipped); no job is left.
     """
     _refuse_impossible(rows, ledger)
-    _drop_unwanted(
-        rows,
-        ledger,
-        options,
-        is_log=is_log,
-        needs_duration=not (without_duration or "total_iterations" in rows.columns),
-    )
+    _drop_unwanted(rows, ledger, options, source)
     _refuse_repeated_ids(rows, ledger)
     kept = np.flatnonzero(rows.usable)
     if not kept.size:
@@ -127,14 +142,14 @@ def normal_trace(
     submit_time = rows.submit_time[order]
     columns = {key: column[order] for key, column in rows.columns.items()}
     epoch = None
-    if is_log if wall_clock is None else wall_clock:
+    if source.wall_clock:
         origin = submit_time[0]
         submit_time = submit_time - origin
-        epoch = float(origin) - utc_offset(float(origin))
+        epoch = float(origin) - source.utc_offset(float(origin))
         columns |= {key: columns[key] - origin for key in TIME_COLUMNS if key in columns}
     return Trace(
-        name=name,
-        source=source,
+        name=name or stem_of(ledger.path),
+        source=source.source,
         job_id=rows.job_id[order],
         submit_time=submit_time,
         num_gpus=rows.num_gpus[order],
@@ -144,9 +159,9 @@ def normal_trace(
         status=rows.status[order],
         columns=columns,
         epoch=epoch,
-        zone=zone,
+        zone=rows.zone,
         dropped=ledger.dropped(),
-        notes=notes,
+        notes=rows.notes,
     )
 
 
@@ -176,9 +191,7 @@ def _refuse_impossible(rows: Rows, ledger: Ledger) -> None:
             rows.usable[row] = False
 
 
-def _drop_unwanted(
-    rows: Rows, ledger: Ledger, options: ReadOptions, *, is_log: bool, needs_duration: bool
-) -> None:
+def _drop_unwanted(rows: Rows, ledger: Ledger, options: ReadOptions, source: Source) -> None:
     def drop(unwanted: NDArray[np.bool_], reason: str) -> None:
         rows_dropped = rows.usable & unwanted
         ledger.drop(reason, rows.lines[rows_dropped])
@@ -187,15 +200,15 @@ def _drop_unwanted(
     drop(np.isnan(rows.submit_time), "submit time unknown")
     if options.drop_cpu_jobs:
         drop(rows.num_gpus == 0, "CPU job")
-    wanted = options.status or (LOG_STATUSES if is_log else ())
+    wanted = options.status or (LOG_STATUSES if source.is_log else ())
     if wanted:
         for status in sorted(set(rows.status.tolist()) - {"", *wanted}):
             drop(np.asarray(rows.status == status, dtype=np.bool_), f"status {status}")
     if options.on_missing == "drop":
         drop(np.isnan(rows.num_gpus), "GPU count unknown")
-        if needs_duration:
+        if source.has_durations and "total_iterations" not in rows.columns:
             drop(np.isnan(rows.duration), "duration unknown")
-    shortest = options.min_duration if options.min_duration is not None else float(is_log)
+    shortest = options.min_duration if options.min_duration is not None else float(source.is_log)
     drop(rows.duration < shortest, f"shorter than {shortest:g} s")
 
 

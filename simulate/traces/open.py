@@ -2,68 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
-from dlsched.core.errors import BadInput
-from simulate.traces.formats import (
-    acme,
-    alibaba2023,
-    blox,
-    dlsched,
-    gavel,
-    helios,
-    pai,
-    philly,
-    philly_attempts,
-    philly_passed,
-    pollux,
-    shockwave,
-    slurm,
-    tiresias,
-    venus,
-)
+from dlsched.core.errors import BadInput, not_known
+from simulate.traces.formats import dlsched, pai, philly, pollux, slurm
+from simulate.traces.formats.acme import ACME
+from simulate.traces.formats.alibaba2023 import ALIBABA2023
+from simulate.traces.formats.gavel import GAVEL, SHOCKWAVE
+from simulate.traces.formats.helios import HELIOS, VENUS
+from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
+from simulate.traces.formats.simulators import BLOX, TIRESIAS
 from simulate.traces.options import ReadOptions
 from simulate.traces.textfile import first_line
 from simulate.traces.trace import Trace
-
-__all__ = ["FORMATS", "detect_format", "open_trace"]
 
 Reader = Callable[[Path, ReadOptions], Trace]
 
 FORMATS: dict[str, Reader] = {
     "dlsched": dlsched.read,
     "philly": philly.read,
-    "philly-passed": philly_passed.read,
-    "helios": helios.read,
-    "venus": venus.read,
+    "philly-passed": PASSED.read,
+    "helios": HELIOS.read,
+    "venus": VENUS.read,
     "pai": pai.read,
-    "alibaba2023": alibaba2023.read,
-    "acme": acme.read,
+    "alibaba2023": ALIBABA2023.read,
+    "acme": ACME.read,
     "slurm": slurm.read,
-    "tiresias": tiresias.read,
-    "blox": blox.read,
-    "gavel": gavel.read,
-    "shockwave": shockwave.read,
+    "tiresias": TIRESIAS.read,
+    "blox": BLOX.read,
+    "gavel": GAVEL.read,
+    "shockwave": SHOCKWAVE.read,
     "pollux": pollux.read,
     "sia": pollux.read,
 }
 # By header, the most particular first: a native file may carry any further column.
-_BY_HEADER: tuple[tuple[str, ModuleType], ...] = (
-    ("philly-passed", philly_passed),
-    ("philly", philly_attempts),
-    ("venus", venus),
-    ("acme", acme),
-    ("helios", helios),
-    ("alibaba2023", alibaba2023),
-    ("slurm", slurm),
-    ("tiresias", tiresias),
-    ("blox", blox),
-    ("gavel", gavel),
-    ("shockwave", shockwave),
-    ("pollux", pollux),
-    ("dlsched", dlsched),
+_BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
+    ("philly-passed", PASSED.recognises),
+    ("philly", ATTEMPTS.recognises),
+    ("venus", VENUS.recognises),
+    ("acme", ACME.recognises),
+    ("helios", HELIOS.recognises),
+    ("alibaba2023", ALIBABA2023.recognises),
+    ("slurm", slurm.recognises),
+    ("tiresias", TIRESIAS.recognises),
+    ("blox", BLOX.recognises),
+    ("gavel", GAVEL.recognises),
+    ("shockwave", SHOCKWAVE.recognises),
+    ("pollux", pollux.recognises),
+    ("dlsched", dlsched.recognises),
 )
 # In a folder, the file that is the trace.
 _BY_FILE_NAME = {"cluster_job_log": "philly", "cluster_log.csv": "helios"}
@@ -89,9 +76,7 @@ def open_trace(
         format = detect_format(path)
     reader = FORMATS.get(format)
     if reader is None:
-        raise BadInput(
-            f"trace format {format!r} is unknown; the known ones are auto, {', '.join(FORMATS)}"
-        )
+        raise not_known("trace format", format, ("auto", *FORMATS))
     if path.is_dir() and format != "pai":
         path = _file_in(path, format)
     return reader(path, options or ReadOptions())
@@ -121,8 +106,8 @@ def detect_format(path: Path) -> str:
     if line.lstrip().startswith("["):
         return "philly"
     header = [name.strip(' "') for name in line.split("|" if "|" in line else ",")]
-    for name, module in _BY_HEADER:
-        if module.recognises(header):
+    for name, recognises in _BY_HEADER:
+        if recognises(header):
             return name
     raise BadInput(
         f"{path}:1: not the header of a known trace format ({line[:60]!r}); a native trace has "

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, not_known
 from simulate.traces.status import STATUSES
-
-__all__ = ["ReadOptions"]
 
 LOG_STATUSES = ("completed", "cancelled", "failed")
 
@@ -40,9 +38,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         for word in self.status or ():
             if word not in STATUSES:
-                raise BadInput(
-                    f"status {word!r} is unknown; the known ones are {', '.join(STATUSES)}"
-                )
+                raise not_known("status", word, STATUSES)
         if self.min_duration is not None and not self.min_duration >= 0:
             raise BadInput(f"the shortest duration must be 0 s or more, not {self.min_duration}")
         if self.on_missing not in ("drop", "keep"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
+from simulate.csv_text import number_text
 from simulate.traces.ledger import Ledger
 from simulate.traces.table import Table
 from simulate.traces.trace import FloatColumn
-
-__all__ = ["read_parquet", "write_parquet"]
 
 
 def read_parquet(
     path: Path, ledger: Ledger, *, numbers: Collection[str], required: Collection[str]
 ) -> Table:
     """Read a Parquet file as a `Table`; "line" numbers are row numbers from 1.
+
+    Args:
+        path: of the file.
+        ledger: takes the rows with a number that is not finite.
+        numbers: columns of numbers.
+        required: columns that must be there.
 
     Raises:
         BadInput: polars isn't installed, the file is damaged, or a column is missing.
@@ -86,15 +90,12 @@ def _polars(path: Path) -> Any:
 
 def _texts(series: Any) -> NDArray[np.object_]:
     """Numbers become the text a CSV file would have, so that both read alike."""
-    return np.array(list(map(_shortest, series.to_list())), dtype=object)
-
-
-def _shortest(value: object) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    values = series.to_list()
+    texts = [
+        number_text(each) if isinstance(each, float) else "" if each is None else str(each)
+        for each in values
+    ]
+    return np.array(texts, dtype=object)
 
 
 def _numbers(path: Path, name: str, series: Any) -> FloatColumn:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from simulate.traces.trace import FloatColumn, TextColumn, Trace
 
-__all__ = ["SCHEMA", "describe", "offered_load"]
-
 SCHEMA = "dlsched.trace/1"
 HOUR_S = 3600.0
 PERCENTILES = (5, 10, 25, 50, 75, 90, 95, 99)
@@ -27,12 +25,7 @@ def offered_load(trace: Trace, gpus: int) -> float | None:
 
 
 def describe(trace: Trace, *, gpus: int | None = None) -> dict[str, Any]:
-    """Describe a trace.
-
-    Args:
-        trace: at least one job.
-        gpus: of a cluster, to add the load the trace would be to it.
-    """
+    """Describe a trace of one job or more; the GPUs of a cluster add the load it would be to it."""
     gpu_seconds = np.nan_to_num(trace.num_gpus * trace.duration)
     span_s = _span_s(trace)
     description: dict[str, Any] = {

@@ -8,8 +8,6 @@ import numpy as np
 
 from simulate.traces.trace import TextColumn
 
-__all__ = ["STATUSES", "normal_status", "normal_statuses"]
-
 STATUSES = ("completed", "cancelled", "failed", "unfinished")
 
 _WORDS = {

@@ -18,14 +18,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from simulate.traces.clock import WallTimes, parse_wall_times
 from simulate.traces.ledger import Ledger, Lines
 from simulate.traces.status import STATUSES, normal_statuses
 from simulate.traces.textfile import lines_of, open_text
 from simulate.traces.trace import FloatColumn, TextColumn
-
-__all__ = ["LOST", "Table", "as_numbers", "parse_numbers", "read_table"]
 
 # Small enough for the processor's cache: twice as fast as blocks of 32,768 rows.
 BLOCK_ROWS = 1_024
@@ -273,7 +271,7 @@ def _whole_rows(
             ledger.refuse(
                 int(lines[row]),
                 "wrong number of fields",
-                f"{len(cells)} fields where the header has {width}",
+                f"{plural(len(cells), 'field')} where the header has {width}",
             )
     return [rows[row] for row in whole], lines[whole]
 

@@ -5,20 +5,44 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["first_line", "lines_of", "open_text", "stem_of"]
-
 LONGEST_LINE = 100_000  # characters; a row of any known log has a few hundred
 
+UNPACKED_RATIO = 200  # of unpacked to packed bytes; logs have 5 to 30
+UNPACKED_FREELY = 64 << 20  # bytes that any file may unpack to
 _GZIP_MAGIC = b"\x1f\x8b"
 _SUFFIXES = (".gz", ".csv", ".parquet", ".json", ".txt")
+
+
+class _Unpacked(gzip.GzipFile):
+    """A gzip file that is refused when it unpacks to far more than any log."""
+
+    def __init__(self, path: Path, raw: BinaryIO) -> None:
+        super().__init__(fileobj=raw, mode="rb")
+        self._path = path
+        self._most = max(UNPACKED_FREELY, UNPACKED_RATIO * os.fstat(raw.fileno()).st_size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """The next bytes, as `GzipFile.read1`.
+
+        Raises:
+            BadInput: there are more than the file's size allows.
+        """
+        data = super().read1(size)
+        if self.tell() > self._most:
+            raise BadInput(
+                f"{self._path}: unpacks to more than {UNPACKED_RATIO} times its size, "
+                "as no log does"
+            )
+        return data
 
 
 @contextmanager
@@ -32,7 +56,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
-            plain = gzip.GzipFile(fileobj=raw) if packed else raw
+            plain = _Unpacked(path, raw) if packed else raw
             # utf-8-sig swallows the mark that spreadsheet programs write.
             with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
                 yield text

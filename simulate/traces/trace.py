@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FloatColumn", "TextColumn", "Trace"]
-
 FloatColumn = NDArray[np.float64]
 TextColumn = NDArray[np.object_]
 

@@ -112,6 +112,6 @@ def test_wrong_input_is_an_error_of_one_line(log, arguments):
     assert "\n" not in str(error)
 
 
-def test_the_verbs_cost_no_numpy_until_they_run():
+def test_trace_commands_import_numpy_only_when_they_run():
     code = "import sys, dlsched.cli.trace; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -39,11 +39,11 @@ def test_the_forms_of_an_option() -> None:
     }
 
 
-def test_ours_win_over_slurms_wherever_they_stand() -> None:
+def test_dlsched_directives_precede_slurms_in_any_order() -> None:
     assert read("#DLSCHED --gpus 4", "#SBATCH --gres=gpu:8 -J x")[0] == {"gpus": "4", "name": "x"}
 
 
-def test_the_first_block_only_and_what_comes_late_is_told() -> None:
+def test_only_the_first_block_counts_and_later_directives_cause_a_note() -> None:
     layer, notes = read("#SBATCH -J a", "echo", "#SBATCH -J b", "#DLSCHED --gpus 3")
     assert layer == {"name": "a"}
     assert notes == (
@@ -72,7 +72,7 @@ def test_refusals_name_the_line(line: str, told: str) -> None:
     assert str(error.value).startswith(told)
 
 
-def test_unknown_ones_can_be_left_out_one_by_one() -> None:
+def test_unknown_directives_can_be_ignored() -> None:
     layer, notes = read("#SBATCH --switches 1@5 -J a --foo=1 -t 5", ignore=True)
     assert layer == {"name": "a", "time": "5"}
     assert notes == ("s.sh:2: #SBATCH --switches: left out", "s.sh:2: #SBATCH --foo: left out")
@@ -90,7 +90,7 @@ def test_unknown_ones_can_be_left_out_one_by_one() -> None:
         (b"#!/bin/sh\n" + b"#" * 2_000_000, "s.sh: 2000010 bytes; at most 1048576"),
     ],
 )
-def test_what_is_no_script(script: bytes, told: str) -> None:
+def test_files_that_are_no_scripts_are_refused(script: bytes, told: str) -> None:
     with pytest.raises(BadInput) as error:
         read_directives("s.sh", script)
     assert str(error.value).startswith(told)

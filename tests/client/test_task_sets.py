@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.client.ids import JobName, job_name, job_names
+from dlsched.client.job_ids import JobName, job_name, job_names
 from dlsched.client.submission.task_sets import fold_tasks, parse_tasks
 from dlsched.core.errors import BadInput
 
@@ -63,6 +63,6 @@ def test_ids() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "1_", "1_[", "1_[]", "1_x", "1.5", "1" * 30])
-def test_what_is_no_id(text: str) -> None:
+def test_texts_that_are_no_job_ids_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         job_name(text)

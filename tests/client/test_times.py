@@ -51,7 +51,7 @@ def test_durations(text: str, seconds: float) -> None:
         *("1m1h", "1h1h", "1x", "h", "1 h", "1e3", "nan", "inf", "+5", "٣", "1--2", ":30", "5:"),
     ],
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_texts_that_are_no_durations_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^-t: .* is not a duration"):
         duration("-t", text)
 
@@ -70,7 +70,7 @@ def test_no_limit_and_bare_numbers() -> None:
 
 
 @given(st.integers(0, int(LONGEST_S)))
-def test_what_is_written_can_be_read(seconds: int) -> None:
+def test_a_printed_duration_can_be_read(seconds: int) -> None:
     assert duration("-t", duration_text(seconds)) == seconds
 
 
@@ -115,7 +115,7 @@ def test_points_in_time(text: str, expected: str) -> None:
     "text",
     ["", "soon", "25:00", "12:60", "now-1h", "now+", "2026-13-01", "2026-02-30", "nowx", "12"],
 )
-def test_what_is_no_time(text: str) -> None:
+def test_texts_that_are_no_times_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^--begin: "):
         moment("--begin", text, now=NOW)
 

@@ -59,7 +59,7 @@ class Example:
     ],
 )
 def test_a_value_of_each_kind_is_read(key: str, text: object, value: object) -> None:
-    parsed = getattr(parse_options(Example, {key: text}, who="x"), key)
+    parsed = getattr(parse_options(Example, {key: text}, owner="x"), key)
     assert parsed == value
     assert type(parsed) is type(value)
 
@@ -89,14 +89,14 @@ def test_a_value_that_does_not_fit_is_refused_in_one_line(
     key: str, text: str, message: str
 ) -> None:
     with pytest.raises(BadInput) as error:
-        parse_options(Example, {key: text}, who="x")
+        parse_options(Example, {key: text}, owner="x")
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
 
 def test_a_part_without_options_says_so() -> None:
     with pytest.raises(BadInput, match="its options: none"):
-        parse_options(NoOptions, {"a": "1"}, who="x")
+        parse_options(NoOptions, {"a": "1"}, owner="x")
 
 
 def test_what_a_part_accepts_can_be_asked() -> None:
@@ -141,4 +141,4 @@ def test_every_part_documents_its_options_and_takes_its_own_defaults(stage: str,
     docs = describe(part.Options)
     assert all(doc.doc for doc in docs)
     shown = {doc.name: doc.default for doc in docs}
-    assert parse_options(part.Options, shown, who=name) == part.Options()
+    assert parse_options(part.Options, shown, owner=name) == part.Options()

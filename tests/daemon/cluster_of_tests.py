@@ -34,7 +34,7 @@ def settings_of(folder: Path, **sections: Any) -> Settings:
     return Settings.model_validate(given)
 
 
-async def eventually(condition: Callable[[], Any], within_s: float = 15.0) -> Any:
+async def eventually(condition: Callable[[], Any], within_s: float = 60.0) -> Any:
     """The condition's value when it is true; a test that waits for it in vain fails."""
     until = time.monotonic() + within_s
     while True:
@@ -100,7 +100,7 @@ class Running:
     async def __aenter__(self) -> Running:
         await self.daemon.start()
         self.target = f"127.0.0.1:{self.daemon.ports[0]}"
-        await eventually(lambda: self.daemon.shell.leading)
+        await eventually(lambda: self.daemon.driver.leading)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from dataclasses import replace
 from typing import Any
@@ -67,7 +68,8 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
         record = self.disk["record"] or agent.AgentRecord()
         self.take(
             agent.Started(
-                now=time.monotonic(), boot_id=m.BootId("boot-1"), record=record,
+                now=time.monotonic(), boot_id=m.BootId("boot-1"), start=secrets.token_hex(4),
+                record=record,
                 runs=tuple(self.disk["runs"].values()), keepers=tuple(self.keepers.values()),
             )
         )  # fmt: skip
@@ -115,7 +117,7 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 node_pb2.NodeDescription(node=self.name, facts=facts), timeout=5
             )
 
-    # -- the shell -----------------------------------------------------------------------------
+    # -- the shell ------------------------------------------------------------------------------
 
     def take(self, event: agent.Event) -> None:
         self.state, commands = agent.step(self.state, event)
@@ -136,11 +138,11 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 self.disk["runs"].pop(run_id, None)
             case agent.Spawn(desired=desired):
                 self.later(self.spawn(desired))
-            case agent.Tell(run_id=run_id, order=order):
+            case agent.OrderKeeper(run_id=run_id, order=order):
                 self.order(run_id, order)
             case agent.KillLeftovers(run_id=run_id):
                 self.take(agent.LeftoversGone(now, run_id, self.disk["runs"].get(run_id)))
-            case agent.Note(text=text):
+            case agent.LogLine(text=text):
                 self.notes.append(text)
 
     async def sync(self, sync: m.Sync) -> None:
@@ -184,7 +186,7 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
             old = self.disk["runs"].get(run_id)
             if old is not None:
                 self.disk["runs"][run_id] = replace(old, released=True, exit=status.exit)
-        self.take(agent.KeeperSpoke(time.monotonic(), status))
+        self.take(agent.KeeperReported(time.monotonic(), status))
         self.changed.set()
 
     def order(self, run_id: m.RunId, order: m.Order) -> None:
@@ -196,7 +198,7 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
                 self.execute(status.desired)
             case m.Freeze():
                 self.say(replace(status, phase=m.Phase.SUSPENDED))
-            case m.Thaw():
+            case m.Thaw() if self.obeys:
                 self.say(replace(status, phase=m.Phase.RUNNING))
             case m.Adjust(limits=limits, grace_s=grace_s):
                 desired = replace(status.desired, limits=limits, grace_s=grace_s)

@@ -1,4 +1,4 @@
-"""The configuration file: taken as a whole or not at all, with one line for what is wrong."""
+"""The configuration file: taken as a whole or not at all, with one line for each error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.daemon.__main__ import main
 from dlsched.daemon.cluster import round_settings
 from dlsched.daemon.settings import load_settings
@@ -29,13 +29,13 @@ WRONG = [
     ("minimum", "[round]\nmin_run_s = -1\n", "round.min_run_s: Input should be greater"),
     ("endless", "[round]\nrestart_overhead_s = inf\n", "round.restart_overhead_s: Input should be"),
     ("twice", "[[vcs]]\nname='a'\n[[vcs]]\nname='a'\n", "vcs: a is there twice"),
-    ("host list", "[[partitions]]\nname='a'\nnodes='n]1['\n", "host list 'n]1['"),
+    ("host list", "[[partitions]]\nname='a'\nnodes='n]1['\n", "nodes: 'n]1[' is not a host list"),
     ("toml", "[daemon\n", "Expected ']'"),
 ]
 
 
 @pytest.mark.parametrize(("text", "said"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_each_error_of_a_configuration_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "d.toml"
     file.write_text(text)
     with pytest.raises(BadInput) as error:
@@ -44,7 +44,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, said: str)
     assert "\n" not in str(error.value)
 
 
-def test_a_wrong_file_ends_the_program_with_two(
+def test_a_wrong_file_exits_with_code_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "d.toml").write_text("[x]\n")
@@ -52,12 +52,28 @@ def test_a_wrong_file_ends_the_program_with_two(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_the_example_is_fine() -> None:
+def test_the_example_configuration_is_valid() -> None:
     example = Path(__file__).parents[2] / "packaging" / "dlsched.toml"
     assert load_settings(example).daemon.listen
 
 
-def test_what_the_file_says_of_preemption_reaches_the_rounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["ann:secret@h/d", "ann@h/d?password=secret"])
+def test_a_password_in_a_file_that_others_can_read_is_refused(tmp_path: Path, more: str) -> None:
+    file = tmp_path / "d.toml"
+    file.write_text(f'[daemon]\ndatabase = "postgresql+psycopg://{more}"\n')
+    for mode in (0o644, 0o640, 0o604):
+        file.chmod(mode)
+        with pytest.raises(NotTrusted) as error:
+            load_settings(file)
+        assert str(error.value) == (
+            f"{file} has a password in daemon.database and can be read by others "
+            f"(mode {mode:04o}): chmod 600 {file}"
+        )
+    file.chmod(0o600)
+    assert load_settings(file).daemon.database.endswith(more)
+
+
+def test_preemption_settings_of_the_file_reach_the_rounds(tmp_path: Path) -> None:
     file = tmp_path / "d.toml"
     said = {"min_run_s": 90.0, "restart_overhead_s": 12.5, "preempt_mode": "suspend"}
     lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
@@ -97,7 +113,7 @@ def test_a_reload_is_refused_as_a_whole_and_a_removed_node_drains(tmp_path: Path
             ScriptedAgent("n2", running.target),
         ):
             root = running.caller("root", 0)
-            await eventually(lambda: len(running.daemon.shell.committed.nodes) == 2)
+            await eventually(lambda: len(running.daemon.driver.committed.nodes) == 2)
             [number] = await root.submit(job(held=True))
 
             async def reload() -> Any:
@@ -117,8 +133,43 @@ def test_a_reload_is_refused_as_a_whole_and_a_removed_node_drains(tmp_path: Path
             one = '[[nodes]]\nname = "n1"\ngpus = 4\n[[partitions]]\nname = "main"\n'
             write("las", one)
             assert any("fifo -> las" in line for line in await reload())
-            assert running.daemon.cluster.board.settings.policy == "las"
+            assert running.daemon.cluster.round_state.settings.policy == "las"
             nodes = (await root.control.Nodes(c.NodesRequest(), timeout=5)).nodes
             assert {n.name: n.state for n in nodes} == {"n1": "idle", "n2": "drained"}
+
+    asyncio.run(scene())
+
+
+def test_nodes_that_a_configuration_lost_or_got_back_while_the_daemon_was_down(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "d.toml"
+
+    def write(nodes: str) -> None:
+        named = f'[[nodes]]\nname = "{nodes}"\ngpus = 4\n'
+        file.write_text(TEXT.format(folder=tmp_path, policy="fifo", more=named))
+
+    async def drained(running: Running) -> set[str]:
+        root = running.caller("root", 0)
+        nodes = (await root.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+        return {n.name for n in nodes if n.state == "drained"}
+
+    async def scene() -> None:
+        write("n[1-3]")
+        async with Running(load_settings(file), file) as running:
+            agents = [ScriptedAgent(f"n{k}", running.target) for k in (1, 2, 3)]
+            async with agents[0], agents[1], agents[2]:
+                await eventually(lambda: len(running.daemon.driver.committed.nodes) == 3)
+                root = running.caller("root", 0)
+                own = c.SetNodesRequest(
+                    names=["n3"], action=c.NODE_ACTION_DRAIN, reason="no longer wanted"
+                )
+                await root.control.SetNodes(own, timeout=5)
+        for nodes, expected in (("n[1,3]", {"n2", "n3"}), ("n[1-3]", {"n3"})):
+            write(nodes)
+            async with Running(load_settings(file), file) as running:
+                cluster = running.daemon.cluster
+                await eventually(lambda c=cluster, e=expected: set(c.drained) == e)
+                assert await drained(running) == expected
 
     asyncio.run(scene())

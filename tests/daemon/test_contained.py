@@ -1,4 +1,4 @@
-"""What goes wrong beside the daemon stays there: policies, the database, a second daemon."""
+"""Failures outside the daemon do not harm it: policies, the database, a second daemon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def status(caller: Any) -> Any:
     return await caller.control.Status(c.StatusRequest(), timeout=5)
 
 
-def test_a_failing_policy_touches_nobody_and_turns_the_status_red(tmp_path: Path) -> None:
+def test_a_failing_policy_changes_no_job_and_turns_the_status_red(tmp_path: Path) -> None:
     """Row A7."""
 
     async def scene() -> None:
@@ -58,15 +58,15 @@ def test_a_policy_is_tried_before_it_is_switched(tmp_path: Path) -> None:
         async with Running(settings_of(tmp_path)) as running:
             root, ann = running.caller("root", 0), running.caller()
 
-            async def switch(who: Any, name: str, *options: str) -> Any:
+            async def switch(caller: Any, name: str, *options: str) -> Any:
                 asked = c.SetPolicyRequest(parts={"scheduling": name}, options=options)
-                return await who.control.SetPolicy(asked, timeout=30)
+                return await caller.control.SetPolicy(asked, timeout=30)
 
-            for who, name, options in (
+            for caller, name, options in (
                 (root, "no-such", ()), (root, "las", ("no_such_option=1",)), (ann, "las", ()),
             ):  # fmt: skip
                 with pytest.raises(grpc.aio.AioRpcError):
-                    await switch(who, name, *options)
+                    await switch(caller, name, *options)
                 assert (await status(ann)).policy == "fifo"
             await switch(root, "las")
             assert (await status(ann)).policy == "las"
@@ -84,7 +84,7 @@ def test_without_a_database_submissions_are_refused_and_jobs_run_on(tmp_path: Pa
             Running(settings_of(tmp_path)) as running,
             ScriptedAgent("n1", running.target) as agent,
         ):
-            caller, store = running.caller(), running.daemon.shell.store
+            caller, store = running.caller(), running.daemon.driver.store
             [first] = await caller.submit(job())
             await eventually(agent.running)
             persist, confirm = store.persist, store.confirm
@@ -127,16 +127,21 @@ def test_of_two_daemons_one_leads_and_the_other_takes_over(tmp_path: Path) -> No
             await first.caller().submit(job(held=True))
             await second.start()
             try:
-                await eventually(second.shell.settled.is_set) if second.shell.leading else None
-                assert not second.shell.leading
+                await eventually(second.driver.settled.is_set) if second.driver.leading else None
+                assert not second.driver.leading
                 target = Running.__new__(Running)
                 target.target, target._callers = f"127.0.0.1:{second.ports[0]}", []
                 other = target.caller()
                 with pytest.raises(grpc.aio.AioRpcError) as error:
                     await other.submit(job())
                 assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+                told = await status(other)
+                leads = first.daemon.driver
+                assert (told.standby, told.leader) == (True, leads.name)
+                assert told.epoch == leads.state.epoch
+                assert not (await status(first.caller())).standby
                 await first.daemon.stop()
-                await eventually(lambda: second.shell.leading)
+                await eventually(lambda: second.driver.leading)
                 jobs, _, _ = await other.queue()
                 assert [view.job for view in jobs] == [1]
                 await other.close()
@@ -150,20 +155,20 @@ def test_ended_jobs_leave_memory_and_are_still_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row A16: what has ended is in the database only, and a repeated request still finds it."""
-    monkeypatch.setattr("dlsched.daemon.shell.REMEMBERED_S", 0.0)
+    monkeypatch.setattr("dlsched.daemon.leader_driver.REMEMBERED_S", 0.0)
 
     async def scene() -> None:
         async with (
             Running(settings_of(tmp_path)) as running,
             ScriptedAgent("n1", running.target) as agent,
         ):
-            caller, shell = running.caller(), running.daemon.shell
+            caller, driver = running.caller(), running.daemon.driver
             [number] = await caller.submit(job(), request_id="r")
             await eventually(agent.running)
             agent.end_job(number, code=3)
-            await eventually(lambda: number not in shell.committed.jobs)
-            assert not shell.committed.runs
-            assert number not in shell.table.facts
+            await eventually(lambda: number not in driver.committed.jobs)
+            assert not driver.committed.runs
+            assert number not in driver.table.facts
             detail = await caller.show(number)
             assert (detail.job.state, detail.job.code) == ("FAILED", 3)
             assert await caller.submit(job(), request_id="r") == [number]
@@ -177,11 +182,11 @@ def test_ended_jobs_leave_memory_and_are_still_known(
 def test_ten_thousand_submissions_in_one_call(tmp_path: Path) -> None:
     async def scene() -> None:
         async with Running(settings_of(tmp_path)) as running:
-            caller, shell = running.caller(), running.daemon.shell
-            before = shell.transactions
+            caller, driver = running.caller(), running.daemon.driver
+            before = driver.transactions
             ids = await caller.submit(*(job(held=True) for _ in range(10_000)))
             assert ids == list(range(1, 10_001))
-            assert shell.transactions - before <= 2
+            assert driver.transactions - before <= 2
             [first] = await caller.submit(job(held=True, array="0-9999"))
             assert first == 10_001
             jobs, folded, _ = await caller.queue()
@@ -190,7 +195,7 @@ def test_ten_thousand_submissions_in_one_call(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_what_comes_while_a_round_is_decided_is_not_forgotten(tmp_path: Path) -> None:
+def test_changes_during_a_round_are_seen_by_the_next_round(tmp_path: Path) -> None:
     """A decision of an older snapshot must not mark a newer submission as seen."""
 
     async def scene() -> None:
@@ -199,7 +204,7 @@ def test_what_comes_while_a_round_is_decided_is_not_forgotten(tmp_path: Path) ->
             ScriptedAgent("n1", running.target) as agent,
         ):
             caller, worker = running.caller(), running.daemon.rounds._worker
-            await eventually(lambda: running.daemon.shell.committed.nodes)
+            await eventually(lambda: running.daemon.driver.committed.nodes)
             await eventually(lambda: running.daemon.rounds._full_at > 0)
             decide, asked, go_on = worker.decide, asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The daemon's own certificate: renewed while it runs, and told of before it ends."""
+"""The daemon's own certificate: renewed while it runs, and a problem before it expires."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_renewed_certificate_opens_channels_anew(tmp_path: Path) -> None:
     ("ago", "said"),
     [(0, None), (300, None), (340, "expires on"), (400, "has expired on")],
 )
-def test_the_end_of_the_certificate_is_a_problem_in_time(
+def test_a_certificate_that_expires_soon_is_a_problem(
     tmp_path: Path, ago: float, said: str | None
 ) -> None:
     _, trust = trusted(tmp_path, ago=ago)
@@ -80,10 +80,8 @@ def test_a_certificate_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
         (0, "claimed", False, True),
     ],
 )
-def test_roots_jobs_are_for_those_who_ask_for_it(
-    uid: int, via: str, allowed: bool, fine: bool
-) -> None:
-    caller = Identity(kind="user", name="somebody", uid=uid, via=via)
+def test_roots_jobs_need_a_setting(uid: int, via: str, allowed: bool, fine: bool) -> None:
+    caller = Identity(kind="user", name="someone", uid=uid, via=via)
     section = TrustSection(root_jobs=allowed)
     if fine:
         check_may_run(caller, section)

@@ -1,4 +1,4 @@
-"""The daemon is killed at every interesting place: what was told is there, nothing runs twice."""
+"""The daemon is killed at every fault point: its answers hold, and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 import pytest
 
-from dlsched.daemon.faultpoints import POINTS
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.system.fault_points import DAEMON
 
 from .cluster_of_tests import Caller, eventually, job
 from .scripted_agent import ScriptedAgent
@@ -69,7 +69,7 @@ class Process:
         async def answer() -> bool:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 status = await caller.control.Status(c.StatusRequest(), timeout=2)
-                return bool(status.leader)
+                return bool(status.leader) and not status.standby
             return False
 
         caller = Caller(self.target)
@@ -131,7 +131,7 @@ def test_a_submission_that_was_cut_short_is_repeated_safely(point: str, stored: 
     play(scene)
 
 
-def test_killed_right_after_each_submission_nothing_is_lost_and_no_id_given_twice() -> None:
+def test_after_a_kill_right_after_each_submission_no_job_is_lost_and_no_id_is_used_twice() -> None:
     """Row A3."""
 
     async def scene(process: Process) -> None:
@@ -151,8 +151,8 @@ def test_killed_right_after_each_submission_nothing_is_lost_and_no_id_given_twic
     play(scene)
 
 
-@pytest.mark.parametrize("point", [p for p in POINTS if p != "after-submit-read"])
-def test_wherever_it_dies_the_jobs_run_once_and_end(point: str) -> None:
+@pytest.mark.parametrize("point", [p for p in DAEMON if p != "after-submit-read"])
+def test_jobs_run_once_and_end_at_whatever_point_the_daemon_dies(point: str) -> None:
     """Rows A4, A5, A6 and A11: every place, with work under way."""
 
     async def scene(process: Process) -> None:
@@ -213,7 +213,7 @@ async def repeated(process: Process, wanted: c.JobRequest, name: str) -> list[in
     return list(await eventually(answer, 40))
 
 
-def test_jobs_run_on_while_the_daemon_is_away_and_their_ends_are_known_after() -> None:
+def test_jobs_run_on_without_the_daemon_and_their_ends_are_delivered_later() -> None:
     async def scene(process: Process) -> None:
         await process.start()
         caller = await process.leads()

@@ -1,4 +1,4 @@
-"""Predicted starts: told to who asks, stored, and compared with what came."""
+"""Predicted starts: shown, stored, and compared with actual starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches
 
 
-async def foretold(caller: Caller) -> dict[int, Any]:
+async def predicted(caller: Caller) -> dict[int, Any]:
     views: dict[int, Any] = {}
     asked = c.QueueRequest(filter=c.Filter(all_users=True), predict=True)
     async for page in caller.control.Queue(asked, timeout=60):
@@ -24,7 +24,7 @@ async def foretold(caller: Caller) -> dict[int, Any]:
     return views
 
 
-def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Path) -> None:
+def test_predicted_starts_are_shown_and_recorded(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         [first] = await caller.submit(job(gpus=4, time_limit_s=1000))
         await reaches(caller, first, "RUNNING")
@@ -32,10 +32,10 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
             job(gpus=4, expected_s=500), job(gpus=4), job(held=True)
         )
         began = time.time()
-        await eventually(lambda: running.daemon.cluster.board.position(third))
+        await eventually(lambda: running.daemon.cluster.live.position(third))
 
         async def all_told() -> Any:
-            views = await foretold(caller)
+            views = await predicted(caller)
             return views if views[third].HasField("predicted_start_at") else None
 
         views = await eventually(all_told, within_s=60)
@@ -51,7 +51,7 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
         assert told.predicted_start_at == views[second].predicted_start_at
         bare, _, _ = await caller.queue()
         assert not any(view.HasField("predicted_start_at") for view in bare)
-        store = running.daemon.shell.store
+        store = running.daemon.driver.store
         await eventually(lambda: store.predictions(second))
         [kept] = store.predictions(second)
         assert kept.start_at == told.predicted_start_at
@@ -74,7 +74,7 @@ def test_starts_are_told_in_queue_and_show_and_kept_for_the_record(tmp_path: Pat
     play(tmp_path, scene)
 
 
-def test_who_asks_at_once_shares_one_answer_and_a_slow_one_is_given_up(tmp_path: Path) -> None:
+def test_concurrent_callers_share_one_forecast_and_a_slow_one_is_given_up(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         await caller.submit(job(gpus=4), job(gpus=4))
         await eventually(agent.running)
@@ -104,21 +104,21 @@ def test_who_asks_at_once_shares_one_answer_and_a_slow_one_is_given_up(tmp_path:
         assert predictions.failure.endswith("was ended")
         assert await predictions.starts() == {}  # not tried again for a while
         assert len(asked) == 2
-        views = await foretold(caller)
+        views = await predicted(caller)
         assert not any(view.HasField("predicted_start_at") for view in views.values())
 
     play(tmp_path, scene)
 
 
-def test_a_job_that_is_only_tried_is_told_when_it_would_start_and_leaves_no_trace(
+def test_a_test_only_submission_predicts_a_start_and_submits_nothing(
     tmp_path: Path,
 ) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         [first] = await caller.submit(job(gpus=4, time_limit_s=600))
         await reaches(caller, first, "RUNNING")
         [behind] = await caller.submit(job(gpus=2, time_limit_s=100, held=True))
-        board = running.daemon.cluster.board
-        before = (board.jobs.count, dict(board.jobs.row_of), set(board._specs))
+        state = running.daemon.cluster.live
+        before = (state.jobs.count, dict(state.jobs.row_of), set(state.requests.specs))
 
         async def tried(*jobs: c.JobRequest) -> list[Any]:
             asked = c.SubmitRequest(jobs=jobs, test_only=True)
@@ -137,20 +137,20 @@ def test_a_job_that_is_only_tried_is_told_when_it_would_start_and_leaves_no_trac
         assert four.basis.startswith("not predicted while it waits: Dependency")
         [array] = await tried(job(gpus=1, array="0-9"))
         assert abs(array.start_at - (now + 600)) < 60
-        assert (board.jobs.count, dict(board.jobs.row_of), set(board._specs)) == before
-        assert running.daemon.shell.committed.next_job == behind + 1
+        assert (state.jobs.count, dict(state.jobs.row_of), set(state.requests.specs)) == before
+        assert running.daemon.driver.committed.next_job == behind + 1
         [after] = await caller.submit(job(gpus=1))
         assert after == behind + 1
 
     play(tmp_path, scene)
 
 
-def test_what_waits_long_is_foretold_without_being_asked(tmp_path: Path) -> None:
+def test_long_waiting_jobs_get_predictions_without_a_request(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         _, second = await caller.submit(
             job(gpus=4, time_limit_s=600), job(gpus=4, time_limit_s=600)
         )
-        store = running.daemon.shell.store
+        store = running.daemon.driver.store
         await eventually(lambda: store.predictions(second), within_s=60)
 
     play(tmp_path, scene, round={"interval_s": 30.0, "predict_every_s": 0.2})

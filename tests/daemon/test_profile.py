@@ -1,4 +1,4 @@
-"""Jobs tell of their steps, and their kind's speed on their GPUs is known, kept and told."""
+"""Reported steps become measured speeds, which are stored and shown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from dlsched.daemon.training.run_reports import speed_key
 from dlsched.protocol.messages import RunKey
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import control_pb2 as c
@@ -39,7 +40,7 @@ async def known(caller: Caller, **asked: Any) -> list[Any]:
     return list((await caller.control.Speeds(c.SpeedsRequest(**asked), timeout=10)).speeds)
 
 
-def test_what_a_run_tells_is_kept_through_a_restart(tmp_path: Path) -> None:
+def test_reported_progress_survives_a_restart(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, round=QUICK)
 
     async def first() -> None:
@@ -121,26 +122,26 @@ def test_speeds_are_imported_refused_and_forgotten(tmp_path: Path) -> None:
 def test_a_mix_of_types_and_a_job_without_a_name_are_not_measured(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         async with ScriptedAgent("n2", running.target, gpu_type="k80") as other:
-            await eventually(lambda: len(running.daemon.shell.committed.nodes) == 2)
+            await eventually(lambda: len(running.daemon.driver.committed.nodes) == 2)
             [mixed] = await caller.submit(job(gpus=8, model="cnn"))
             await eventually(lambda: agent.running() and other.running())
-            key = next(iter(running.daemon.shell.committed.runs.values()))
-            cluster = running.daemon.cluster
-            assert cluster._place_of(mixed, key) is None
+            run = next(iter(running.daemon.driver.committed.runs.values()))
+            assert run.key.job == mixed
+            assert speed_key(running.daemon.cluster.live, run) is None
 
     play(tmp_path, scene, round=QUICK)
 
 
 @pytest.mark.slow
-def test_the_limit_of_a_solve_leaves_the_last_shares(tmp_path: Path) -> None:
+def test_a_solve_that_exceeds_its_time_limit_keeps_the_last_shares(tmp_path: Path) -> None:
     """A solve that would take too long ends in the worker, and the round goes on."""
 
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         numbers = await caller.submit(*(job(model=f"m{k}") for k in range(6)))
         await eventually(lambda: len(agent.running()) == 4)
-        rounds = running.daemon.cluster.board.round_number
-        await eventually(lambda: running.daemon.cluster.board.round_number > rounds + 1)
-        assert running.daemon.cluster.rounds.failures == 0
+        rounds = running.daemon.cluster.round_state.number
+        await eventually(lambda: running.daemon.cluster.round_state.number > rounds + 1)
+        assert running.daemon.rounds.failures == 0
         states = [await caller.state(number) for number in numbers]
         assert states.count("RUNNING") == 4
 
@@ -156,16 +157,16 @@ def test_a_solve_that_never_ends_is_killed_and_the_plan_stays(tmp_path: Path) ->
         worker = running.daemon.rounds._worker
         worker.time_limit_s = 1e-4  # no decision is as quick
         [second] = await caller.submit(job(gpus=2))
-        await eventually(lambda: running.daemon.cluster.rounds.failures >= 1)
+        await eventually(lambda: running.daemon.rounds.failures >= 1)
         assert await caller.state(first) == "RUNNING"
-        assert "was ended" in running.daemon.cluster.rounds.last_failure
+        assert "was ended" in running.daemon.rounds.last_failure
         worker.time_limit_s = 20.0
         await reaches(caller, second, "RUNNING")
 
     play(tmp_path, scene, round={"policy": "gavel", "interval_s": 0.2})
 
 
-def test_what_would_fail_in_every_round_is_refused_when_it_is_switched_on(tmp_path: Path) -> None:
+def test_a_policy_that_would_fail_in_every_round_cannot_be_switched_on(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         root = running.caller("root", 0)
         await caller.submit(job(model="cnn"), job(model="rnn"))
@@ -179,7 +180,7 @@ def test_what_would_fail_in_every_round_is_refused_when_it_is_switched_on(tmp_pa
             return text
 
         text = await refusal("objective=ftf-agnostic", "reference=h100")
-        assert "looks at speeds on h100 only, and the cluster has v100" in text
+        assert "uses the speeds on h100 only, but the cluster has v100" in text
         text = await refusal("objective=cost", "prices=k80:1")
         assert "cost needs the price of v100" in text
         assert "rounds of whole steps" in await refusal("mechanism=published")

@@ -1,4 +1,4 @@
-"""What a live cluster was and is, replayed: its state under other policies, and its history."""
+"""Replays of a live cluster: of its state under other policies, and of its history."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def dlsched(running: Running, *words: str) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-def test_the_present_state_runs_on_under_other_policies(tmp_path: Path) -> None:
+def test_the_present_state_is_simulated_under_other_policies(tmp_path: Path) -> None:
     file, jobs_out, told = tmp_path / "now", tmp_path / "jobs.csv", tmp_path / "told.json"
 
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         [long] = await caller.submit(job(gpus=4, expected_s=4000))
         await reaches(caller, long, "RUNNING")
         big, small = await caller.submit(job(gpus=4, expected_s=2000), job(gpus=2, expected_s=100))
-        await eventually(lambda: running.daemon.cluster.board.position(small))
+        await eventually(lambda: running.daemon.cluster.live.position(small))
         root = running.caller("root", 0)
         chunks = [p.data async for p in root.control.Snapshot(c.SnapshotRequest(), timeout=20)]
         file.write_bytes(b"".join(chunks))
@@ -84,7 +84,7 @@ def test_the_present_state_runs_on_under_other_policies(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_stored_history_is_a_trace_on_the_nodes_that_it_ran_on(tmp_path: Path) -> None:
+def test_the_stored_history_is_replayed_on_the_nodes_of_the_database(tmp_path: Path) -> None:
     told = tmp_path / "told.json"
 
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:

@@ -1,4 +1,4 @@
-"""Wall clocks that jump and rounds that take long move nobody."""
+"""Wall clocks that jump and rounds that take long change no job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dlsched.daemon import clock
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.system import clock
 
 from .cluster_of_tests import Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
@@ -42,10 +42,10 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
             [later] = await caller.submit(job(begin_at=real() + 1800))
             await eventually(agent.running)
             offset[0] = jump_s
-            rounds = cluster.board.round_number
+            rounds = cluster.round_state.number
             [second] = await caller.submit(job(gpus=1))
             await eventually(lambda: len(agent.running()) == 2)
-            await eventually(lambda: cluster.board.round_number > rounds + 3)
+            await eventually(lambda: cluster.round_state.number > rounds + 3)
             view = (await caller.show(first)).job
             assert (view.state, view.starts) == ("RUNNING", 1)
             assert view.run_s < 60
@@ -62,7 +62,7 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
     asyncio.run(scene())
 
 
-def test_a_round_longer_than_every_window_loses_nobody(tmp_path: Path) -> None:
+def test_a_round_longer_than_every_window_loses_no_run(tmp_path: Path) -> None:
     """Row A17: nodes are heard and answered while a policy computes; the status tells of it."""
 
     async def scene() -> None:
@@ -85,14 +85,14 @@ def test_a_round_longer_than_every_window_loses_nobody(tmp_path: Path) -> None:
             worker.decide = slowly  # type: ignore[method-assign]
             [second] = await caller.submit(job())
             await asked.wait()
-            timing = cluster.shell.state.timing
-            heard, epoch = cluster.shell.state.hearings, cluster.shell.state.epoch
+            timing = cluster.driver.state.timing
+            heard, epoch = cluster.driver.state.last_syncs, cluster.driver.state.epoch
             beats = heard["n1"].sequence
             long = time.monotonic() + 2 * timing.witness_beats * timing.beat_s
             await eventually(lambda: time.monotonic() > long)
-            assert cluster.shell.state.hearings["n1"].sequence > beats
+            assert cluster.driver.state.last_syncs["n1"].sequence > beats
             assert cluster.node_state("n1") in ("mixed", "full")
-            assert cluster.shell.state.epoch == epoch
+            assert cluster.driver.state.epoch == epoch
             assert [key.job for key in agent.running()] == [first]
             go_on.set()
             await eventually(lambda: "a round took" in running.daemon.rounds.slow)

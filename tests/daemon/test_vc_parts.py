@@ -46,13 +46,13 @@ def test_a_part_borrows_from_its_siblings_and_not_beyond_its_parent(tmp_path: Pa
         await ends(agent, theirs)
         await reaches(caller, lent, "RUNNING")
         _, text = await refused(root.remove("vc", "lab"))
-        assert text == "vc lab: vc speech speaks of it"
+        assert text == "vc lab: vc speech names it"
         _, text = await refused(root.set("vc", create=False, name="lab", guaranteed=3))
         assert text == "vc lab: its parts are guaranteed 4 GPUs, it has 3"
         _, text = await refused(root.set("vc", create=False, name="lab", parent="vision"))
         assert "would be a part of itself, through" in text
-        _, text = await refused(root.set("vc", name="x", gpus=1, parent="nobody"))
-        assert text == ("vc x: parent vc 'nobody' is not known; known: lab, speech, vision")
+        _, text = await refused(root.set("vc", name="x", gpus=1, parent="nothing"))
+        assert text == ("vc x: parent vc 'nothing' is not known; known: lab, speech, vision")
 
     play(tmp_path, scene, gpus=8, round={"interval_s": 0.3, "policy": "srtf"})
 
@@ -75,7 +75,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("vcs", "said"), WRONG)
-def test_what_cannot_be_is_refused(vcs: tuple[Vc, ...], said: str, tmp_path: Path) -> None:
+def test_impossible_virtual_clusters_are_refused(
+    vcs: tuple[Vc, ...], said: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput) as raised:
         check_tree({vc.name: vc for vc in vcs})
     assert str(raised.value) == said
@@ -93,7 +95,7 @@ def test_what_cannot_be_is_refused(vcs: tuple[Vc, ...], said: str, tmp_path: Pat
     assert str(raised.value) == f"{file}: file: vcs: {said}"
 
 
-def test_parts_of_what_the_file_no_longer_names_stand_alone(tmp_path: Path) -> None:
+def test_parts_whose_parent_left_the_configuration_stand_alone(tmp_path: Path) -> None:
     tenants = Tenants(settings_of(tmp_path))
     mine = Vc(name="a", gpus=1, guaranteed=1, parent="gone")
     tenants.take(TenantSet(tenant=mine, actor="root", at=1.0))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import queue
 from pathlib import Path
 
-from dlsched.daemon.writer import Outcome, TermBegun, Writer, Written
+from dlsched.daemon.writer import StoreAnswer, TermBegun, Writer, Written
 from dlsched.db.store import Store
 from dlsched.protocol import leader
 
 
-def test_a_lead_asked_for_again_meanwhile_does_not_end_the_term_just_begun(tmp_path: Path) -> None:
+def test_asking_twice_for_the_lead_does_not_end_the_new_term(tmp_path: Path) -> None:
     """Beats come while a store loads: the second question finds the first answered."""
     store = Store.open(f"sqlite:///{tmp_path / 'dlsched.db'}")
-    said: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    said: queue.SimpleQueue[StoreAnswer] = queue.SimpleQueue()
     writer = Writer(store, "d1", said.put)
     writer.start()
     writer.ask(leader.Contend(1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlsched.db.loading import JobFacts
+from dlsched.db.reading.loading import JobFacts
 from dlsched.db.records import CheckpointCommitted, Progress
 from dlsched.db.store import Store
 from dlsched.protocol.ledger import Attach, StopRun

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.db import codec, schema
+from dlsched.db import schema
 from dlsched.db.engine import writing
 from dlsched.db.records import ArrayShape, Dependency, JobBody, JobSpec
 from dlsched.db.store import Store
 from dlsched.db.versions import begin
+from dlsched.protocol.json_form import dumps, loads
 from dlsched.protocol.ledger import (
     Adopt,
     Assign,
@@ -35,6 +36,7 @@ from dlsched.protocol.ledger import (
     RegisterNode,
     ReleaseRun,
     Request,
+    Restart,
     RunStatus,
     SetNode,
     StopRun,
@@ -69,7 +71,7 @@ from dlsched.protocol.messages import (
     StopReason,
 )
 from dlsched.protocol.simulation import Faults, schedules
-from dlsched.protocol.simulation.database import Database
+from dlsched.protocol.simulation.truth import Database
 from tests.db.ledgers import live_part
 from tests.postgres import PostgresCluster
 
@@ -111,6 +113,7 @@ requests = st.builds(
     requeue=st.booleans(),
     fence=st.sampled_from(Fence),
     retries=st.integers(0, 2),
+    timeouts=st.integers(0, 2),
     limits=st.builds(Limits, time_s=st.none() | SECONDS, memory_bytes=st.none() | COUNTS),
     grace_s=SECONDS,
     gpu_share=st.none() | st.sampled_from([0.25, 1 / 3, 0.5]),
@@ -119,7 +122,7 @@ requests = st.builds(
 
 @given(body=bodies)
 def test_a_body_is_read_as_it_was_written(body: JobBody) -> None:
-    assert codec.loads(JobBody, codec.dumps(body)) == body
+    assert loads(JobBody, dumps(body), exact=True) == body
 
 
 @st.composite
@@ -194,6 +197,8 @@ def _run_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[Wr
     limits = Limits(time_s=draw(SECONDS))
     terms = Terms(limits=limits, grace_s=draw(SECONDS), retries=draw(st.integers(0, 2)))
     choices.append(ChangeTerms(job, terms))
+    if ledger.jobs[job].status.is_terminal and ledger.live_run(job) is None:
+        choices.append(Restart(job))
     if ledger.jobs[job].status is JobStatus.PENDING:
         choices.append(CancelJob(job, draw(st.sampled_from(["", "Deadline"]))))
     return [draw(st.sampled_from(choices))]
@@ -214,14 +219,15 @@ def _record(draw: Draw, key: RunKey, node: NodeName) -> ExitRecord:
     )
 
 
-def _end(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[Write]:
+def _end(draw: Draw, ledger: Ledger, numbers: itertools.count[int]) -> list[Write]:
     """A member of any run, over already or not, is over; a late record is the interesting case."""
     if not ledger.runs:
         return []
     run = draw(st.sampled_from(list(ledger.runs.values())))
     node = draw(st.sampled_from(list(run.members)))
     if draw(st.booleans()):
-        return [MemberOver(run.key.run_id, node, exit=_record(draw, run.key, node))]
+        again = draw(st.sampled_from([None, RunId(f"run{next(numbers)}")]))
+        return [MemberOver(run.key.run_id, node, exit=_record(draw, run.key, node), again=again)]
     return [MemberOver(run.key.run_id, node, presumed=draw(st.sampled_from(["lost", "down"])))]
 
 

@@ -1,4 +1,4 @@
-"""Who leads: one at a time, a new epoch each, and a deposed leader writes nothing."""
+"""Leaders: one at a time, a new epoch each, and a deposed leader writes nothing."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_a_session_that_does_not_beat_is_ended(
         later = standby.contend("daemon-2")
         assert later is not None
         assert later.epoch == term.epoch + 1
-        assert "has not beaten for 16 s" in caplog.text
+        assert "no heartbeat of the leader for 16 s" in caplog.text
         with pytest.raises(Deposed):
             paused.persist(term.epoch, 1, [submit(1)], 1.0)
         assert not paused.confirm(term.epoch)
         assert standby.confirm(later.epoch)
 
 
-def test_a_leader_whose_session_broke_leads_on_if_nobody_came_between(postgres_url: str) -> None:
+def test_a_leader_whose_session_broke_leads_on_if_no_other_came_between(postgres_url: str) -> None:
     with Store.open(postgres_url) as leader, Store.open(postgres_url) as other:
         term = leader.contend("daemon-1")
         assert term is not None
@@ -93,7 +93,7 @@ def test_a_leader_whose_session_broke_leads_on_if_nobody_came_between(postgres_u
         assert leader.jobs([JobId(1)])
 
 
-def test_a_deposed_leader_that_asks_keeps_nobody_out(url: str) -> None:
+def test_a_deposed_leader_that_asks_keeps_no_leader_out(url: str) -> None:
     with Store.open(url) as old, Store.open(url) as other:
         term = old.contend("daemon-1")
         assert term is not None
@@ -181,7 +181,7 @@ def test_the_file_system_of_a_folder_is_that_of_the_deepest_mount(tmp_path: Path
         ("nonsense", "not a URL"),
         ("mysql://u:secret@h/d", "neither a SQLite file nor Postgres"),
         ("sqlite://", "neither a SQLite file nor Postgres"),
-        ("sqlite:////nowhere/at/all/a.db", "is no folder"),
+        ("sqlite:////nowhere/at/all/a.db", "is not a folder"),
     ],
 )
 def test_another_kind_of_url_is_refused(url: str, said: str) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import inspect, select, text
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
-from dlsched.db.filters import ArrayElements, Filter
-from dlsched.db.reading import StoredJob
+from dlsched.db.reading.filters import ArrayElements, Filter
+from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import (
     CheckpointCommitted,
     Dependency,
@@ -100,6 +100,18 @@ def test_facts_grow_with_the_changes(store: Store, persist: Term) -> None:
         (2, 50.0, 70.0, 9.0),
         (3, 80.0, 90.0, 5.0),
     ]
+
+
+@pytest.mark.parametrize("stop", [StopReason.MIGRATE, StopReason.RESIZE])
+def test_a_stop_that_finds_the_job_done_is_no_move(
+    store: Store, persist: Term, stop: StopReason
+) -> None:
+    persist(node("n1"), submit(1, gang=(2,)), assign(1, ("n1", (0, 1))))
+    persist(StopRun(key(1).run_id, stop))
+    persist(ended(1, "n1", code=0, ran_s=9.0))
+    job = one(store, 1)
+    assert job.state == "COMPLETED"
+    assert (job.facts.starts, job.facts.migrations, job.facts.resizes) == (1, 0, 0)
 
 
 def test_a_late_record_adds_what_was_missing(store: Store, persist: Term) -> None:
@@ -207,12 +219,12 @@ def test_first_predictions_stand_beside_what_came(store: Store, persist: Term) -
     persist(told(1, 1.0, 90.0), told(2, 1.0, 80.0), told(1, 2.0, 95.0), told(3, 1.0, 70.0))
     persist(assign(1, ("n1", (0,))))
     persist(assign(2, ("n1", (1,))))
-    early, late = sorted(store.came_true(), key=lambda each: each.told.job)
-    assert (early.told.start_at, late.told.start_at) == (90.0, 80.0)
+    early, late = sorted(store.predicted_starts(), key=lambda each: each.prediction.job)
+    assert (early.prediction.start_at, late.prediction.start_at) == (90.0, 80.0)
     assert early.started_at == one(store, 1).facts.first_started_at
-    assert store.came_true(late.started_at + 1.0) == []
-    assert one(store, 1).foretold == told(1, 1.0, 90.0)
-    assert one(store, 3).foretold == told(3, 1.0, 70.0)
+    assert store.predicted_starts(late.started_at + 1.0) == []
+    assert one(store, 1).first_prediction == told(1, 1.0, 90.0)
+    assert one(store, 3).first_prediction == told(3, 1.0, 70.0)
 
 
 def test_changed_fields_come_back_as_what_they_were(store: Store, persist: Term) -> None:
@@ -292,16 +304,13 @@ def test_filters(store: Store, persist: Term) -> None:
         assert numbers(store.queue(wanted)) == expected, wanted
 
 
-def test_usage_and_dependents(store: Store, persist: Term) -> None:
+def test_usage_by_virtual_cluster_and_by_user(store: Store, persist: Term) -> None:
     persist(node("n1"), submit(1, vc="x"), submit(2, vc="y", user="bob"))
-    waits = (Dependency(kind="afterok", job=JobId(1)),)
-    persist(submit(3, dependencies=waits), submit(4, dependencies=waits), CancelJob(JobId(4)))
     persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
     persist(ended(1, "n1", ran_s=5.0), at=100.0)
     persist(ended(2, "n1", ran_s=7.0), at=200.0)
     assert [(u.name, u.gpu_s, u.jobs) for u in store.usage()] == [("x", 5.0, 1), ("y", 7.0, 1)]
     assert [u.name for u in store.usage(by="user", since=150.0)] == ["bob"]
-    assert store.dependents(JobId(1)) == [3]
 
 
 # -- looking up -----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def test_the_story_of_a_job_that_is_preempted_and_ends(store: Store) -> None:
         ("suspend", "daemon", "suspended"),
         ("resume", "daemon", "resumed"),
         ("stop", "daemon", "stop asked preempt"),
-        ("requeue", "node n1", "requeued stopped: preempt"),
+        ("requeue", "node n1", "requeued preempted"),
         ("start", "daemon", "assigned run 2"),
         ("end", "node n1", "failed exit 3"),
     ]

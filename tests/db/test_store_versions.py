@@ -91,9 +91,9 @@ def test_a13_another_version_is_refused(url: str, other: str, hint: bool) -> Non
     assert version(url) == other
 
 
-def test_somebody_elses_database_is_not_touched(url: str) -> None:
+def test_a_database_of_another_program_is_not_touched(url: str) -> None:
     execute(url, "CREATE TABLE theirs (id INTEGER)")
-    with pytest.raises(StoreCorrupt, match=r"other tables \(theirs\)"):
+    with pytest.raises(StoreCorrupt, match=r"tables of another program \(theirs\)"):
         Store.open(url)
 
 
@@ -211,7 +211,7 @@ def test_a_backup_is_taken_while_the_leader_writes(tmp_path: Path) -> None:
         store.persist(term.epoch, 1, [submit(1)], 1.0)
         backup(url, copy)
         store.persist(term.epoch, 2, [submit(2)], 1.0)
-        with pytest.raises(BadInput, match="is there already"):
+        with pytest.raises(BadInput, match="exists already"):
             backup(url, copy)
     with Store.open(f"sqlite:///{copy}") as store:
         assert [job.job.job for job in store.queue()] == [1]

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from dlsched.db import schema
-from dlsched.db.reading import Spent
+from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.store import Store
 from dlsched.db.tenants import FILE, Account, Partition, Quota, Tenant, User, Vc, key_of
@@ -81,7 +81,7 @@ def test_a_user_is_met_once_and_keeps_what_operators_said(store: Store, epoch: E
     store.persist(epoch, 2, [submit(1)], 50.0)
     store.persist(epoch, 3, [submit(2, user="bob")], 60.0)
     store.persist(epoch, 4, [submit(3)], 70.0)
-    assert {row.tenant.name for row in store.load().tenants} == {"ann"}  # nobody added bob
+    assert {row.tenant.name for row in store.load().tenants} == {"ann"}  # bob was never added
     persist(store, epoch, 5, gone("user", "ann"))
     table = schema.users
     with store.engine.connect() as connection:
@@ -103,8 +103,8 @@ def test_use_by_account_counts_from_a_moment_on(store: Store, epoch: Epoch) -> N
     half = {each.name: each.gpu_s for each in store.usage(by="account", since=150.0)}
     assert half == {"lab": whole["lab"] / 2, "b": whole["b"]}
     assert store.usage(by="vc", since=201.0) == []
-    spent = sorted(store.spent(150.0), key=lambda each: each.account)
-    assert spent[1] == Spent(
+    spent = sorted(store.run_usage(150.0), key=lambda each: each.account)
+    assert spent[1] == RunUsage(
         user="ann", account="lab", vc="x", began_at=100.0, ended_at=200.0, gpu_s=whole["lab"]
     )
     assert [each.account for each in spent] == ["b", "lab"]

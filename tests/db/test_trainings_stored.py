@@ -12,7 +12,7 @@ from dlsched.db.engine import open_engine, writing
 from dlsched.db.errors import StoreCorrupt
 from dlsched.db.migrations import configuration
 from dlsched.db.store import Store
-from dlsched.db.trainings import TrainingTold
+from dlsched.db.trainings import CurvesRow, TrainingRow
 from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach, CancelJob
 from dlsched.protocol.messages import Epoch, JobId
@@ -21,8 +21,8 @@ from tests.db.ledgers import submit
 KNOWN = {"limits": [128, 1024, 1, 256, True, False], "gradients": [0.5, 1e-300]}
 
 
-def told(job: int, **known: object) -> TrainingTold:
-    return TrainingTold(job=JobId(job), known=known or KNOWN, at=100.0)
+def told(job: int, **known: object) -> TrainingRow:
+    return TrainingRow(job=JobId(job), known=known or KNOWN, at=100.0)
 
 
 def test_the_last_word_of_live_jobs_is_loaded(store: Store, epoch: Epoch) -> None:
@@ -33,6 +33,17 @@ def test_the_last_word_of_live_jobs_is_loaded(store: Store, epoch: Epoch) -> Non
     assert store.load().trainings == (told(2, a=3),)
     assert store.training(JobId(1)) == told(1)
     assert store.training(JobId(7)) is None
+
+
+def test_curves_are_kept_beside_them(store: Store, epoch: Epoch) -> None:
+    curves = CurvesRow(job=JobId(1), known={"curves": {}}, at=2.0)
+    store.persist(epoch, 1, [submit(1), Attach(told(1)), Attach(curves)], 1.0)
+    loaded = store.load()
+    assert (loaded.trainings, loaded.curves) == ((told(1),), (curves,))
+    store.persist(epoch, 2, [CancelJob(JobId(1), "user")], 2.0)
+    assert store.load().curves == ()
+    assert store.curves(JobId(1)) == curves
+    assert store.curves(JobId(2)) is None
 
 
 def test_tables_of_the_second_version_get_trainings(url: str) -> None:

@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 
 from dlsched.core.allocation import Allocation
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from simulate.engine import Engine
 from simulate.goodput.application import Application
 from simulate.goodput.files import read_applications
 from simulate.goodput.trainings import Trainings
+from simulate.progress.measured import MeasuredProgress
 from simulate.replay import prepare, replay
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 from simulate.traces.options import ReadOptions
@@ -105,7 +106,7 @@ def golden_jobs(case: str) -> dict[str, tuple[int, int, int]]:
 
 
 def golden_rounds(case: str) -> list[Round]:
-    """Who ran where after every round, in the order of the file."""
+    """Which jobs ran where after every round, in the order of the file."""
     return [
         (
             int(row["time_s"]),
@@ -142,7 +143,9 @@ def replay_of_golden(
         ),
         applications=applications(),
     )
-    trainings = engine.world.self_paced
+    progress = engine.world.progress
+    assert isinstance(progress, MeasuredProgress)
+    trainings = progress.trainings
     assert isinstance(trainings, Trainings)
     rounds: list[Round] = []
 

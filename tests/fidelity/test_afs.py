@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.policies.scheduling.afs import shares
 
 pytestmark = pytest.mark.fidelity

@@ -1,4 +1,4 @@
-"""Backfill and its baselines, job for job, on the traces of the baselines sheet, section 6.
+"""Backfill and its baselines, job for job, on recorded runs of a plain reference scheduler.
 
 Tolerance 0: times are whole seconds.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from simulate.replay import replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace

@@ -1,4 +1,4 @@
-"""DRF and HUG on random instances, in exact fractions; orders and runs of the DRF sheet.
+"""DRF and HUG on random instances, in exact fractions; orders and runs of reference programs.
 
 Tolerance 0, except for the two rules of comparison, whose expected values are floats.
 """
@@ -115,18 +115,18 @@ def test_ties_are_resolved_by_the_next_share(case: Case) -> None:
         total = pair["total"]
         first, second = (
             precedence(
-                vector(pair[who], total),
+                vector(pair[place], total),
                 vector(total, total),
-                Fraction(str(pair[who].get("weight", 1))),
+                Fraction(str(pair[place].get("weight", 1))),
             )
-            for who in ("first", "second")
+            for place in ("first", "second")
         )
         assert first < second
 
 
 @pytest.mark.parametrize("case", cases("drf/*sim*.json", "jobs"))
 def test_a_run_in_which_the_least_served_is_next(case: Case) -> None:
-    """Releases, then arrivals, then the head of the queue of whoever has the least share."""
+    """Releases, then arrivals, then the head of the queue of the user with the least share."""
     total = case["total"]
     capacity = vector(total, total)
     free, used = list(capacity), defaultdict(lambda: [Fraction(0)] * len(capacity))

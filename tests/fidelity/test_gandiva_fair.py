@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from dlsched.core.allocation import Allocation
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.policies.scheduling.gandiva_fair.stride import Contender, Passes, served
 from simulate.engine import Engine
-from simulate.outcomes import result_of
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import prepare
+from simulate.results.outcomes import result_of
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 
@@ -41,18 +41,18 @@ def cases() -> list[dict[str, Any]]:
 def test_every_quantum_serves_the_recorded_gangs(case: dict[str, Any]) -> None:
     jobs = case["jobs"]
     passes, had = Passes(), dict.fromkeys(range(len(jobs)), 0)
-    contenders = [Contender(who, job["gpus"], who) for who, job in enumerate(jobs)]
+    contenders = [Contender(number, job["gpus"], number) for number, job in enumerate(jobs)]
     for one in contenders:
-        passes.join(one.who)
+        passes.join(one.number)
     for quantum in case["quanta"]:
         chosen = served(contenders, passes, case["gpus"])
-        for who in chosen:
-            passes.charge(who, jobs[who]["gpus"], jobs[who]["tickets"])
-            had[who] += jobs[who]["gpus"]
-        assert [jobs[who]["id"] for who in chosen] == quantum["run"]
+        for number in chosen:
+            passes.charge(number, jobs[number]["gpus"], jobs[number]["tickets"])
+            had[number] += jobs[number]["gpus"]
+        assert [jobs[number]["id"] for number in chosen] == quantum["run"]
         expected = [quantum["passes"][job["id"]] for job in jobs]
         assert list(passes.of.values()) == pytest.approx(expected, abs=PASS_TOLERANCE)
-    assert {jobs[who]["id"]: gpus for who, gpus in had.items()} == case["gpu_quanta"]
+    assert {jobs[number]["id"]: gpus for number, gpus in had.items()} == case["gpu_quanta"]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["case"]))

@@ -1,7 +1,8 @@
 """Matching jobs to references from the artifact's throughputs, intended rule.
 
-Sheet `gavel-mechanism`, section 5. Everything is profiled (p = 1), so nothing is completed. Matches
-are compared where the runner-up is more than 1e-6 further away; distances to 1e-9.
+The estimator of Gavel (OSDI 2020), section 6. Everything is profiled (p = 1), so nothing is
+completed. Matches are compared where the runner-up is more than 1e-6 further away; distances to
+1e-9.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.policies.estimators.co_location import CoLocation
 from simulate.profiles.throughput_file import job_kind, read_throughputs
 

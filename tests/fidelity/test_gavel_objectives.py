@@ -1,7 +1,7 @@
 """Gavel's objectives on random instances, against the artifact and independent exact programs.
 
-Sheet `gavel`, section 6.2. Objectives to 1e-5 relative: the artifact's interior-point solver and
-the exact programs agree to 1e-6. Allocations only where they are unique.
+Gavel (OSDI 2020) and its published code. Objectives to 1e-5 relative: the artifact's interior-point
+solver and the exact programs agree to 1e-6. Allocations only where they are unique.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from dlsched.policies.scheduling.gavel import Entity, Problem, Shares, Solver
-from dlsched.policies.scheduling.gavel.allox import Places
-from dlsched.policies.scheduling.gavel.measures import isolated_share, proportional_rate, rates
+from dlsched.policies.scheduling.gavel.objectives.allox import Places
+from dlsched.policies.scheduling.gavel.problem import isolated_share, proportional_rate, rates
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "gavel"
@@ -128,7 +128,7 @@ def types_of(given: Problem, shares: Shares) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", POLICY_CASES)
 def test_allox_starts_the_same_jobs_or_ones_that_come_to_the_same(case: Case) -> None:
-    """Workers of a type are alike, so which of equally placed jobs is first is anybody's choice.
+    """Workers of a type are alike, so which of equally placed jobs is first is a free choice.
 
     The artifact's first jobs must be those of *some* matching of least cost: with them put in
     front, the cheapest matching may not cost more.
@@ -155,7 +155,7 @@ def test_allox_starts_the_same_jobs_or_ones_that_come_to_the_same(case: Case) ->
 
 
 @pytest.mark.parametrize("case", HIERARCHICAL_CASES)
-def test_hierarchical_fairness_gives_everybody_the_same(case: Case) -> None:
+def test_hierarchical_fairness_gives_every_job_the_same(case: Case) -> None:
     given, shares = solved(case, "hierarchical")
     y = rates(given, shares) / proportional_rate(given)
     assert y == pytest.approx(case["expected_normalised_throughput_lp"], abs=1e-5)

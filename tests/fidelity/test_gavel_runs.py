@@ -3,7 +3,7 @@
 Where X is a formula, every job's JCT is equal. Elsewhere we take the way of its interior-point
 solver (`settle=published`) and end where that does to some six decimals. So JCTs are equal there
 too, as long as no two shares differ by less: jobs that are alike have equal shares, and rounding
-decides who comes first. Averages are compared.
+decides which job comes first. Averages are compared.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import Cluster, parse_cluster_spec
-from dlsched.core.throughputs import ThroughputTable
-from simulate.finish_time_fairness import against_isolated
+from dlsched.core.cluster.description import Cluster, parse_cluster_spec
+from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import replay
-from simulate.results import ReplayResult
+from simulate.results.finish_time_fairness import against_isolated
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 from simulate.traces.trace import Trace

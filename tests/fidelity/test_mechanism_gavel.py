@@ -19,13 +19,13 @@ import pytest
 
 from dlsched.core.allocation import Allocation
 from dlsched.core.arrays import Rows
-from dlsched.core.cluster import Cluster, parse_cluster_spec
+from dlsched.core.cluster.description import Cluster, parse_cluster_spec
 from dlsched.core.context import RoundContext
 from dlsched.core.options import parse_options
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.speed.throughput_table import ThroughputTable
+from dlsched.policies.heterogeneous.time_shares import TimeShares
 from dlsched.policies.scheduling.gavel.options import GavelOptions
 from dlsched.policies.scheduling.gavel.policy import Gavel
-from dlsched.policies.scheduling.gavel.time_shares import TimeShares
 from simulate.engine import Engine
 from simulate.profiles.throughput_file import read_throughputs
 from simulate.replay import prepare
@@ -123,7 +123,7 @@ def engine_of(log: dict[str, Any], source: FromLog) -> Engine:
         "queue": "one" if log["global_queue"] else "by-type",
         "seed": log["seed"],
     }
-    options = parse_options(GavelOptions, given, who="gavel")
+    options = parse_options(GavelOptions, given, owner="gavel")
     engine.parts.scheduling = Gavel(options, source)
     return engine
 

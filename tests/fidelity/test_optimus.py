@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
-from dlsched.core.occupancy import Placement
+from dlsched.core.cluster.description import parse_cluster_spec
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.units import RUNNING, Units
 from simulate.engine import Engine
 from simulate.goodput.trainings import Trainings
 from simulate.profiles.open import open_applications
+from simulate.progress.measured import MeasuredProgress
 from simulate.replay import prepare, replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
@@ -156,21 +157,23 @@ def test_the_example_of_four_jobs(applications: Any, lab: Any) -> None:
         batch_size=[size for _, size, _ in EXAMPLE],
     )
     engine = prepare(trace, parse_cluster_spec(SMALL), SETTINGS, applications=applications)
-    courses = engine.world.self_paced
-    assert isinstance(courses, Trainings)
-    for course, (_, _, epochs) in zip(courses.of, EXAMPLE, strict=True):
-        course.epoch = epochs
-        course.progress = float(
-            course.application.learning.progress_at[epochs - 1] if epochs else 0
+    progress = engine.world.progress
+    assert isinstance(progress, MeasuredProgress)
+    trainings = progress.trainings
+    assert isinstance(trainings, Trainings)
+    for training, (_, _, epochs) in zip(trainings.of, EXAMPLE, strict=True):
+        training.epoch = epochs
+        training.progress = float(
+            training.application.learning.progress_at[epochs - 1] if epochs else 0
         )
-    scaling = engine.scaling
+    scaling = engine.cycle.ctx.perf.by_count
     assert scaling is not None
     rows = np.arange(4)
-    seconds = scaling.step_s(rows, 6)
+    rates = scaling.rates(rows, 6)
     for row, name in enumerate(names):
         known = STEPS[name]
-        assert seconds[row, : len(known)] == pytest.approx(known, rel=2e-6)
-    assert np.isinf(seconds[3, 1:]).all()
+        assert 1 / rates[row, : len(known)] == pytest.approx(known, rel=2e-6)
+    assert not rates[3, 1:].any()
     left = scaling.steps_left(Units(engine.world.table, rows, 0.0))
     assert left.astype(int).tolist() == [3066, 462, 873, 1377]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from simulate.replay import replay
 from simulate.traces.open import open_trace
 from tests.fidelity.pollux_runs import (
@@ -56,7 +56,6 @@ def test_the_small_case_ends_like_the_artifact_s_run(case: dict[str, str]) -> No
 
 
 @pytest.mark.fidelity
-@pytest.mark.timeout(600)
 @pytest.mark.skipif("6" not in PUBLISHED, reason=f"no authors_avg_jct.csv in {FOLDER}")
 def test_the_testbed_s_workload_and_the_order_of_the_three() -> None:
     pollux = average("6")

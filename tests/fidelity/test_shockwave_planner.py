@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
-from dlsched.core.epochs import EpochProfile
-from dlsched.policies.scheduling.shockwave.posterior import remaining_seconds, whole_seconds
-from dlsched.policies.scheduling.shockwave.programs import Limits, make_plan
-from dlsched.policies.scheduling.shockwave.targets import Target
+from dlsched.core.cluster.description import parse_cluster_spec
+from dlsched.core.speed.epochs import EpochProfile
+from dlsched.policies.highs import Limits
+from dlsched.policies.scheduling.shockwave.finish_times import (
+    Target,
+    remaining_seconds,
+    whole_seconds,
+)
+from dlsched.policies.scheduling.shockwave.programs import make_plan
 from dlsched.policies.scheduling.shockwave.window import Window
 from simulate.profiles.open import open_profiles
 from simulate.replay import replay

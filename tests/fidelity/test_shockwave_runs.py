@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from simulate.profiles.open import open_profiles
 from simulate.replay import replay
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 

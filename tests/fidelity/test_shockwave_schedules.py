@@ -1,6 +1,6 @@
 """Shockwave's simulated world: the authors' stored schedules give their times, bit by bit.
 
-Who holds which GPU in which round comes from the stored results. Everything else is the replay
+The GPUs of each job in each round come from the stored results. Everything else is the replay
 under `-o semantics=shockwave`: batch sizes that adapt, what absence costs, jobs that take too long,
 jobs that get nothing done. ρ of both published kinds is compared too.
 """
@@ -17,22 +17,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import Cluster, parse_cluster_spec
+from dlsched.core.cluster.description import Cluster, parse_cluster_spec
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
-from dlsched.core.occupancy import Placement
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.throughputs import ThroughputTable
+from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
 from simulate.engine import Engine
-from simulate.finish_time_fairness import shockwave_rho
-from simulate.outcomes import result_of
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.jobs import profiled
 from simulate.profiles.throughput_file import read_throughputs
+from simulate.progress.whole_steps import WholeSteps
 from simulate.replay import prepare
-from simulate.results import ReplayResult
+from simulate.results.finish_time_fairness import shockwave_rho
+from simulate.results.outcomes import result_of
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 
@@ -143,15 +144,15 @@ def test_profiles_follow_from_the_rules(path: Path) -> None:
     jobs = profiled(
         trace, single_gpus(32), table(known["throughputs"]), in_steps=True, patterns=patterns()
     )
-    assert jobs.courses is not None
+    assert jobs.epochs is not None
     assert len(trace) == len(known["jobs"])
     for row, job in enumerate(known["jobs"]):
-        course = jobs.courses.profile(row)
+        profile = jobs.epochs.profile(row)
         sizes = [size for count, size, *_ in job["segments"] for _ in range(count)]
         seconds = [each for count, _, each, *_ in job["segments"] for _ in range(count)]
-        assert course.batch_size.tolist() == sizes
-        assert course.seconds == pytest.approx(seconds, abs=1e-9)
-        assert course.runtime == pytest.approx(job["exclusive_runtime_s"], abs=1e-6)
+        assert profile.batch_size.tolist() == sizes
+        assert profile.seconds == pytest.approx(seconds, abs=1e-9)
+        assert profile.runtime == pytest.approx(job["exclusive_runtime_s"], abs=1e-6)
 
 
 @pytest.mark.skipif(not LOGS, reason=f"no authors_*.json.gz in {FOLDER}")
@@ -160,7 +161,9 @@ def test_both_published_kinds_of_rho_are_those_stored(path: Path) -> None:
     log, result, gpus = read(path), replayed(path), read(path)["gpus"]
     static = shockwave_rho(result.jobs, len(result.jobs) / gpus)
     assert np.round(static, 5).tolist() == log["ftf_static"]
-    around = replay_of(path).world.whole_steps.mean_active(len(result.jobs))
+    progress = replay_of(path).world.progress
+    assert isinstance(progress, WholeSteps)
+    around = progress.mean_active(len(result.jobs))
     themis = shockwave_rho(result.jobs, around / gpus)
     assert themis == pytest.approx(log["ftf_themis"], abs=1.001e-5)  # five digits, cut or rounded
     variants = result.summary["finish_time_fairness_variants"]

@@ -1,8 +1,9 @@
 """Sia's simulator: recorded decisions to the second, and whole runs of Sia and Gavel in it.
 
-Sheet `sia`, sections 6.2b and 6.3. Who follows the recorded decisions must find every recorded JCT
-and restart, which tests the world without any policy. Our own decisions differ where rounding makes
-ties; averages then stay within the tolerances given there.
+Recorded runs of the published simulator of Sia (SOSP 2023). A run that follows the recorded
+decisions must reproduce every recorded JCT and restart, which tests the world without any policy.
+Our own decisions differ where rounding makes ties; averages then stay within the tolerances of each
+test.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import pytest
 
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed
-from dlsched.core.node_counts import lay_out
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.node_counts import lay_out
+from dlsched.core.walk.walk import Walk
 from simulate.engine import Engine
 from simulate.goodput.hardware import TypedApplication
 from simulate.goodput.typed_files import read_typed_applications
@@ -42,7 +43,7 @@ ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" 
 FOLDER = ROOT / "sia"
 CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
 
-pytestmark = [pytest.mark.fidelity, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.fidelity
 
 Case = dict[str, str]
 Shape = tuple[int, ...]
@@ -176,7 +177,7 @@ class Recorded(SchedulingPolicy[NoOptions]):
 
 @pytest.mark.parametrize("case", cases())
 def test_recorded_decisions_lead_to_the_recorded_ends(case: Case) -> None:
-    """Every JCT and every restart of a run, from who was where in each of its rounds."""
+    """Every JCT and every restart of a run, from which job was where in each of its rounds."""
     rounds: dict[float, dict[str, tuple[str, Shape]]] = defaultdict(dict)
     for row in rounds_of(case):
         shape = tuple(map(int, row["placement"].split("-")))
@@ -230,7 +231,7 @@ def test_sia_end_to_end(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("gavel"))
 def test_gavel_ends_as_recorded(case: Case) -> None:
-    """Every JCT, every restart, and who was where in every round."""
+    """Every JCT, every restart, and which job was where in every round."""
     trace, engine = engine_of(case, "gavel", "objective=max-throughput")
     policy, seen = engine.parts.scheduling, {}
     decide = policy.allocate

@@ -1,6 +1,6 @@
 """Tiresias' simulator, job for job: start, end, preemptions, promotions; and its Gittins table.
 
-Sheet `tiresias`, section 8 D. Tolerance 0: times are whole seconds.
+Runs of the published simulator of Tiresias (NSDI 2019). Tolerance 0: times are whole seconds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.core.cluster import Cluster, Node
+from dlsched.composition.number_files import read_numbers
+from dlsched.core.cluster.description import Cluster, Node
 from dlsched.policies.scheduling.gittins import GittinsIndex
-from simulate.number_files import read_numbers
 from simulate.replay import replay
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace

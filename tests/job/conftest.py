@@ -20,7 +20,7 @@ import pytest
 
 from dlsched.job import messages as words
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0  # nothing takes so long; ranks on a busy machine import PyTorch for half of it
 
 
 class ScriptedKeeper:
@@ -57,6 +57,8 @@ class ScriptedKeeper:
         while True:
             try:
                 packet, fds, _, _ = socket.recv_fds(connection, words.MAX_MESSAGE, 4)
+            except ConnectionResetError:  # closed with messages unread; its own are still there
+                continue
             except OSError:
                 return
             self.fds += fds

@@ -3,13 +3,14 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
 from dlsched.job import Job, JobError, attach
-from dlsched.job.checkpoint_folder import CheckpointFolder
+from dlsched.job.saving.checkpoint_folder import CheckpointFolder
 
 
 class Counter:
@@ -92,7 +93,7 @@ def test_under_a_daemon_only_what_it_recorded_is_resumed_from(tmp_path: Path, ke
     assert Counter(DLSCHED_RUN="2", DLSCHED_RESUME_FROM=recorded, **scheduled).train(0) == 2
 
 
-def test_when_the_recorded_one_is_gone_its_own_run_helps_first_and_then_the_past(
+def test_without_the_recorded_checkpoint_its_run_is_tried_first_and_then_earlier_runs(
     tmp_path: Path,
 ) -> None:
     Counter(tmp_path).train(8, every_steps=2, keep=4)
@@ -104,6 +105,25 @@ def test_when_the_recorded_one_is_gone_its_own_run_helps_first_and_then_the_past
     assert Counter(**resume).train(0) == 6
     (later / "counter").unlink()
     assert Counter(**resume).train(0) == 2
+
+
+def test_a_run_that_begins_anew_leaves_no_earlier_checkpoint_to_fall_back_to(
+    tmp_path: Path, keeper: Any
+) -> None:
+    Counter(tmp_path).train(4, every_steps=2, keep=4)
+    scheduled = {"DLSCHED_CTL_SOCK": keeper.path, "DLSCHED_CKPT_DIR": str(tmp_path)}
+    assert Counter(DLSCHED_RUN="2", **scheduled).train(3, every_steps=1, keep=4) == 0
+    for step in (1, 2, 3):
+        CheckpointFolder(tmp_path).at(tmp_path / f"0002-00000000{step}").mark_committed()
+    newest = tmp_path / "0002-000000003"
+    resume = {"DLSCHED_RUN": "3", "DLSCHED_RESUME_FROM": str(newest), **scheduled}
+    (newest / "counter").write_text("damaged")
+    assert Counter(**resume).train(0) == 2
+    for step in (1, 2):
+        (tmp_path / f"0002-00000000{step}" / "counter").write_text("damaged")
+    assert Counter(**resume).train(0) == 0
+    named = {**resume, "DLSCHED_RESUME_FROM": str(tmp_path / "0001-000000004")}
+    assert Counter(**named).train(0) == 4
 
 
 def test_another_librarys_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -145,14 +165,22 @@ def test_a_full_disk_does_not_end_the_training(
     assert Counter(tmp_path).train(0) == 1
 
 
-def test_a_defect_in_saving_is_not_hidden(tmp_path: Path) -> None:
-    job = attach(folder=tmp_path, every_steps=1, environment={})
+def test_an_error_in_a_script_that_saves_means_no_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counter = Counter(tmp_path)
+    counter.train(1, every_steps=1)
+    job = counter.attach(every_steps=1)
     job.checkpoint.register("x", save=lambda file: 1 / 0, load=lambda file: None)
-    with job, pytest.raises(ZeroDivisionError):
-        job.step()
+    with job:
+        assert job.step()
+    assert "no checkpoint after step 1: ZeroDivisionError: division by zero" in (
+        capsys.readouterr().err
+    )
+    assert names(tmp_path) == ["0001-000000001"]
 
 
-def test_what_a_killed_run_has_begun_is_tidied_away(tmp_path: Path) -> None:
+def test_unfinished_checkpoints_of_a_killed_run_are_deleted(tmp_path: Path) -> None:
     (tmp_path / "1.tmp" / "5").mkdir(parents=True)
     Counter(tmp_path).train(1, every_steps=1)
     Counter(tmp_path).train(1, every_steps=1)
@@ -176,7 +204,7 @@ def die(where):
     if where == POINT and size[0] == 6:
         os.kill(os.getpid(), signal.SIGKILL)
 
-import dlsched.job.checkpoint_folder as folder
+import dlsched.job.saving.checkpoint_folder as folder
 sync, rename = folder._sync_folder, folder.Path.rename
 def dying_sync(path):
     die("before sync"); sync(path); die("after sync")
@@ -220,3 +248,46 @@ def test_a_job_killed_while_it_saves_has_a_whole_checkpoint(
     assert (code, out) == (-signal.SIGKILL, ["0"])
     code, out, err = ranks.end(ranks.start(KILLED, "nowhere", "0"))
     assert (code, out, err) == (0, [expected], "")
+
+
+# -- the first save is read back -------------------------------------------------------------------
+
+
+def test_a_state_that_cannot_be_loaded_is_named_at_its_first_save(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = []
+
+    def load(file: BinaryIO) -> None:
+        loaded.append(file.read())
+        raise ValueError("of another\nversion")
+
+    with Counter(tmp_path).attach(every_steps=1) as job:
+        job.checkpoint.register("mine", save=lambda file: file.write(b"x"), load=load)
+        assert all(job.step() for _ in range(3))
+    told = "dlsched.job: a restore could not load the state 'mine': ValueError: of another version"
+    assert capsys.readouterr().err.splitlines() == [told]
+    assert loaded == []  # not here: it may change what the training uses
+    assert names(tmp_path) == ["0001-000000002", "0001-000000003"]
+
+
+def test_a_load_that_needs_what_only_the_training_has_is_not_called_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = socket.socketpair()
+
+    def load(file: BinaryIO) -> None:
+        print("loads")
+        here.send(b"!")
+
+    with here, there, Counter(tmp_path).attach(every_steps=1) as job:
+        job.checkpoint.register("mine", save=lambda file: file.write(b"x"), load=load)
+        job.checkpoint.register(
+            "other", save=lambda file: None, load=lambda file: 1 / 0, try_load=False
+        )
+        assert job.step()
+        there.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            there.recv(1)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "")

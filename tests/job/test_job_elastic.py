@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 from dlsched.job import messages as words
-from dlsched.job.checkpoint_folder import CheckpointFolder
+from dlsched.job.saving.checkpoint_folder import CheckpointFolder
 
 PROGRAM = (Path(__file__).parent / "elastic_program.py").read_text()
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("PyTorch is not installed", allow_module_level=True)
 
 
-def eventually(what: str, condition: Callable[[], Any], within_s: float = 60.0) -> None:
+def eventually(what: str, condition: Callable[[], Any], within_s: float = 180.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -128,7 +128,7 @@ def test_the_noise_is_about_the_same_however_many_ranks_measure_it(
     ranks: Any, free_port: int, tmp_path: Path, adam: bool
 ) -> None:
     found = []
-    for size, local in ((1, "24"), (1, "6"), (2, "24"), (2, "3"), (3, "24")):
+    for size, local in ((1, "24"), (1, "6"), (2, "3"), (3, "24")):
         given = ["--seen", str(tmp_path / f"seen{size}.{local}"), "--local", local]
         given += ["--adam"] if adam else []
         ends = [ranks.end(p) for p in ranks.gang(PROGRAM, size, free_port, *given)]
@@ -143,7 +143,7 @@ def test_the_noise_is_about_the_same_however_many_ranks_measure_it(
 ADAPTS = ("--maximum", "96", "--local", "48", "--samples", "480", "--epochs", "3")
 
 
-def test_it_tells_its_keeper_and_takes_up_a_better_batch_size(
+def test_it_reports_to_its_keeper_and_uses_a_better_batch_size(
     ranks: Any, keeper: Any, tmp_path: Path
 ) -> None:
     story = Story(tmp_path)
@@ -154,7 +154,7 @@ def test_it_tells_its_keeper_and_takes_up_a_better_batch_size(
     keeper.answer = answer
     environment = {
         "DLSCHED_JOB_ID": "7", "DLSCHED_RUN": "1", "DLSCHED_RUN_ID": "r7",
-        "DLSCHED_CTL_SOCK": keeper.path,
+        "DLSCHED_CTL_SOCK": keeper.path, "DLSCHED_CKPT_DIR": str(tmp_path / "ckpt"),
     }  # fmt: skip
     process = ranks.start(
         PROGRAM, "--seen", story.prefix, *ADAPTS, "--report", "0.05", "--pause", "0.01",
@@ -184,7 +184,7 @@ def test_it_tells_its_keeper_and_takes_up_a_better_batch_size(
 @pytest.mark.parametrize(
     ("how", "wish"),
     [
-        (("--measure", "0"), ("48", "1")),  # without measurements nobody knows
+        (("--measure", "0"), ("48", "1")),  # without measurements the best is unknown
         (("DLSCHED_FIXED_BATCH",), ("48", "1")),
         ((), ("480", "0")),  # more than a rank can have
     ],

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.job import messages as words
-from dlsched.job.agreement import Agreement, Wish, Words
+from dlsched.job.agreement import Agreement, Numbers, Wish
 
 # Ranks that are not coupled but by the library, of unequal speed. Each prints the step it stops at.
 PROGRAM = """
@@ -77,12 +77,12 @@ def test_a_stop_that_one_keeper_asks_for_stops_the_gang(
     assert len({out[-1].split()[1] for _, out, _ in ends}) == 1
 
 
-def test_ranks_that_end_by_themselves_hold_nobody_up(ranks: Any, free_port: int) -> None:
+def test_ranks_that_end_by_themselves_delay_no_other_rank(ranks: Any, free_port: int) -> None:
     gang = ranks.gang(PROGRAM, 3, free_port, "0", "57")
     assert [ranks.end(process)[0] for process in gang] == [0, 0, 0]
 
 
-def test_a_stranger_at_the_port_is_turned_away(ranks: Any, free_port: int) -> None:
+def test_an_unknown_connection_at_the_port_is_refused(ranks: Any, free_port: int) -> None:
     first = ranks.gang(PROGRAM, 2, free_port, "0.0005", "100000")[0]
     stranger = ranks.start(
         PROGRAM,
@@ -108,7 +108,7 @@ class Hub:
     """All ranks in one thread: what each has posted, in order."""
 
     def __init__(self, size: int) -> None:
-        self.posts: list[list[Words]] = [[] for _ in range(size)]
+        self.posts: list[list[Numbers]] = [[] for _ in range(size)]
         self.read = [0] * size
 
 
@@ -116,10 +116,10 @@ class Spoke:
     def __init__(self, hub: Hub, rank: int) -> None:
         self.hub, self.rank = hub, rank
 
-    def post(self, words: Words) -> None:
+    def post(self, words: Numbers) -> None:
         self.hub.posts[self.rank].append(words)
 
-    def collect(self) -> list[Words]:
+    def collect(self) -> list[Numbers]:
         turn = self.hub.read[self.rank]
         assert all(len(posts) > turn for posts in self.hub.posts), "would wait for ever"
         self.hub.read[self.rank] += 1
@@ -138,7 +138,7 @@ class Spoke:
     saves=st.sets(st.integers(1, 40), max_size=3),
 )
 def test_ranks_that_do_the_same_steps_decide_the_same_and_never_wait_for_ever(
-    size: int, stride: int, wishes: list[Words], saves: set[int]
+    size: int, stride: int, wishes: list[Numbers], saves: set[int]
 ) -> None:
     """A rank wishes from some step on to stop at some step; all run step by step."""
     hub = Hub(size)
@@ -147,7 +147,7 @@ def test_ranks_that_do_the_same_steps_decide_the_same_and_never_wait_for_ever(
     for step in range(1, 120):
         verdicts = []
         for rank, agreement in enumerate(ranks):
-            own = [at for who, since, at in wishes if who % size == rank and since <= step]
+            own = [at for owner, since, at in wishes if owner % size == rank and since <= step]
             wish = Wish(stop_at=min(own, default=0), save=step in saves, stride=stride)
             verdict = agreement.after(step, wish)
             verdicts.append(verdict)
@@ -164,7 +164,7 @@ def test_ranks_that_do_the_same_steps_decide_the_same_and_never_wait_for_ever(
     assert soonest <= stopped <= soonest + 2 * stride + 1
 
 
-def test_what_is_written_of_every_rank_is_in_the_manifest(ranks: Any, free_port: int) -> None:
+def test_the_states_of_every_rank_are_in_the_manifest(ranks: Any, free_port: int) -> None:
     gang = ranks.gang(PROGRAM, 2, free_port, "0.0005", "100000")
     assert lines(gang[0], 2)[1] == "five"
     os.kill(gang[0].pid, signal.SIGTERM)
@@ -185,3 +185,36 @@ def test_what_is_written_of_every_rank_is_in_the_manifest(ranks: Any, free_port:
         "own.rank1",
         "value",
     ]
+
+
+FAILING = """
+import os, sys
+from dlsched.job import attach
+
+rank = int(os.environ["RANK"])
+value = [0]
+
+def save(file):
+    if rank == 1 and value[0] == 2:
+        raise RuntimeError("no space")
+    file.write(str(value[0]).encode())
+
+with attach(folder="ckpt", every_s=None, every_steps=1) as job:
+    job.checkpoint.register("own", each_rank=True, save=save,
+                            load=lambda f: value.__setitem__(0, int(f.read())))
+    print(job.restore(), value[0])
+    while job.steps < int(sys.argv[1]):
+        value[0] += 1
+        job.step()
+"""
+
+
+def test_a_rank_that_cannot_save_means_no_checkpoint_for_all_and_the_training_goes_on(
+    ranks: Any, free_port: int
+) -> None:
+    ends = [ranks.end(process) for process in ranks.gang(FAILING, 2, free_port, "2")]
+    assert [(code, out) for code, out, _ in ends] == [(0, ["0 0"])] * 2
+    assert ends[0][2] == "dlsched.job: no checkpoint after step 2: another rank has failed\n"
+    assert ends[1][2] == "dlsched.job: no checkpoint after step 2: RuntimeError: no space\n"
+    ends = [ranks.end(process) for process in ranks.gang(FAILING, 2, free_port, "1")]
+    assert [(code, out) for code, out, _ in ends] == [(0, ["1 1"])] * 2

@@ -112,10 +112,10 @@ def test_signals_are_passed_on(keeper: Any) -> None:
     ("answer", "said"),
     [
         (words.Refused(why="9 ranks on 4 GPUs"), "dlsched: run: 9 ranks on 4 GPUs\n"),
-        (None, "dlsched: run: the keeper has hung up; its ranks are being ended\n"),
+        (None, "dlsched: run: the keeper has closed the connection; the ranks are being ended\n"),
     ],
 )
-def test_what_goes_wrong_is_one_line(keeper: Any, answer: Any, said: str) -> None:
+def test_an_error_is_one_line(keeper: Any, answer: Any, said: str) -> None:
     caller = call(keeper, "x")
     if answer is None:
         serve(keeper)
@@ -151,7 +151,7 @@ def test_wrong_use_is_one_line(
     assert err.count("\n") == 1
 
 
-def test_an_environment_that_does_not_fit_is_told(
+def test_an_environment_that_is_too_large_is_refused(
     keeper: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DLSCHED_CTL_SOCK", keeper.path)
@@ -192,7 +192,7 @@ def test_srun_takes_what_training_scripts_give_it(keeper: Any) -> None:
     ("arguments", "said"),
     [(["--pty", "bash"], "--pty"), (["-N", "7", "x"], "-N 7: only the whole allocation")],
 )
-def test_srun_refuses_the_rest_by_name(arguments: list[str], said: str) -> None:
+def test_srun_refuses_other_options_by_name(arguments: list[str], said: str) -> None:
     found = subprocess.run(
         [sys.executable, str(SHIMS / "srun"), *arguments],
         capture_output=True,

@@ -12,6 +12,7 @@ FROM_JOB = [
     words.StepDone(step=5, batch_s=0.25, loss=1.5, gpu_memory=10, metrics={"accuracy": 0.5}),
     words.CheckpointMade(path="/c/0001-000000005", step=5, bytes=9, sha256="ab", save_s=0.5),
     words.Restored(step=5, restart_s=1.0),
+    words.Leaving(finished=True, job=True),
     words.Trained(
         nodes=2, replicas=4, local=(8, 16), steps=(3, 1), accumulation_s=(0.5, 0.75),
         optimiser_s=(0.625, 1.0), gradient_sqr=0.5, gradient_var=4.0, initial=32, maximum=64,
@@ -36,12 +37,12 @@ FROM_KEEPER = [
 
 
 @pytest.mark.parametrize("message", FROM_JOB, ids=lambda m: m.type)
-def test_what_a_job_says_arrives_as_it_was(message: words.FromJob) -> None:
+def test_messages_of_a_job_are_decoded_unchanged(message: words.FromJob) -> None:
     assert words.decode_from_job(words.encode(message)) == message
 
 
 @pytest.mark.parametrize("message", FROM_KEEPER, ids=lambda m: m.type)
-def test_what_a_keeper_says_arrives_as_it_was(message: words.FromKeeper) -> None:
+def test_messages_of_a_keeper_are_decoded_unchanged(message: words.FromKeeper) -> None:
     assert words.decode_from_keeper(words.encode(message)) == message
 
 
@@ -53,7 +54,7 @@ def test_a_newer_side_is_understood_as_far_as_possible() -> None:
 
 def test_numbers_that_json_does_not_have_are_left_out() -> None:
     packet = words.encode(words.StepDone(step=1, loss=float("nan"), metrics={"x": float("inf")}))
-    assert json.loads(packet) == {"type": "step", "step": 1, "metrics": {}}
+    assert json.loads(packet) == {"type": "step", "step": 1, "metrics": {}, "not_finite": []}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_numbers_that_json_does_not_have_are_left_out() -> None:
         (b'{"type":"step","step":1,"metrics":{"a":"b"}}', "step.metrics.a: a number"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_one_line(packet: bytes, complaint: str) -> None:
+def test_an_unreadable_message_is_an_error_of_one_line(packet: bytes, complaint: str) -> None:
     with pytest.raises(words.BadMessage) as caught:
         words.decode_from_job(packet)
     assert complaint in str(caught.value)

@@ -68,7 +68,7 @@ def test_sigterm_ends_it_after_the_step_with_a_checkpoint_and_143(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["0001-000000004"]
 
 
-def test_who_goes_on_after_a_no_leaves_at_the_next_step(tmp_path: Path) -> None:
+def test_a_step_after_a_stop_exits_the_program(tmp_path: Path) -> None:
     job = attach(environment={})
     os.kill(os.getpid(), signal.SIGTERM)
     assert not job.step()
@@ -104,7 +104,9 @@ def test_an_error_of_the_training_is_not_covered_by_the_stop() -> None:
         ({"MASTER_PORT": "-1"}, "MASTER_PORT=-1"),
     ],
 )
-def test_a_nonsensical_environment_is_told(environment: dict[str, str], complaint: str) -> None:
+def test_a_wrong_environment_is_an_error_that_names_the_variable(
+    environment: dict[str, str], complaint: str
+) -> None:
     with pytest.raises(JobError, match=complaint):
         attach(environment=environment)
 
@@ -125,7 +127,7 @@ def test_ranks_that_are_no_gang_are_on_their_own() -> None:
 # -- with a keeper ---------------------------------------------------------------------------------
 
 
-def test_it_says_hello_and_how_long_the_start_took_and_how_it_goes(keeper: Any) -> None:
+def test_it_sends_hello_then_the_start_time_then_its_progress(keeper: Any) -> None:
     with attach(environment=scheduled(keeper)) as job:
         for _ in range(3):
             assert job.step(loss=0.5, accuracy=0.25)
@@ -153,7 +155,27 @@ def test_it_reports_at_most_once_a_second(keeper: Any, monkeypatch: pytest.Monke
     assert keeper.all(words.StepDone)[1].batch_s == 0.125
 
 
-def test_a_stop_saves_waits_for_the_commit_and_leaves(keeper: Any, tmp_path: Path) -> None:
+def test_rungs_are_reported_at_their_very_step(
+    keeper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlsched.job.job.time, "monotonic", lambda: 100.0)
+    environment = scheduled(keeper, DLSCHED_RUNGS="4:3:36")
+    with attach(environment=environment, every_s=None) as job:
+        for step in range(110):
+            job.step(loss=float(step + 1))
+        job._link.send(words.StepDone(step=999))
+        keeper.wait_for(words.StepDone, lambda message: message.step == 999)
+        told = [(message.step, message.loss) for message in keeper.all(words.StepDone)]
+    assert told == [(1, 1.0), (4, 4.0), (12, 12.0), (36, 36.0), (999, None)]
+
+
+@pytest.mark.parametrize("text", ["x", "4", "0:3", "4:1", "4:3:x", "1:2:3:4"])
+def test_rungs_that_cannot_be_read_are_named(text: str) -> None:
+    with pytest.raises(JobError, match=f"DLSCHED_RUNGS={text}: FIRST:FACTOR"):
+        attach(environment={"DLSCHED_RUNGS": text})
+
+
+def test_a_stop_saves_waits_for_the_commit_and_exits(keeper: Any, tmp_path: Path) -> None:
     def answer(message: words.FromJob) -> words.FromKeeper | None:
         if isinstance(message, words.CheckpointMade):
             assert not (Path(message.path) / "committed").exists()
@@ -173,6 +195,7 @@ def test_a_stop_saves_waits_for_the_commit_and_leaves(keeper: Any, tmp_path: Pat
         left = job.deadline()
         assert left is not None
         assert 30 < left <= 60
+    assert keeper.wait_for(words.Leaving) == words.Leaving(finished=False)  # before it saves
     (made,) = keeper.all(words.CheckpointMade)
     assert made.step == job.steps
     assert made.bytes == 1
@@ -180,7 +203,29 @@ def test_a_stop_saves_waits_for_the_commit_and_leaves(keeper: Any, tmp_path: Pat
     assert (Path(made.path) / "committed").exists()
 
 
-def test_a_refused_checkpoint_is_told_and_never_resumed_from(
+@pytest.mark.parametrize("looks", [False, True], ids=["its steps are over", "it saw the stop"])
+def test_a_training_that_leaves_by_itself_has_finished_unless_it_knew_of_the_stop(
+    keeper: Any, looks: bool
+) -> None:
+    with attach(environment=scheduled(keeper)) as job:
+        keeper.wait_for(words.Hello)
+        keeper.say(words.Stop(reason="preempt", deadline_s=60.0))
+        job._link.wait(30)
+        while looks and job.deadline() is None:
+            pass
+    assert keeper.wait_for(words.Leaving) == words.Leaving(finished=not looks)
+
+
+def test_a_script_without_the_library_says_that_its_job_is_done(keeper: Any) -> None:
+    command = [sys.executable, "-m", "dlsched.job", "finished"]
+    environment = {**os.environ, **scheduled(keeper)}
+    assert subprocess.run(command, env=environment, check=False, timeout=60).returncode == 0
+    assert keeper.wait_for(words.Leaving) == words.Leaving(finished=True, job=True)
+    done = subprocess.run(command[:-1], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "usage: python -m dlsched.job finished\n")
+
+
+def test_a_refused_checkpoint_is_reported_and_no_run_resumes_from_it(
     keeper: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keeper.answer = lambda message: (
@@ -201,7 +246,7 @@ def test_a_refused_checkpoint_is_told_and_never_resumed_from(
     assert not (folder / "committed").exists()
 
 
-def test_while_nobody_answers_the_newest_two_wait_and_training_goes_on(
+def test_without_an_answer_the_newest_two_checkpoints_wait_and_training_goes_on(
     keeper: Any, tmp_path: Path
 ) -> None:
     environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
@@ -259,16 +304,55 @@ def test_a_keeper_that_is_not_there_is_told_once(
     assert capsys.readouterr().err.count("no keeper at") == 1
 
 
-def test_a_keeper_that_says_garbage_is_borne(
-    keeper: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_garbage_from_a_keeper_is_ignored(keeper: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with attach(environment=scheduled(keeper)) as job:
         keeper.wait_for(words.Hello)
         keeper.connections[0].send(b"{")
         keeper.connections[0].send(b'{"type":"later-word"}')
         job._link.wait(30)
         assert job.step()
-    assert "cannot read" in capsys.readouterr().err
+    assert "unreadable message" in capsys.readouterr().err
+
+
+def test_a_job_that_saves_nothing_is_told_so_once(
+    keeper: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "dlsched.job: no state is registered with job.checkpoint: when the scheduler stops"
+    environment = scheduled(keeper, DLSCHED_CKPT_DIR=str(tmp_path))
+    with attach(environment=environment) as job:
+        assert all(job.step() for _ in range(3))
+        assert not keeper.wait_for(words.Restored).saves
+    assert capsys.readouterr().err.count(told) == 1
+    with attach(environment={}) as job:
+        assert job.step()
+    with attach(environment=environment) as job:
+        with_state(job)
+        assert job.step()
+        job._link.send(words.StepDone(step=999))
+        while not any(message.step == 999 for message in keeper.all(words.StepDone)):
+            keeper._news.get(timeout=60)
+    assert capsys.readouterr().err == ""
+    assert [message.saves for message in keeper.all(words.Restored)] == [False, True]
+
+
+# -- steps that count twice ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moves", "told"),
+    [("10" * 6, 1), ("1" * 12, 0), ("0" * 12, 0), ("1000" * 3, 0), ("101011101011", 0)],
+    ids=["twice", "once", "never", "many", "other"],
+)
+def test_a_step_that_is_called_twice_is_noticed(
+    capsys: pytest.CaptureFixture[str], moves: str, told: int
+) -> None:
+    with attach(environment={}) as job:
+        sampler = job.sampler(100)
+        for moved in moves:
+            if moved == "1":
+                sampler.advance(1)
+            assert job.step()
+    assert capsys.readouterr().err.count("step() seems to be called twice") == told
 
 
 # -- workers ---------------------------------------------------------------------------------------
@@ -295,7 +379,7 @@ os.kill(alone, signal.SIGTERM)                     # a pool that ends its worker
 print("alone", os.waitstatus_to_exitcode(os.waitpid(alone, 0)[1]))
 
 worker, is_alive = child()
-os.killpg(0, signal.SIGTERM)                       # a runtime that signals everybody
+os.killpg(0, signal.SIGTERM)                       # a runtime that signals its group
 print("lives", is_alive())
 print("go on", job.step())
 os.kill(worker, signal.SIGKILL)
@@ -304,7 +388,7 @@ job.__exit__(None, None, None)
 """
 
 
-def test_workers_live_through_a_signal_to_all_and_end_when_their_parent_says_so(
+def test_workers_survive_a_signal_to_all_processes_and_end_with_a_signal_of_their_parent(
     ranks: Any,
 ) -> None:
     code, out, err = ranks.end(ranks.start(WORKERS))
@@ -317,7 +401,7 @@ def test_workers_live_through_a_signal_to_all_and_end_when_their_parent_says_so(
 
 def imported(*options: str, path: Path) -> set[str]:
     script = f"import sys; sys.path.insert(0, {str(path)!r}); import dlsched.job, sys; "
-    script += "import dlsched.job.launch, dlsched.job.slurm_words; print(*sys.modules)"
+    script += "import dlsched.job.launch, dlsched.job.slurm_commands; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, *options, "-c", script], capture_output=True, text=True, check=True
     )

@@ -110,7 +110,7 @@ with attach(folder="ckpt", every_s=None) as job:
     print(all(torch.equal(*each) for each in zip(before, model.parameters())))
     print(sampler.epoch, sampler.consumed)
     exchange = GroupExchange()
-    exchange.post((1, 2, 3, 4))
+    exchange.post((1, 2, 3, 4, 5))
     print(exchange.collect())
     exchange.close()
 torch.distributed.destroy_process_group()
@@ -132,7 +132,7 @@ with attach(folder="ckpt", every_s=None) as job:
 
 
 @pytest.mark.slow
-def test_who_shares_a_gpu_keeps_to_its_part_of_the_memory(ranks: Any) -> None:
+def test_a_job_that_shares_a_gpu_uses_only_its_part_of_the_memory(ranks: Any) -> None:
     for share, expected in (("0.25", "0.25 [0.25]"), ("", "1.0 []")):
         code, out, err = ranks.end(ranks.start(SHARING, environment={"DLSCHED_GPU_SHARE": share}))
         assert (code, err, out) == (0, "", [expected])
@@ -145,4 +145,143 @@ def test_who_shares_a_gpu_keeps_to_its_part_of_the_memory(ranks: Any) -> None:
 def test_model_optimizer_and_randomness_are_what_they_were(ranks: Any) -> None:
     code, out, err = ranks.end(ranks.start(ALONE))
     assert (code, err) == (0, "")
-    assert out == ["from 0", "4 2 True", "True", "1 0", "[(1, 2, 3, 4)]"]
+    assert out == ["from 0", "4 2 True", "True", "1 0", "[(1, 2, 3, 4, 5)]"]
+
+
+LOSSES = """
+import resource, sys
+import torch
+from dlsched.job import attach
+from dlsched.job.torch import register_training
+
+class Head(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module = torch.nn.Linear(2, 2)
+        self.head = torch.nn.Linear(2, 1)
+
+class Recipe:
+    def state_dict(self):
+        return {"recipe": self if sys.argv[1] == "object" else 1}
+
+    def load_state_dict(self, state):
+        pass
+
+net = Head()
+with attach(folder="ckpt", every_s=None, every_steps=1) as job:
+    register_training(job, model=net, recipe=Recipe())
+    job.restore()
+    job.step()
+    before = net.head.weight.detach().clone()
+    torch.nn.init.zeros_(net.head.weight)
+    job.restore()
+    print("head", torch.equal(before, net.head.weight))
+    if sys.argv[1] == "full disk":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))
+    print("goes on", job.step())
+"""
+
+
+@pytest.mark.slow
+def test_a_net_with_an_attribute_named_module_keeps_its_head_and_a_full_disk_ends_nothing(
+    ranks: Any, tmp_path: Path
+) -> None:
+    code, out, err = ranks.end(ranks.start(LOSSES, "full disk"))
+    assert (code, out) == (0, ["head True", "goes on True"])
+    assert "dlsched.job: no checkpoint after step 2: " in err
+    assert [path.name for path in (tmp_path / "ckpt").iterdir()] == ["0001-000000001"]
+
+
+@pytest.mark.slow
+def test_a_state_that_a_restore_would_refuse_is_named_when_it_is_saved(
+    ranks: Any, tmp_path: Path
+) -> None:
+    code, out, err = ranks.end(ranks.start(LOSSES, "object"))
+    assert (code, out[-1]) == (0, "goes on True")
+    assert "no checkpoint after step 1: it holds __main__.Recipe, which a restore refuses" in err
+    assert list((tmp_path / "ckpt").iterdir()) == []
+
+
+SIGNS = """
+import sys
+import torch
+from dlsched.job import attach
+from dlsched.job.torch import register_training
+
+torch.manual_seed(1)
+kind = sys.argv[1]
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100 if kind == "skipped" else 1.0)
+with attach() as job:
+    register_training(job, model=net, optimizer=optimizer, scaler=scaler)
+    for step in range(24):
+        if kind == "frozen":
+            net.requires_grad_(step % 2 == 0)
+        loss = net(torch.randn(2, 3)).square().sum()
+        if kind == "skipped" and step % 2:
+            loss = loss * float("inf")
+        if loss.requires_grad:
+            scaler.scale(loss / 4).backward()
+        if kind != "accumulates" or step % 4 == 3:
+            if loss.requires_grad:
+                scaler.step(optimizer)
+                scaler.update()
+            optimizer.zero_grad(set_to_none=kind != "zeros")
+        job.step()
+        if kind == "twice":
+            job.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["once", "accumulates", "skipped", "frozen", "zeros", "twice"])
+def test_only_a_step_that_is_called_twice_is_told(ranks: Any, kind: str) -> None:
+    code, _, err = ranks.end(ranks.start(SIGNS, kind))
+    assert code == 0
+    assert err.count("step() seems to be called twice") == (kind == "twice")
+
+
+OPTIMISERS = """
+import torch
+from dlsched.job import attach
+from dlsched.job.elastic import ElasticTraining
+
+torch.manual_seed(1)
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+adam, sgd = torch.optim.Adam(net[0].parameters()), torch.optim.SGD(net[1].parameters(), lr=0.1)
+rate = torch.optim.lr_scheduler.StepLR(sgd, 1, 0.5)
+norms = []
+
+def clip():
+    norms.append(float(torch.nn.utils.clip_grad_norm_(net.parameters(), 0.01)))
+
+with attach(folder="ckpt", every_s=None) as job:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    training = ElasticTraining(
+        job, net, [adam, sgd], torch.randn(32, 3), batch_size=8, local=(1, 4), fixed=True,
+        scaler=scaler, schedules=[rate], before_step=clip,
+    )
+    print("from", job.restore(), rate.last_epoch, len(adam.state))
+    for epoch in training.epochs(job.steps // 4 + 1):
+        for place, x in enumerate(training.batches()):
+            factor = float("inf") if place == 3 else 1.0  # the second step is skipped
+            training.step(training.model(x).square().mean() * factor)
+            print(place, training.stepped, job.steps, rate.last_epoch)
+    print(all(norm < 512 or norm != norm for norm in norms), len(norms))
+    job.save()
+"""
+
+
+@pytest.mark.slow
+def test_an_elastic_training_tells_when_its_optimisers_stepped(ranks: Any) -> None:
+    code, out, err = ranks.end(ranks.start(OPTIMISERS))
+    assert (code, err) == (0, "")
+    assert out[0] == "from 0 0 0"
+    assert out[1:-1] == [
+        "0 False 0 0", "1 True 1 1", "2 False 1 1", "3 False 2 1",
+        "4 False 2 1", "5 True 3 2", "6 False 3 2", "7 True 4 3",
+    ]  # fmt: skip
+    assert out[-1] == "True 4"  # clipped once a step, unscaled
+    code, out, err = ranks.end(ranks.start(OPTIMISERS))
+    assert (code, err, out[0]) == (0, "", "from 4 3 2")

@@ -1,7 +1,7 @@
-"""What must hold whatever was killed, paused or cut: checked from what the jobs themselves did.
+"""Invariants after any kill, pause or cut, checked from what the jobs themselves wrote.
 
 Each job's processes hold a lock for their job and one for each of their GPUs, as long as any of
-them lives; whoever finds one taken says so. They also write when they begin and how they end. So
+them lives, and say so if one is taken. They also write when they begin and how they end. So
 "twice at once" is seen by the processes, not by what the daemon believes.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from dlsched.client.views import Job
+from dlsched.client.records import Job
 from tests.live.local_cluster import LocalCluster
 
 __all__ = ["Witnessed"]

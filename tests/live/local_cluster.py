@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from dlsched.client.cluster import Client, filter_of
-from dlsched.client.views import Job, Node
+from dlsched.client.daemon_client import Client, filter_of
+from dlsched.client.records import Job, Node
 from dlsched.core.errors import DlschedError
 
 __all__ = ["LocalCluster", "eventually"]
@@ -34,7 +34,7 @@ QUICK = {"beat_s": 0.3, "reply_age_s": 1.5, "prepare_s": 6.0, "unkillable_s": 5.
 """Timings that a test can wait for; leases keep the relations that safety needs."""
 
 
-def eventually(what: str, condition: Callable[[], T], within: float = 20.0) -> T:
+def eventually(what: str, condition: Callable[[], T], within: float = 60.0) -> T:
     """The first true value of a condition; a failure says what was waited for."""
     deadline = time.monotonic() + within
     last: BaseException | None = None
@@ -62,7 +62,7 @@ def _toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -195,7 +195,7 @@ class LocalCluster:
         """End a node as a power cut does: its agent, its keepers and its jobs at once."""
         mine = f"{self.folder}/{name}/"
         stopped: set[psutil.Process] = set()
-        while True:  # nobody may write down how another ended
+        while True:  # no process may write down how another ended
             fresh = [each for each in self._of(mine) if each not in stopped]
             if not fresh:
                 break
@@ -219,7 +219,7 @@ class LocalCluster:
                 continue
         return found
 
-    def wait_until_up(self, within: float = 30.0) -> None:
+    def wait_until_up(self, within: float = 60.0) -> None:
         """Until every node can take work."""
 
         def up() -> bool:
@@ -280,7 +280,7 @@ class LocalCluster:
 
     def client(self) -> Client:
         """A user's connection."""
-        return Client(f"127.0.0.1:{self.port}", insecure_loopback=True)
+        return Client(f"127.0.0.1:{self.port}", insecure_loopback=True, wait="2s")
 
     def cli(self, *words: str, check: bool = True, stdin: str | None = None) -> str:
         """What a command prints."""
@@ -326,7 +326,7 @@ class LocalCluster:
                 chosen = filter_of([str(job) for job in ids[start : start + 500]])
                 yield from (detail.job for detail in client.show(chosen))
 
-    def until(self, job: int, *states: str, within: float = 20.0) -> Job:
+    def until(self, job: int, *states: str, within: float = 60.0) -> Job:
         """A job once it is in one of some states."""
 
         def arrived() -> Job | None:

@@ -1,4 +1,4 @@
-"""A link that tests can cut: what connects to it reaches another port, as long as they let it.
+"""A link that tests can cut: connections to it reach another port until then.
 
 A cut holds bytes back, as lost packets do, until it is healed; `sever` breaks connections.
 """
@@ -14,7 +14,7 @@ __all__ = ["Relay"]
 
 
 class Relay:
-    """Between clients, who dial its port, and a server.
+    """Between a server and the clients that dial its port.
 
     Attributes:
         port: where clients dial.

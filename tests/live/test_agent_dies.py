@@ -1,4 +1,4 @@
-"""An agent is killed while its jobs run and end: they run on, and their ends are known after."""
+"""An agent is killed while its jobs run and end: they run on, and their ends come later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:
     assert {job.starts for job in small.jobs(jobs)} == {1}
 
 
-def test_a_silent_node_keeps_its_jobs_until_an_operator_speaks(small: LocalCluster) -> None:
+def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(
+    small: LocalCluster,
+) -> None:
     """`fence = "hold"`: nothing restarts elsewhere until the old run is known to be over."""
     job = small.submit("sleep 600", gpus="4", retries="1")
     where = small.until(job, "RUNNING").nodes[0]

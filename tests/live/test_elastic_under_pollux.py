@@ -1,4 +1,4 @@
-"""The elastic example under Pollux on three agents learns as well as one that nobody resizes."""
+"""The elastic example under Pollux on three agents learns as well as one of a fixed size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlsched import quickstart
-from dlsched.client.cluster import filter_of
+from dlsched.client.daemon_client import filter_of
 from tests.live.conftest import DATABASES, database_of
 from tests.live.local_cluster import LocalCluster
 
@@ -20,7 +20,6 @@ EPOCHS = "12"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(400),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
 ]
 

@@ -1,4 +1,4 @@
-"""What a job wrote can be read when its node has forgotten the run, and after restarts."""
+"""Output of a job can be read after its node dropped the run, and after restarts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Jobs that give way by a suspension lend their GPUs and go on where they were."""
+"""Jobs that give way by a suspension give their GPUs up and resume where they were."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,9 @@ def lending() -> Iterator[LocalCluster]:
         yield running
 
 
-def test_a_job_lends_its_gpus_and_goes_on_in_the_same_run(lending: LocalCluster) -> None:
+def test_a_suspended_job_gives_its_gpus_up_and_resumes_in_the_same_run(
+    lending: LocalCluster,
+) -> None:
     counting = lending.submit(COUNTS.format(steps=40), gpus="2", time="1h")
     eventually("it counts", lambda: "3" in lending.output(counting).split())
     gate = lending.folder / "gate"
@@ -40,7 +43,7 @@ def test_a_job_lends_its_gpus_and_goes_on_in_the_same_run(lending: LocalCluster)
     assert (ended.starts, ended.preemptions >= 1, ended.failures) == (1, True, 0)
 
 
-def test_a_job_that_lent_its_gpus_is_cancelled_at_once(lending: LocalCluster) -> None:
+def test_a_suspended_job_without_gpus_is_cancelled_at_once(lending: LocalCluster) -> None:
     away = lending.submit("sleep 600", gpus="2", grace="5m", time="1h")
     lending.until(away, "RUNNING")
     rival = lending.submit("sleep 600", gpus="2", time="10m")
@@ -53,7 +56,7 @@ def test_a_job_that_lent_its_gpus_is_cancelled_at_once(lending: LocalCluster) ->
     lending.until(rival, "CANCELLED")
 
 
-def test_a_killed_daemon_knows_who_has_lent_what(lending: LocalCluster) -> None:
+def test_a_restarted_daemon_knows_which_jobs_gave_their_gpus_up(lending: LocalCluster) -> None:
     away = lending.submit("sleep 600", gpus="2", time="1h")
     lending.until(away, "RUNNING")
     gate = lending.folder / "gate2"
@@ -74,7 +77,7 @@ def test_a_killed_daemon_knows_who_has_lent_what(lending: LocalCluster) -> None:
     lending.until(away, "CANCELLED")
 
 
-def test_a_job_that_saves_by_itself_gives_way_by_leaving(lending: LocalCluster) -> None:
+def test_a_cooperative_job_gives_way_by_a_requeue(lending: LocalCluster) -> None:
     polite = lending.submit(
         "trap 'exit 143' TERM; while :; do sleep 0.05; done",
         gpus="2",
@@ -89,3 +92,61 @@ def test_a_job_that_saves_by_itself_gives_way_by_leaving(lending: LocalCluster) 
     for job in (polite, rival):
         lending.cli("cancel", str(job))
         lending.until(job, "CANCELLED")
+
+
+FORGETS = """
+import time
+from dlsched.job import attach
+with attach() as job:
+    while job.step():
+        time.sleep(0.05)
+"""
+
+
+def test_a_job_that_saves_nothing_is_told_so_before_it_is_stopped(lending: LocalCluster) -> None:
+    file = lending.folder / "forgets.py"
+    file.write_text(FORGETS)
+    job = lending.submit(f"exec {sys.executable} {file}", gpus="1", time="10m")
+    complaint = "the script has registered no state: a stop loses all its steps"
+    eventually("show says so", lambda: complaint in lending.cli("show", str(job)))
+    assert "no state is registered with job.checkpoint" in lending.output(job)
+    lending.cli("cancel", str(job))
+    lending.until(job, "CANCELLED")
+
+
+SLOW_TO_SAVE = """
+import time
+from dlsched.job import attach
+
+def save(file):
+    time.sleep(2)
+    file.write(b"x")
+
+with attach(every_s=None) as job:
+    job.checkpoint.register("x", save=save, load=lambda file: file.read())
+    print("from", job.restore(), flush=True)
+    job.step()
+    job.save()
+    while job.step():
+        time.sleep(0.05)
+"""
+
+
+def test_a_job_whose_checkpoints_outlast_its_grace_gets_a_longer_one(
+    lending: LocalCluster,
+) -> None:
+    file = lending.folder / "slow_to_save.py"
+    file.write_text(SLOW_TO_SAVE)
+    job = lending.submit(f"exec {sys.executable} {file}", gpus="1", grace="1s", time="10m")
+    eventually("the grace is longer", lambda: "grace 1 s -> 9" in lending.cli("show", str(job)))
+    assert "longer than the grace of 1 s at the start" in lending.output(job)
+    lending.cli("requeue", str(job))
+
+    def resumed() -> list[int]:
+        lines = lending.output(job).splitlines()
+        return [int(line.split()[1]) for line in lines if line.startswith("from ")]
+
+    eventually("it begins again", lambda: len(resumed()) == 2, within=60)
+    assert resumed()[1] > 1  # not from the checkpoint of its first step
+    lending.cli("cancel", str(job))
+    lending.until(job, "CANCELLED", within=60)

@@ -13,7 +13,7 @@ import pytest
 from tests.live.conftest import DATABASES, database_of
 from tests.live.local_cluster import LocalCluster, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 TELL = "echo $CUDA_VISIBLE_DEVICES $DLSCHED_GPU_SHARE; exec sleep 600"
 TRAINING = """
@@ -29,7 +29,7 @@ with attach() as job:
 
 
 def beside(cluster: LocalCluster, job: int) -> list[int]:
-    """Who runs on the same GPUs, as `show` says."""
+    """The jobs on the same GPUs, as `show` says."""
     [shown] = json.loads(cluster.cli("show", str(job), "--json"))["jobs"]
     found: list[int] = shown["beside"]
     return found
@@ -42,7 +42,9 @@ def lone_gpu(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         yield running
 
 
-def test_two_halves_run_on_one_gpu_and_outlive_daemon_and_agent(lone_gpu: LocalCluster) -> None:
+def test_two_jobs_share_one_gpu_through_restarts_of_daemon_and_agent(
+    lone_gpu: LocalCluster,
+) -> None:
     cluster = lone_gpu
     first, second = (cluster.submit(TELL, share="0.5") for _ in range(2))
     for job in (first, second):
@@ -90,7 +92,7 @@ def told_alone(cluster: LocalCluster, job: int) -> int:
     return len(cluster.output(job).split())
 
 
-def test_gavel_pairs_trainings_that_were_measured_beside_each_other() -> None:
+def test_gavel_pairs_trainings_whose_pair_was_measured() -> None:
     policy = {"policy": "fifo", "interval_s": 0.5, "measure_s": 1.0}
     with LocalCluster(nodes=1, gpus="1:v100", round=policy) as cluster:
         file = cluster.folder / "train.py"

@@ -1,4 +1,4 @@
-"""What is started where, and what each process is told about its place among the others."""
+"""Launch modes: which processes start on which node, and what each one knows of the others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_batch_script_runs_once_on_the_first_node_and_sees_its_gpus(pair: Loca
     assert len(only["gpus"].split(",")) == 2
 
 
-def test_once_a_node_the_rank_is_the_nodes(pair: LocalCluster) -> None:
+def test_with_one_rank_a_node_the_rank_is_the_node_rank(pair: LocalCluster) -> None:
     rows = told(pair, TELL, launch="node")
     assert column(rows, "RANK") == column(rows, "NODE_RANK") == column(rows, "GROUP_RANK") == [0, 1]
     assert column(rows, "SLURM_PROCID") == [0, 1]
@@ -55,7 +55,7 @@ def test_once_a_node_the_rank_is_the_nodes(pair: LocalCluster) -> None:
     assert [len(row["gpus"].split(",")) for row in rows] == [2, 2]
 
 
-def test_once_a_gpu_there_are_as_many_ranks_as_gpus(pair: LocalCluster) -> None:
+def test_with_one_rank_a_gpu_there_are_as_many_ranks_as_gpus(pair: LocalCluster) -> None:
     rows = told(pair, TELL, launch="gpu")
     assert column(rows, "RANK") == column(rows, "SLURM_PROCID") == [0, 1, 2, 3]
     assert column(rows, "NODE_RANK") == column(rows, "GROUP_RANK") == [0, 0, 1, 1]
@@ -74,7 +74,7 @@ def test_ranks_inside_an_allocation_go_over_both_nodes(pair: LocalCluster) -> No
     assert column(rows, "LOCAL_WORLD_SIZE") == [2] * 4
 
 
-def test_the_ranks_code_is_the_jobs_and_one_that_fails_ends_the_others(pair: LocalCluster) -> None:
+def test_a_failing_rank_ends_the_others_and_gives_the_job_its_code(pair: LocalCluster) -> None:
     script = f"{RUN} -n 4 sh -c 'if [ $RANK = 3 ]; then exit 5; fi; exec sleep 600'"
     job = pair.submit(script, nodes="2", gpus_per_node="2")
     ended = pair.until(job, "FAILED", within=60)

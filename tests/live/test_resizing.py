@@ -1,4 +1,4 @@
-"""Elastic jobs on real agents: a policy's word about a size becomes another world of ranks."""
+"""Elastic jobs on real agents: a policy's decision on a size becomes another number of ranks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dlsched.client.cluster import filter_of
-from dlsched.client.views import Job
+from dlsched.client.daemon_client import filter_of
+from dlsched.client.records import Job
 from tests.live.conftest import DATABASES, database_of
 from tests.live.local_cluster import LocalCluster, eventually
 
@@ -21,7 +21,6 @@ PROGRAM = str(Path(__file__).parents[1] / "job" / "elastic_program.py")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
 ]
 SAMPLES, EPOCHS, BATCH = 960, 4, 24
@@ -87,18 +86,17 @@ class Training:
 
 
 @pytest.mark.parametrize("torchrun", [False, True], ids=["own ranks", "torchrun"])
-def test_a_training_goes_through_sizes_over_several_nodes(
-    cluster: LocalCluster, torchrun: bool
-) -> None:
+def test_a_training_is_resized_over_several_nodes(cluster: LocalCluster, torchrun: bool) -> None:
     training = Training(cluster, f"sizes-{torchrun}", "--pause", "0.1", torchrun=torchrun)
-    ended = cluster.until(training.job, "COMPLETED", "FAILED", within=150)
+    ended = cluster.until(training.job, "COMPLETED", "FAILED", within=400)
     assert ended.state == "COMPLETED", cluster.story(training.job)
     assert (ended.starts, ended.resizes, ended.preemptions, ended.failures) == (3, 2, 0, 0)
     training.check((2, 3, 1))
     with cluster.client() as client:
         (detail,) = client.show(filter_of([str(training.job)]))
     assert [run.gpus for run in detail.runs] == [2, 3, 1]
-    assert [run.end for run in detail.runs[:2]] == ["requeued: stopped: resize"] * 2
+    agreed = "requeued: resized (stopped by agreement, checkpoint of step "
+    assert all((run.end or "").startswith(agreed) for run in detail.runs[:2])
     known = detail.training
     assert known is not None
     assert (known.gpus, known.batch_size, known.ignored_reports) == (1, BATCH, 0)
@@ -137,15 +135,15 @@ def replayed_with_its_own_starts(cluster: LocalCluster, ended: Job) -> None:
         assert float(alone["jct"]) == pytest.approx(worked + start_s, abs=0.02)
 
 
-def test_a_new_daemon_believes_what_was_told(cluster: LocalCluster) -> None:
+def test_training_profiles_survive_a_restart(cluster: LocalCluster) -> None:
     training = Training(cluster, "remembered", "--pause", "0.1", "--maximum", "96")
 
     def is_shown() -> bool:
         return "observations" in cluster.run("show", str(training.job)).stdout
 
-    eventually("a model", is_shown, within=60)
+    eventually("a model", is_shown, within=150)
     cluster.kill("daemon")
     cluster.start_daemon()
-    eventually("the same model", is_shown, within=30)
+    eventually("the same model", is_shown, within=100)
     cluster.cli("cancel", str(training.job))
-    cluster.until(training.job, "CANCELLED", within=60)
+    cluster.until(training.job, "CANCELLED", within=150)

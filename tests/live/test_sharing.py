@@ -1,4 +1,4 @@
-"""Two virtual clusters on real processes: who borrowed gives way, and is told when it goes on."""
+"""Two virtual clusters on real processes: a borrower gives way, and its next start is predicted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 SLEEP = "exec sleep 600"
 
 
-def test_a_borrower_gives_way_and_what_comes_next_is_foretold() -> None:
+def test_a_borrower_gives_way_and_its_next_start_is_predicted() -> None:
     policy = {"policy": "srtf", "interval_s": 0.5, "predict_every_s": 0.5}
     with LocalCluster(nodes=2, round=policy) as cluster:
         for name in ("speech", "vision"):
@@ -36,7 +36,7 @@ def test_a_borrower_gives_way_and_what_comes_next_is_foretold() -> None:
             [found] = [row for row in rows if row["job_id"] == lent]
             return found if found["predicted_start_at"] else None
 
-        row = eventually("its next start is foretold", told, within=40)
+        row = eventually("its next start is predicted", told, within=40)
         assert str(row["predicted_basis"]).startswith("expected times")
         cluster.cli("admin", "snapshot", "-o", "now")
         out = cluster.cli("replay", "--snapshot", "now", "--policy", "fifo,las")

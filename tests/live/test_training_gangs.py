@@ -1,12 +1,13 @@
-"""Trainings over two nodes are stopped, moved and repeated; the losses show nothing of it.
+"""Trainings on two nodes are stopped, moved and repeated; their losses stay the same.
 
 Two PyTorch processes on two nodes learn together. Whatever the cluster does to them, the lines of
-all runs together are those of a training that nobody disturbed, to the last digit.
+all runs together are those of an undisturbed training, to the last digit.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,6 @@ STEPS = EPOCHS * SAMPLES // (2 * BATCH)
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch"),
 ]
 
@@ -30,7 +30,7 @@ pytestmark = [
 class Training:
     """A gang of two nodes and what it has learnt."""
 
-    def __init__(self, cluster: LocalCluster, name: str, *, pause: float) -> None:
+    def __init__(self, cluster: LocalCluster, name: str, *, pause: float, **options: str) -> None:
         self.cluster = cluster
         self.losses = cluster.folder / f"{name}.losses"
         words = f"--epochs {EPOCHS} --samples {SAMPLES} --batch {BATCH} --pause {pause}"
@@ -44,6 +44,7 @@ class Training:
                 launch="node",
                 output=f"{cluster.out}/{name}.%n.out",
                 chdir=cluster.folder,
+                **options,
             )
 
     @property
@@ -81,7 +82,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: LocalCluster) -> list[str]:
-    """The losses of a training that nobody disturbed."""
+    """The losses of an undisturbed training."""
     training = Training(cluster, "undisturbed", pause=0.0)
     cluster.until(training.job, "COMPLETED", within=60)
     lines = training.lines
@@ -89,7 +90,7 @@ def undisturbed(cluster: LocalCluster) -> list[str]:
     return lines
 
 
-def test_a_preempted_training_learns_the_same(
+def test_a_preempted_training_has_the_same_losses(
     cluster: LocalCluster, undisturbed: list[str]
 ) -> None:
     training = Training(cluster, "preempted", pause=0.02)
@@ -120,7 +121,7 @@ def test_a_training_is_moved_off_a_drained_node(
         cluster.cli("resume-node", before[0])
     assert training.lines == undisturbed
     assert (ended.starts, ended.migrations, ended.failures) == (2, 1, 0)
-    assert "1 migrations" in cluster.cli("show", str(training.job))
+    assert "migrated 1" in cluster.cli("show", str(training.job))
     assert [len(steps) for steps in training.left_after()] == [1]
 
 
@@ -132,3 +133,27 @@ def test_a_requeued_training_goes_on(cluster: LocalCluster, undisturbed: list[st
     assert training.lines == undisturbed
     assert (ended.starts, ended.preemptions, ended.migrations) == (2, 0, 0)
     assert [len(steps) for steps in training.left_after()] == [1]
+
+
+def test_a_training_whose_rank_dies_goes_on_from_its_checkpoint_on_the_same_gpus(
+    cluster: LocalCluster, undisturbed: list[str]
+) -> None:
+    training = Training(cluster, "died", pause=0.02, retries="2")
+    training.wait_for_steps(10)
+    cluster.cli("requeue", str(training.job))  # it leaves a checkpoint
+    eventually("its second run", lambda: cluster.job(training.job).run == 2, within=60)
+    training.wait_for_steps(10)
+    before = cluster.job(training.job).nodes
+    for process in cluster.remaining():
+        if str(GANG) in process.cmdline() and process.environ().get("RANK") == "1":
+            process.kill()
+    ended = cluster.until(training.job, "COMPLETED", within=120)
+    assert (ended.starts, ended.failures, ended.preemptions) == (3, 1, 0)
+    assert ended.nodes == before
+    assert "restart" in cluster.cli("show", str(training.job))
+    begun = re.findall(r"from step (\d+)", (cluster.out / "died.0.out").read_text())
+    assert begun[0] == "0"
+    assert begun[1] == begun[2] != "0"
+    assert (
+        list(dict.fromkeys(sorted(training.lines, key=lambda x: int(x.split()[0])))) == undisturbed
+    )

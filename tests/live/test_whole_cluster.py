@@ -7,7 +7,7 @@ import json
 from tests.live.local_cluster import LocalCluster, eventually
 
 
-def test_a_job_runs_and_is_remembered(shared: LocalCluster) -> None:
+def test_a_job_runs_and_is_in_the_history(shared: LocalCluster) -> None:
     job = shared.submit("echo hello from $DLSCHED_JOB_ID on $CUDA_VISIBLE_DEVICES", gpus="2")
     ended = shared.until(job, "COMPLETED")
     assert (ended.exit_code, ended.starts, ended.gpus) == (0, 1, 2)
@@ -28,7 +28,7 @@ def test_the_exit_code_and_the_signal_are_the_jobs_own(shared: LocalCluster) -> 
     assert shared.run("wait", str(fault)).returncode == 128 + 11
 
 
-def test_a_full_cluster_queues_and_says_why(shared: LocalCluster) -> None:
+def test_on_a_full_cluster_jobs_wait_with_a_reason(shared: LocalCluster) -> None:
     first = shared.submit("sleep 60", gpus="12")
     shared.until(first, "RUNNING")
     second = shared.submit("true", gpus="4")
@@ -75,7 +75,7 @@ def test_arrays_and_dependencies(shared: LocalCluster) -> None:
     assert codes == [0, 1, 2]
 
 
-def test_a_drained_node_takes_nothing_and_keeps_what_it_has(shared: LocalCluster) -> None:
+def test_a_drained_node_takes_no_new_runs_and_keeps_its_own(shared: LocalCluster) -> None:
     job = shared.submit("sleep 60", gpus="4")
     where = shared.until(job, "RUNNING").nodes[0]
     others = ",".join(name for name in shared.names if name != where)

@@ -68,7 +68,7 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def eventually(condition: Callable[[], Any], what: str = "", within: float = 20.0) -> Any:
+def eventually(condition: Callable[[], Any], what: str = "", within: float = 60.0) -> Any:
     """The first true value of a condition, polled until a deadline."""
     until = time.monotonic() + within
     while True:
@@ -164,7 +164,7 @@ class Leader(
             await asyncio.sleep(0.2)
 
     def end(self) -> None:
-        """Close the port; nobody leads."""
+        """Close the port; there is no leader."""
         self._in_loop(self._end())
 
     async def _end(self) -> None:
@@ -351,7 +351,7 @@ class Leader(
         self._ask(leader.CancelAsked(boottime(), self._token, job))
 
     def cancel_all(self) -> None:
-        """Nothing runs any more, and nobody holds anything."""
+        """No process runs any more, and no agent holds a run."""
         for job, row in list(self.ledger.jobs.items()):
             if row.status not in OVER:
                 self.cancel(job)
@@ -392,7 +392,7 @@ class Leader(
     def run_of(self, job: JobId) -> Run:
         return self.ledger.runs[self.ledger.runs_of[job][-1]]
 
-    def wait(self, job: JobId, *status: JobStatus, within: float = 20.0) -> Job:
+    def wait(self, job: JobId, *status: JobStatus, within: float = 60.0) -> Job:
         """The job, once it is in one of these states."""
         wanted = status or (
             JobStatus.COMPLETED,
@@ -431,7 +431,7 @@ class Leader(
         )
 
     def held(self, node: str) -> tuple[Any, ...]:
-        hearing = self.state.hearings.get(NodeName(node))
+        hearing = self.state.last_syncs.get(NodeName(node))
         return hearing.held if hearing is not None else ()
 
 
@@ -478,7 +478,7 @@ class AgentProcess:
         self.process.kill()
         self.process.wait(10)
 
-    def wait_dead(self, within: float = 20.0) -> int:
+    def wait_dead(self, within: float = 60.0) -> int:
         assert self.process is not None
         return self.process.wait(within)
 
@@ -542,7 +542,7 @@ class Cluster:
         self.leader.close()
         for pid in marked(str(self.folder)):
             kill_quietly(pid)
-        eventually(lambda: not marked(str(self.folder)), "nothing left", within=10)
+        eventually(lambda: not marked(str(self.folder)), "nothing left", within=40)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

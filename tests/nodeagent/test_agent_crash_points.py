@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from scripted_leader import Work, eventually, marked
 
-from dlsched.nodeagent import faultpoint
+import dlsched.nodeagent
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import ExitReason
+from dlsched.system import fault_points
 
-SOURCES = Path(faultpoint.__file__).parent
+SOURCES = Path(dlsched.nodeagent.__file__).parent
 QUICK = {
     "agent-spawn-after",
     "agent-drop-half",
@@ -28,24 +29,24 @@ QUICK = {
     "keeper-forked",
     "keeper-exit-half",
 }
-AGENT = [f"{name}:{k}" if k > 1 else name for name in faultpoint.AGENT for k in (1, 2)]
+AGENT = [f"{name}:{k}" if k > 1 else name for name in fault_points.AGENT for k in (1, 2)]
 POINTS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-    for name in [*AGENT, *faultpoint.KEEPER]
+    for name in [*AGENT, *fault_points.KEEPER]
 ]
 OVER = (JobStatus.COMPLETED, JobStatus.FAILED)
 
 
-def test_every_point_is_walked() -> None:
+def test_every_fault_point_is_used() -> None:
     used = {
         name
         for path in SOURCES.rglob("*.py")
-        for name in re.findall(r'faultpoint\("([a-z-]+)"\)', path.read_text())
+        for name in re.findall(r'fault_point\("([a-z-]+)"\)', path.read_text())
     }
     assert used == {
-        *faultpoint.AGENT,
-        *faultpoint.AGENT_FOR_A_LOST_KEEPER,
-        *faultpoint.KEEPER,
+        *fault_points.AGENT,
+        *fault_points.AGENT_FOR_A_LOST_KEEPER,
+        *fault_points.KEEPER,
     }
 
 
@@ -68,7 +69,9 @@ def settle(cluster: Any, job: Any) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_there_a_job_still_runs_once_or_is_named(cluster: Any, point: str) -> None:
+def test_after_a_kill_at_any_point_a_job_runs_once_or_fails_with_a_reason(
+    cluster: Any, point: str
+) -> None:
     """Fault row C2, and C3 and C4 at every point."""
     ran = cluster.folder / "ran"
     agent = cluster.agent("n1", DLSCHED_FAULTPOINT=point)
@@ -103,8 +106,8 @@ def test_killed_there_a_job_still_runs_once_or_is_named(cluster: Any, point: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", faultpoint.AGENT_FOR_A_LOST_KEEPER)
-def test_killed_while_it_writes_the_end_of_a_lost_keeper(cluster: Any, point: str) -> None:
+@pytest.mark.parametrize("point", fault_points.AGENT_FOR_A_LOST_KEEPER)
+def test_an_agent_killed_while_it_writes_the_end_of_a_lost_keeper(cluster: Any, point: str) -> None:
     agent = cluster.agent("n1", DLSCHED_FAULTPOINT=point)
     leader = cluster.leader
     leader.wait_node("n1")

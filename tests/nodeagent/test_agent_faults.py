@@ -105,8 +105,8 @@ def test_an_end_while_the_agent_is_dead_is_not_lost(
     eventually(lambda: not agent.records())
 
 
-def test_an_end_while_agent_and_daemon_are_away_is_told_later(cluster: Any) -> None:
-    """Fault row C5; ended while nobody listened, and delivered under the next term."""
+def test_an_end_while_agent_and_daemon_are_away_is_reported_later(cluster: Any) -> None:
+    """Fault row C5: the end is delivered under the next term."""
     leader = cluster.up("n1")
     agent = cluster.agents["n1"]
     job, go = waiting(cluster, "exit 7")
@@ -122,7 +122,7 @@ def test_an_end_while_agent_and_daemon_are_away_is_told_later(cluster: Any) -> N
 
 
 @pytest.mark.slow
-def test_the_daemon_is_away_and_nobody_is_stopped(cluster: Any) -> None:
+def test_no_job_is_stopped_while_the_daemon_is_away(cluster: Any) -> None:
     leader = cluster.up("n1")
     job, go = waiting(cluster, "exit 0")
     leader.end()
@@ -167,7 +167,7 @@ def test_a_late_end_is_history_only(cluster: Any) -> None:
     leader.wait(job, JobStatus.CANCELLED)
 
 
-def test_a_killed_keeper_takes_its_job_along_and_is_named(cluster: Any) -> None:
+def test_a_job_ends_with_its_killed_keeper_and_the_end_is_named(cluster: Any) -> None:
     """Fault row C3."""
     leader = cluster.up("n1")
     agent = cluster.agents["n1"]
@@ -225,7 +225,7 @@ def test_a_paused_agent_under_a_lease_freezes_its_jobs(cluster: Any) -> None:
         subprocess.run(["sleep", "0.3"], check=True)
         return ticks.stat().st_size == size
 
-    eventually(stands, "frozen", within=10)
+    eventually(stands, "frozen", within=40)
     os.kill(agent.process.pid, signal.SIGCONT)
     size = ticks.stat().st_size
     eventually(lambda: ticks.stat().st_size > size, "thawed by a leader's lease")
@@ -261,7 +261,7 @@ def test_a_full_state_disk_refuses_starts_and_keeps_records(cluster: Any, small_
 
 @ROOT
 @pytest.mark.slow
-def test_a_full_log_disk_is_the_job_s_own_trouble(cluster: Any, small_disk: Path) -> None:
+def test_a_full_log_disk_affects_only_its_job(cluster: Any, small_disk: Path) -> None:
     """Fault row C16."""
     leader = cluster.up("n1")
     script = b"#!/bin/bash\nhead -c 2000000 /dev/zero || exit 12\n"
@@ -321,7 +321,7 @@ def _environ(process: Path) -> bytes:
 
 
 def test_a_record_of_an_earlier_boot_is_not_taken_for_a_live_run(cluster: Any) -> None:
-    """Fault rows C9 and C28: who has the keeper's process id now does not matter."""
+    """Fault rows C9 and C28: another process may have the keeper's process id now."""
     leader = cluster.up("n1")
     agent = cluster.agents["n1"]
     job, _ = waiting(cluster, "exit 0")

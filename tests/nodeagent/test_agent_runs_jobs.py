@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from dlsched.protocol.messages import (
     NodeName,
     Phase,
     StopReason,
+    Told,
 )
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
@@ -96,7 +98,7 @@ def test_a_script_gets_arguments_environment_and_folder(calm: Any) -> None:
     assert (folder / "e").read_text() == "err\n"
 
 
-def test_what_every_process_is_told(calm: Any) -> None:
+def test_the_environment_of_every_process(calm: Any) -> None:
     leader = calm.leader
     work = Work(
         script=DUMP,
@@ -127,7 +129,26 @@ def test_what_every_process_is_told(calm: Any) -> None:
     assert all(len(each["DLSCHED_CTL_SOCK"]) < 108 for each in found)
 
 
-def test_who_shares_a_gpu_is_told_its_part(calm: Any) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "left"), [(None, b"said\n"), ("", b"")], ids=["by default", "switched off"]
+)
+def test_a_killed_python_program_has_lost_no_line_unless_it_buffers(
+    calm: Any, chosen: str | None, left: bytes
+) -> None:
+    leader, output, flag = calm.leader, calm.folder / "out", calm.folder / "up"
+    script = (
+        f"#!{sys.executable}\nimport pathlib, time\nprint('said')\n"
+        f"pathlib.Path('{flag}').touch()\ntime.sleep(1000)\n"
+    )
+    environment = {} if chosen is None else {"PYTHONUNBUFFERED": chosen}
+    job = run(leader, Work(script=script.encode(), output=str(output), environment=environment))
+    eventually(flag.exists)
+    leader.cancel(job)
+    assert leader.wait(job).status is JobStatus.CANCELLED
+    assert output.read_bytes() == left
+
+
+def test_the_environment_of_a_job_that_shares_a_gpu_has_its_part(calm: Any) -> None:
     leader, seen = calm.leader, []
     for share in (0.25, None):
         work = Work(script=DUMP, environment={"OUT": str(calm.folder)})
@@ -155,7 +176,7 @@ other.send(b'{"type":"step","step":9}')
 """
 
 
-def test_a_job_that_tells_nonsense_is_counted_and_runs_on(calm: Any) -> None:
+def test_impossible_messages_of_a_job_are_counted_and_it_runs_on(calm: Any) -> None:
     leader = calm.leader
     job = run(leader, Work(argv=(sys.executable, "-c", NONSENSE)))
     assert leader.wait(job).status is JobStatus.COMPLETED
@@ -177,7 +198,7 @@ def test_launch_mode_batch_runs_on_the_first_node_only(calm: Any) -> None:
     eventually(lambda: not leader.held("n2"), "the other member is let go")
 
 
-def test_a_failed_rank_ends_those_beside_it(calm: Any) -> None:
+def test_a_failed_rank_ends_the_other_ranks_of_its_node(calm: Any) -> None:
     leader = calm.leader
     script = b'#!/bin/sh\n[ "$RANK" = 1 ] && exit 5\nexec sleep 1000\n'
     job = run(leader, Work(script=script), gang=(3,), mode=LaunchMode.GPU)
@@ -195,7 +216,7 @@ def test_a_failed_rank_ends_those_beside_it(calm: Any) -> None:
         (Work(script=b"#!/no/such/shell\n"), "/no/such/shell: command not found"),
     ],
 )
-def test_what_cannot_start_fails_by_name(calm: Any, work: Work, detail: str) -> None:
+def test_a_job_that_cannot_start_fails_with_the_reason(calm: Any, work: Work, detail: str) -> None:
     leader = calm.leader
     job = run(leader, work)
     assert leader.wait(job).status is JobStatus.FAILED
@@ -234,13 +255,13 @@ def test_a_job_is_its_user_and_opens_files_as_that_user(calm: Any) -> None:
     os.chown(theirs, 12345, 12345)
     mine = calm.folder / "mine"
     mine.mkdir(mode=0o700)
-    who = {"user": "somebody", "uid": 12345}
+    owner = {"user": "ann", "uid": 12345}
     script = b"#!/bin/sh\nid -u; id -g; id -G; cat $0 | head -1\n"
-    job = run(leader, Work(script=script, directory=str(theirs), output="out", **who))
+    job = run(leader, Work(script=script, directory=str(theirs), output="out", **owner))
     assert leader.wait(job).status is JobStatus.COMPLETED
     assert (theirs / "out").read_text() == "12345\n12345\n12345\n#!/bin/sh\n"
     assert (theirs / "out").stat().st_uid == 12345
-    job = run(leader, Work(argv=("true",), output=str(mine / "out"), **who))
+    job = run(leader, Work(argv=("true",), output=str(mine / "out"), **owner))
     assert leader.wait(job).status is JobStatus.FAILED
     assert "Permission denied" in leader.run_of(job).members["n1"].exit.detail
 
@@ -276,7 +297,7 @@ def test_time_limit_with_a_warning_before(calm: Any) -> None:
     assert said == ["ready", "warned", "term"]
 
 
-def test_preempted_and_deaf_is_killed_after_its_grace(calm: Any) -> None:
+def test_a_preempted_job_that_ignores_the_signal_is_killed_after_its_grace(calm: Any) -> None:
     """Fault row D5."""
     leader = calm.leader
     flag = calm.folder / "up"
@@ -286,11 +307,65 @@ def test_preempted_and_deaf_is_killed_after_its_grace(calm: Any) -> None:
     since = time.monotonic()
     leader.stop(job, StopReason.PREEMPT)
     leader.wait(job, JobStatus.PENDING)
-    assert 0.4 < time.monotonic() - since < 5
+    assert time.monotonic() - since > 0.4  # not before its grace has passed
     record = leader.run_of(job).members["n1"].exit
     assert (record.signal, record.stop) == (9, StopReason.PREEMPT)
     assert leader.job(job).preemptions == 1
     assert not [p for p in marked(str(flag)) if alive(p)]
+
+
+SAYS = f"{sys.executable} -m dlsched.job finished"
+LEAVES = """#!{python}
+import pathlib, signal, sys, time
+from dlsched.job import attach
+signal.signal(signal.SIGTERM, lambda *_: print("term", flush=True))
+with attach() as job:
+    job.step()
+print("ready", flush=True)
+while not pathlib.Path("{go}").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [("", JobStatus.PENDING), (SAYS, JobStatus.COMPLETED)],
+    ids=["saves", "has said that it is done"],
+)
+def test_an_exit_with_0_after_term_is_success_only_for_a_job_that_said_so(
+    calm: Any, first: str, status: JobStatus
+) -> None:
+    leader, flag = calm.leader, calm.folder / "up"
+    script = (
+        f"#!/bin/bash\ntrap 'exit 0' TERM\n{first}\ntouch {flag}\nwhile :; do sleep 0.02; done\n"
+    )
+    job = run(leader, Work(script=script.encode()), grace_s=20.0)
+    eventually(flag.exists)
+    leader.stop(job, StopReason.PREEMPT)
+    leader.wait(job, status)
+    record = leader.run_of(job).members["n1"].exit
+    assert (record.code, record.stop) == (0, StopReason.PREEMPT)
+    assert record.term_s >= 0
+    assert record.told is (Told.FINISHED if first else None)
+
+
+@pytest.mark.parametrize("stop", [StopReason.PREEMPT, StopReason.CANCEL], ids=lambda s: s.value)
+def test_what_follows_a_finished_training_gets_term_for_a_cancel_only(
+    calm: Any, stop: StopReason
+) -> None:
+    leader, output, go = calm.leader, calm.folder / "out", calm.folder / "go"
+    script = LEAVES.format(python=sys.executable, go=go)
+    job = run(leader, Work(script=script.encode(), output=str(output)), grace_s=20.0)
+    eventually(lambda: output.exists() and "ready" in output.read_text())
+    leader.stop(job, stop)
+    if stop is StopReason.CANCEL:
+        eventually(lambda: "term" in output.read_text())
+    else:
+        leader.wait_phase("n1", Phase.STOPPING)
+    go.touch()
+    leader.wait(job, JobStatus.COMPLETED)
+    record = leader.run_of(job).members["n1"].exit
+    assert (record.told, record.term_s is None) == (Told.FINISHED, stop is StopReason.PREEMPT)
 
 
 def test_suspend_resume_and_cancel_while_suspended(calm: Any) -> None:
@@ -309,10 +384,8 @@ def test_suspend_resume_and_cancel_while_suspended(calm: Any) -> None:
     eventually(lambda: count.stat().st_size > size)
     leader.suspend(job)
     leader.wait_phase("n1", Phase.SUSPENDED)
-    since = time.monotonic()
     leader.cancel(job)
-    leader.wait(job, JobStatus.CANCELLED)
-    assert time.monotonic() - since < 2
+    leader.wait(job, JobStatus.CANCELLED)  # at once: its grace is far longer than this waits
 
 
 def test_one_signal_goes_to_those_that_handle_it(calm: Any) -> None:
@@ -393,12 +466,32 @@ def test_a_keeper_is_small_and_cheap(cluster: Any) -> None:
     go.touch()
     eventually(lambda: list(agent.state_dir.glob("jobs/*/exit.json")))
     status = (keeper / "status").read_text()
-    resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
-    cpu = int((keeper / "schedstat").read_text().split()[0]) / 1e9
-    print(f"keeper: {resident:.2f} MiB, {cpu * 1000:.1f} ms")
-    assert round(resident) <= 12
-    assert cpu <= 0.03  # 20 ms where nothing else runs
+    memory = (keeper / "smaps_rollup").read_text()
+    own = sum(int(kib) for kib in re.findall(r"^Private_\w+: +(\d+) kB", memory, re.MULTILINE))
+    faults = int((keeper / "stat").read_text().rpartition(")")[2].split()[7])
+    print(f"keeper: {own / 1024:.2f} MiB of its own, {faults} pages touched")
+    assert own / 1024 <= 8.0  # the rest of its 12 MiB are pages of the zygote
+    assert faults <= 1_800  # a Python that starts anew touches 1,930 before its first import
     assert status.split("Threads:")[1].split()[0] == "1"
+
+
+def test_a_pipe_that_is_held_elsewhere_holds_up_no_end(calm: Any) -> None:
+    leader, output, go = calm.leader, calm.folder / "out", calm.folder / "go"
+    script = f"echo first; while [ ! -e {go} ]; do sleep 0.02; done; echo last"
+    work = Work(argv=("sh", "-c", script), output=str(output), more={"label_output": True})
+    job = leader.submit(work, gang=(2,), mode=LaunchMode.GPU)
+    leader.place(job, ("n1",))
+    eventually(lambda: output.exists() and output.read_bytes().count(b"first") == 2)
+    held = [os.open(f"/proc/{pid}/fd/1", os.O_WRONLY) for pid in marked(str(go))]
+    try:
+        go.touch()
+        assert leader.wait(job).status is JobStatus.COMPLETED
+    finally:
+        for each in held:
+            os.close(each)
+    assert len(held) >= 2
+    wanted = [f"{rank}: {word}".encode() for rank in (0, 1) for word in ("first", "last")]
+    assert sorted(output.read_bytes().splitlines()) == wanted
 
 
 def test_two_agents_on_one_state_folder_are_refused(cluster: Any) -> None:

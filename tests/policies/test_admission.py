@@ -1,4 +1,4 @@
-"""Who may enter the queue: load thresholds and quotas."""
+"""What may enter the queue: load thresholds and quotas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def admitted(
     cluster: str = "1x4",
     **options: object,
 ) -> tuple[list[bool], dict[int, str]]:
-    """Who of the queue enters; rows of the queue follow those of the active ones."""
+    """The jobs of the queue that enter; rows of the queue follow those of the active ones."""
     ctx = lab.context(cluster, [*active, *queue])
     ctx.active = np.arange(len(active))
     rows = np.arange(len(active), len(active) + len(queue))
@@ -29,7 +29,7 @@ def admitted(
 
 
 def test_the_threshold_is_tested_before_the_addition(lab: Any) -> None:
-    # sheet blox, V3: 0, 2, 4 <= 4.8 < 6
+    # Blox (EuroSys 2024), load threshold: 0, 2, 4 <= 4.8 < 6
     accepted, refused = admitted(
         lab, "load-threshold", active=[], queue=[2, 2, 2, 2, 2], threshold=1.2
     )

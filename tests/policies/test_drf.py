@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.context import RoundContext
 from dlsched.policies.fairness.comparison import asset_fair, competitive
 from dlsched.policies.fairness.drf import dominant_share, filled, precedence, served
@@ -73,20 +73,20 @@ def test_ceei_rewards_a_lie_and_drf_does_not() -> None:
     assert tasks([100, 100], truth) == tasks([100, 100], lie) == fractions("25/6", "100/3")
 
 
-def test_more_of_a_resource_can_leave_somebody_with_less() -> None:
+def test_more_of_a_resource_can_leave_a_user_with_less() -> None:
     demands = [[2, 1], [1, 2]]
     assert tasks([12, 12], demands) == [4, 4]
     assert tasks([24, 12], demands) == [6, 3]
 
 
-def test_who_does_not_need_what_is_full_goes_on() -> None:
+def test_a_user_that_needs_no_full_resource_goes_on() -> None:
     assert tasks([10, 10], [[1, 0], [1, 1]]) == [5, 5]
     three = [[1, 0], [1, 1], [0, 1]]
     assert tasks([10, 10], three) == [5, 5, 5]
     assert tasks([10, 10], three, weights=[3, 1, 1]) == fractions("15/2", "5/2", "15/2")
 
 
-def test_who_needs_what_there_is_none_of_gets_nothing() -> None:
+def test_a_user_that_needs_a_missing_resource_gets_nothing() -> None:
     assert tasks([10, 0], [[1, 0], [1, 1]]) == [10, 0]
     assert served(fractions(10, 0), [fractions(1, 0), fractions(1, 1)], [1, 1], [2, 2]).tasks == [
         2,
@@ -133,7 +133,7 @@ def runnable(demand: Any, held: Any) -> Fraction:
 
 
 @given(economies(weighted=True))
-def test_nobody_does_worse_than_with_a_cut_of_everything(economy: Any) -> None:
+def test_no_user_does_worse_than_with_an_equal_part_of_everything(economy: Any) -> None:
     capacity, demands, weights = economy
     found = filled(capacity, demands, weights, [None] * len(demands))
     for x, demand, weight in zip(found, demands, weights, strict=True):
@@ -142,7 +142,7 @@ def test_nobody_does_worse_than_with_a_cut_of_everything(economy: Any) -> None:
 
 
 @given(economies())
-def test_nobody_envies_anybody(economy: Any) -> None:
+def test_no_user_envies_another(economy: Any) -> None:
     capacity, demands, weights = economy
     found = filled(capacity, demands, weights, [None] * len(demands))
     for x, demand in zip(found, demands, strict=True):
@@ -151,7 +151,7 @@ def test_nobody_envies_anybody(economy: Any) -> None:
 
 
 @given(economies(weighted=True), st.lists(st.none() | st.integers(1, 5), min_size=4, max_size=4))
-def test_everybody_is_held_back_by_something(economy: Any, caps: Any) -> None:
+def test_every_user_is_limited_by_a_full_resource(economy: Any, caps: Any) -> None:
     capacity, demands, weights = economy
     found = filled(capacity, demands, weights, caps[: len(demands)])
     used = [
@@ -177,7 +177,7 @@ def test_a_lie_about_ones_demand_never_pays(economy: Any, data: Any) -> None:
 
 
 @given(economies(weighted=True, positive=True), st.data())
-def test_who_leaves_takes_nothing_from_the_others(economy: Any, data: Any) -> None:
+def test_a_user_that_leaves_takes_nothing_from_the_others(economy: Any, data: Any) -> None:
     capacity, demands, weights = economy
     gone = data.draw(st.integers(0, len(demands) - 1))
     caps = [None] * len(demands)

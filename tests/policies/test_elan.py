@@ -1,4 +1,4 @@
-"""Elan: who copies the state to whom, and what a resize costs in a replay."""
+"""Elan: which rank copies the state to which, and what a resize costs in a replay."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.occupancy import Placement
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.core.units import UnitTable
 from dlsched.policies.launch.elan.replication import copies, takes_s
 from dlsched.policies.registry import make
@@ -42,7 +42,7 @@ def test_copies_from_different_sources_run_at_once() -> None:
 
 
 @given(st.sets(st.integers(0, 15), min_size=1), st.sets(st.integers(0, 15)))
-def test_everybody_gets_the_state_once_and_from_one_who_has_it(
+def test_every_worker_gets_the_state_once_from_a_worker_that_has_it(
     old: set[int], new: set[int]
 ) -> None:
     has = set(old)
@@ -58,7 +58,7 @@ def test_everybody_gets_the_state_once_and_from_one_who_has_it(
 
 
 @pytest.mark.parametrize(
-    ("options", "after", "pace", "expected"),
+    ("options", "after", "slowdown", "expected"),
     [
         ({}, (0b1, 0b0), 1.0, 1.0),
         ({}, (0b1111, 0b0), 0.5, 11.0),
@@ -71,13 +71,13 @@ def test_everybody_gets_the_state_once_and_from_one_who_has_it(
     ids=["shrink", "grow", "grow much", "a restart at most", "group", "local", "network"],
 )
 def test_a_resize_costs(
-    options: dict[str, str], after: tuple[int, int], pace: float, expected: float
+    options: dict[str, str], after: tuple[int, int], slowdown: float, expected: float
 ) -> None:
     launch = make("launch", "elan", options)
     before = Placement((0,), (0b11,))
     nodes = [node for node, mask in enumerate(after) if mask]
     placed = Placement(tuple(nodes), tuple(after[node] for node in nodes))
-    cost = launch.adjustment(0, before, placed, UnitTable(1), 30.0, lambda: pace)
+    cost = launch.adjustment(0, before, placed, UnitTable(1), 30.0, lambda: slowdown)
     assert cost == pytest.approx(expected)
     assert launch.overhead(0, placed, UnitTable(1), 30.0) == 30.0
 

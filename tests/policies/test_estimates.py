@@ -48,7 +48,7 @@ def test_history_knows_no_more_than_has_finished(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("user", "gpus", "expected"),
     [("u", 1, 100), ("u", 4, 150), ("v", 1, 400), ("w", 1, 700 / 3)],
-    ids=["same user and size", "same user", "another user", "nobody known: everybody"],
+    ids=["same user and size", "same user", "another user", "none known: all users"],
 )
 def test_history_takes_the_nearest_it_has(lab: Any, user: str, gpus: int, expected: float) -> None:
     jobs = [(0, 1, 100), (0, 2, 200), (0, 1, 400), (9000, gpus, 1)]
@@ -115,7 +115,7 @@ def test_a_user_declares_how_long_it_takes_or_at_least_a_limit(lab: Any) -> None
 CURVE = {"epoch_s": [100.0], "loss_falls": [0.4], "loss_begins": [0.9], "loss_floor": [0.15]}
 
 
-def course(lab: Any, sigma: float = 0.0, **given: Any) -> list[tuple[float, float]]:
+def predicted_over_time(lab: Any, sigma: float = 0.0, **given: Any) -> list[tuple[float, float]]:
     """What one training of 24 epochs is thought to take in all, by time."""
     engine = lab.engine(
         lab.trace([(0, 1, 2400)], **CURVE),
@@ -137,14 +137,14 @@ def course(lab: Any, sigma: float = 0.0, **given: Any) -> list[tuple[float, floa
 
 
 def test_losses_tell_when_a_training_ends(lab: Any) -> None:
-    told = course(lab)
+    told = predicted_over_time(lab)
     assert told[0] == (0.0, 500.0)
     known = np.array([work for time, work in told if time >= 240])
     assert known == pytest.approx(np.full(len(known), 2400.0))
 
 
 def test_losses_with_noise_tell_it_roughly(lab: Any) -> None:
-    told = course(lab, sigma=0.01)
+    told = predicted_over_time(lab, sigma=0.01)
     assert all(1200 <= work <= 4400 for time, work in told if time >= 1200)
 
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlsched.policies.registry import names
-from simulate.cluster_events import ClusterEvent
-from simulate.results import ReplayResult
+from simulate.clusters.cluster_events import ClusterEvent
+from simulate.results.tables import ReplayResult
 
 POLICIES = [*names("scheduling"), "testing-always-preempt", "testing-thrash", "testing-random"]
 FEW = ("what-if.scheduling=las,srtf", "what-if.admission=accept-all")
@@ -54,7 +54,7 @@ def run(lab: Any, policy: str, situation: dict[str, Any], **more: Any) -> Replay
         given["jobs"] = given["jobs"][:5]
         given["round_s"] = None
     if policy in ("testing-always-preempt", "testing-thrash"):
-        given["overhead"] = 0.0  # moving everybody each round, nobody would ever be ready
+        given["overhead"] = 0.0  # were all moved each round, none would ever be ready
     if given["clock"] == "":  # stands for Blox
         given["options"] = ("semantics=blox", *FEW)
         del given["clock"]
@@ -82,7 +82,7 @@ def check_outcome(result: ReplayResult, overhead: float) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 @given(situation=situations)
 def test_any_trace_on_any_cluster_is_run_to_its_end(
     lab: Any, policy: str, situation: dict[str, Any]
@@ -92,7 +92,7 @@ def test_any_trace_on_any_cluster_is_run_to_its_end(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(situation=situations, events=failures, interval=st.sampled_from([None, 30.0]))
 def test_nodes_may_fail_leave_and_drain_at_any_time(
     lab: Any, policy: str, situation: dict[str, Any], events: list[Any], interval: float | None

@@ -9,11 +9,11 @@ import pytest
 
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
-from dlsched.core.throughputs import JobKind, TableSpeed
+from dlsched.core.speed.throughput_table import JobKind, TableSpeed
 from dlsched.policies.estimators.pairs import GuessedPairs, PairOptions
 
 ALONE = {("A", "gpu"): 10.0, ("B", "gpu"): 10.0, ("C", "gpu"): 20.0}
-# C behaves as A does; B bears nobody
+# C behaves as A does; B bears no other job
 BESIDE = {
     ("A", "A"): (0.8, 0.8), ("A", "B"): (0.5, 0.1), ("A", "C"): (0.8, 0.8), ("B", "B"): (0.1, 0.1),
     ("B", "C"): (0.1, 0.5), ("C", "C"): (0.8, 0.8),

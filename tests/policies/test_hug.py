@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.cluster import Cluster, Node
+from dlsched.core.cluster.description import Cluster, Node
 from dlsched.policies.fairness.hug import progress, utilised, whole
 from dlsched.policies.registry import make
 
@@ -44,7 +44,7 @@ def test_on_one_link_it_is_an_equal_share() -> None:
     assert utilised(matrix([1], [0], [1])).ceiling == matrix(["1/2"], [0], ["1/2"])
 
 
-def test_tenants_who_trust_each_other_use_everything() -> None:
+def test_tenants_that_trust_each_other_use_everything() -> None:
     demands = matrix([1, "1/10"], [1, "1/10"])
     assert utilised(demands).ceiling == matrix(["1/2", "1/2"], ["1/2", "1/2"])
     three = matrix([1, 0], [1, "1/10"], [1, 0])
@@ -52,14 +52,14 @@ def test_tenants_who_trust_each_other_use_everything() -> None:
     assert utilised(three, cooperative=True).ceiling[1] == [Fraction(1, 3), 1]
 
 
-def test_who_can_use_less_leaves_the_rest() -> None:
+def test_a_tenant_that_can_use_less_leaves_the_rest() -> None:
     demands = matrix([1, "1/2"], [1, "1/2"])
     found = utilised(demands, matrix([1, "1/4"], [1, 1]))
     assert found.guarantee == Fraction(1, 2)
     assert [row[1] for row in found.ceiling] == [Fraction(1, 4), Fraction(1, 2)]
 
 
-def test_nobody_at_all() -> None:
+def test_without_tenants() -> None:
     assert utilised([]).guarantee == 0
     assert utilised(matrix([0, 0])).ceiling == matrix([0, 0])
 
@@ -88,7 +88,7 @@ def use(shares: list[list[Fraction]]) -> list[Fraction]:
 
 
 @given(tenants())
-def test_everybody_has_the_guarantee_and_nobody_more_of_a_link(demands: Any) -> None:
+def test_every_tenant_has_the_guarantee_and_none_more_of_a_link(demands: Any) -> None:
     found = utilised(demands)
     assert all(total <= 1 for total in use(found.ceiling))
     for demand, ceiling in zip(demands, found.ceiling, strict=True):
@@ -120,7 +120,7 @@ def test_a_lie_never_pays(demands: Any, data: Any) -> None:
 
 
 @given(tenants())
-def test_who_comes_never_raises_the_guarantee(demands: Any) -> None:
+def test_a_new_tenant_never_raises_the_guarantee(demands: Any) -> None:
     assert utilised(demands).guarantee <= utilised(demands[1:]).guarantee
 
 
@@ -171,5 +171,5 @@ def test_a_tenant_above_its_ceiling_waits_with_a_reason(lab: Any) -> None:
     assert lab.spans(run) == {"A": (0, 100), "B": (50, 150), "C": (0, 50)}
 
 
-def test_progress_of_somebody_who_needs_nothing_is_zero() -> None:
+def test_progress_of_a_tenant_without_demand_is_zero() -> None:
     assert progress([Fraction(0)], [Fraction(1)]) == pytest.approx(0)

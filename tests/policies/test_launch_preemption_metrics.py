@@ -10,7 +10,7 @@ import pytest
 
 from dlsched.core.allocation import Ranking
 from dlsched.core.errors import BadInput
-from dlsched.core.metrics import Metric, MetricBoard
+from dlsched.core.job_metrics import Metric, MetricBoard
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.stage import MetricsPart
@@ -36,7 +36,7 @@ def test_profiled_launch_takes_each_jobs_own_column(lab):
 def test_what_the_trace_says_of_starts_is_charged_unless_the_run_says_otherwise(lab):
     trace = lab.trace(SRTF, restart_overhead=[2.0, math.nan])
     told = lab.run(trace, "srtf", overhead=None)
-    # A: 8 s done by 10, out until 15 (nobody knows what B takes), then 2 s and the 92 s left
+    # A: 8 s done by 10, out until 15 (what B takes is unknown), then 2 s and the 92 s left
     assert lab.spans(told) == {"A": (0, 109), "B": (10, 15)}
     assert told.summary["options"]["restart_overhead"] == 0.0
     for words in ({"overhead": 3.0}, {"overhead": None, "launch": "constant"}):
@@ -105,7 +105,7 @@ def test_sums_add_up_and_means_replace():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_nonsense_is_ignored_and_counted(value):
+def test_invalid_reports_are_ignored_and_counted(value):
     board = MetricBoard(UnitTable(1), [Metric(key="loss", merge="mean", default=7.0)])
     board.push(0, "loss", value)
     board.push(0, "unheard-of", 1.0)
@@ -142,7 +142,7 @@ class LossReports(MetricsPart[NoOptions]):
 
 
 class HighestLossFirst(SchedulingPolicy[NoOptions]):
-    """A third party's policy that reads a key nobody else knows."""
+    """A third party's policy that reads a key of its own."""
 
     name = "highest-loss-first"
     preemptive = True
@@ -161,7 +161,7 @@ def test_a_policy_can_decide_by_a_metric_of_its_own(lab, monkeypatch):
         "find",
         lambda s, n: theirs[s] if s in theirs and n == theirs[s].name else find(s, n),
     )
-    monkeypatch.setattr("simulate.settings.find", registry.find)
+    monkeypatch.setattr("dlsched.composition.parts.find", registry.find)
     run = lab.run(
         [(0, 4, 100), (0, 4, 100)],
         "highest-loss-first",
@@ -169,7 +169,7 @@ def test_a_policy_can_decide_by_a_metric_of_its_own(lab, monkeypatch):
         round_s=10,
         metrics="loss-reports",
     )
-    # both halves of the cluster's time: whoever has the higher loss runs next
+    # both halves of the cluster's time: the job with the higher loss runs next
     assert run.summary["completed"] == 2
     assert run.jobs.preemptions.min() > 0
 

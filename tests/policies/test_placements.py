@@ -1,4 +1,4 @@
-"""On which GPUs: the sheet's cases, brute force, and what no placement may do."""
+"""Placements: cases worked by hand, brute force, and what no placement may do."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.allocation import Refused
-from dlsched.core.cluster import Cluster, Node, parse_cluster_spec
-from dlsched.core.free import Ask, FreeGpus
-from dlsched.core.occupancy import Occupancy, Placement
+from dlsched.core.cluster.description import Cluster, Node, parse_cluster_spec
+from dlsched.core.cluster.occupancy import Occupancy, Placement
+from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.units import UnitTable
 from dlsched.policies.placement.spanning import fewest_nodes
 from dlsched.policies.registry import make, names
@@ -45,7 +45,7 @@ def place(
     table.extra = {"model": np.array([model], np.object_)}
     everywhere = (1 << len(occupancy.cluster)) - 1
     placed = make("placement", name, options).place(
-        Ask(0, gang, table), FreeGpus(occupancy, everywhere)
+        GpuRequest(0, gang, table), FreeGpus(occupancy, everywhere)
     )
     return placed.reason if isinstance(placed, Refused) else placed.gpu_ids(occupancy.cluster)
 
@@ -79,7 +79,7 @@ def e5() -> Occupancy:
         ("worst-fit", 3, [0, 1, 2]),
     ],
 )
-def test_example_e5_of_the_sheet(name: str, gang: int, expected: list[int] | str) -> None:
+def test_an_example_worked_by_hand(name: str, gang: int, expected: list[int] | str) -> None:
     assert place(name, e5(), gang) == expected
 
 
@@ -109,9 +109,9 @@ def test_a_placement_is_the_whole_gang_on_free_gpus_or_nothing(
     occupancy = cluster_with(free, [4] * len(free))
     placed = place(name, occupancy, gang)
     if isinstance(placed, list):
-        owner = occupancy.gpu_owner()
+        taken = {gpu for held in occupancy.held.values() for gpu in held.gpu_ids(occupancy.cluster)}
         assert len(placed) == len(set(placed)) == gang
-        assert all(owner[gpu] == -1 for gpu in placed)
+        assert taken.isdisjoint(placed)
 
 
 @given(st.sampled_from(SPANNING), free_gpus, st.integers(1, 12))
@@ -219,7 +219,7 @@ def test_yarn_wants_idle_nodes_under_one_switch(
         ("inception3", False),
         ("inception4", False),
         ("", False),
-        ("somebody-elses", False),
+        ("foreign", False),
     ],
 )
 def test_the_skew_rule_selects_exactly_the_vggs_and_alexnet(model: str, together: bool) -> None:
@@ -243,9 +243,11 @@ def test_random_draws_depend_on_the_placements_own_seed() -> None:
 def test_random_goes_on_drawing_after_a_restart() -> None:
     occupancy = Occupancy(parse_cluster_spec("8x4"))
     table = UnitTable(1)
-    ask, free = Ask(0, 3, table), FreeGpus(occupancy, 255)
+    request, free = GpuRequest(0, 3, table), FreeGpus(occupancy, 255)
     one = make("placement", "random")
-    one.place(ask, free)
+    one.place(request, free)
     other = make("placement", "random")
     other.load_state_dict(one.state_dict())
-    assert [one.place(ask, free) for _ in range(5)] == [other.place(ask, free) for _ in range(5)]
+    assert [one.place(request, free) for _ in range(5)] == [
+        other.place(request, free) for _ in range(5)
+    ]

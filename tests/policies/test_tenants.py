@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.errors import BadInput
-from dlsched.core.tenancy import Tenancy
+from dlsched.core.walk.tenancy import Tenancy
 from dlsched.policies.registry import make
 
 
@@ -131,7 +131,7 @@ def test_borrowers_from_near_come_before_borrowers_from_far(lab: Any) -> None:
     part = make("fairness", "vc-quota")
     tenancy = Tenancy(part.entitle(ctx.units, ctx), ctx.table, ctx.occupancy)
     order = tenancy.entitled_first(np.array([2, 1, 0, 4, 3, 5]), reclaims=True)
-    # inside their own: 2, 4 and 5 (of nobody); 1 borrows inside the lab, 3 and 0 from far
+    # inside their own: 2, 4 and 5 (of no tenant); 1 borrows inside the lab, 3 and 0 from far
     assert order.tolist() == [2, 4, 5, 1, 3, 0] or order.tolist() == [2, 4, 5, 1, 0, 3]
 
 

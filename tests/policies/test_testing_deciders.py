@@ -10,7 +10,7 @@ import pytest
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.invariants import check_world
 from dlsched.policies.registry import find, names
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
 
 WILD = ("testing-always-preempt", "testing-thrash", "testing-slow", "testing-random")
 JOBS = [(0, 2, 500), (10, 4, 900), (20, 1, 200), (30, 3, 700), (700, 8, 100), (900, 1, 600)]
@@ -71,7 +71,7 @@ def test_a_policy_that_grants_nothing_ends_with_unfinished_jobs(lab: Any, how: A
 
 
 def test_a_policy_that_never_lets_a_job_work_is_stopped(lab: Any) -> None:
-    # each move costs a restart as long as the round, so nobody ever gets anywhere
+    # each move costs a restart as long as the round, so no job ever gets anywhere
     jobs = [(0, 2, 500), (0, 2, 500)]
     result = lab.run(
         jobs, "testing-thrash", cluster="2x4", clock="rounds", overhead=60, check=False

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
-from dlsched.protocol import agent, gpu_shares, keeper, leader, ledger, rules
-from dlsched.protocol.leader import hearing, one_step, placeable, silence
+from dlsched.protocol import agent, gpu_shares, keeper, leader, ledger, messages, rules
+from dlsched.protocol.agent.step import AgentTurn
+from dlsched.protocol.leader import placing, silence, sync
+from dlsched.protocol.leader.step import LeaderTurn
 from dlsched.protocol.ledger import Request, applying, ends, rows
 from dlsched.protocol.messages import (
     ExitRecord,
-    Fence,
     NodeName,
     RequestId,
     RunId,
@@ -25,7 +27,8 @@ from dlsched.protocol.messages import (
     Term,
 )
 from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
-from dlsched.protocol.simulation.database import Database
+from dlsched.protocol.simulation.node import SimNode
+from dlsched.protocol.simulation.truth import Database
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -51,13 +54,13 @@ def leader_asks_no_witness(patch: pytest.MonkeyPatch) -> None:
 def node_extends_without_witnesses(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "may_extend", lambda ages, n, until, now, timing: now < until)
     patch.setattr(
-        agent.one_step._Turn,
+        AgentTurn,
         "tick",
-        lambda self, now, tick=agent.one_step._Turn.tick: (tick(self, now), _extend(self, now)),
+        lambda self, now, tick=AgentTurn.tick: (tick(self, now), _extend(self, now)),
     )
 
 
-def _extend(turn: agent.one_step._Turn, now: float) -> None:
+def _extend(turn: AgentTurn, now: float) -> None:
     if now < turn.state.lease_until:
         turn.write_lease(now + 30.0, turn.state.covers, by_leader=False)
 
@@ -66,7 +69,7 @@ def gang_is_released_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "may_release", lambda run, prepared: run.stop is None)
 
 
-def one_node_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
+def one_node_does_not_wait_for_the_others(patch: pytest.MonkeyPatch) -> None:
     """The keeper executes as soon as it has prepared."""
     original = keeper._Turn.begin
 
@@ -78,11 +81,11 @@ def one_node_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def client_is_answered_before_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(one_step._Turn, "answer_after_commit", lambda self, answer: self.say(answer))
+    patch.setattr(LeaderTurn, "answer_after_commit", lambda self, answer: self.emit(answer))
 
 
 def end_is_acknowledged_before_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(hearing, "is_committed", lambda ledger, node, key: True)
+    patch.setattr(sync, "is_committed", lambda ledger, node, key: True)
 
 
 def database_forgets_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -99,18 +102,18 @@ def database_forgets_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def absence_is_believed_at_once(patch: pytest.MonkeyPatch) -> None:
     """A run that a sync does not mention is over, however old the sync's view is."""
-    original = one_step._Turn.take_held
+    original = LeaderTurn.compare_held
 
-    def take_held(self: one_step._Turn, sync: Sync, held: tuple) -> None:
+    def compare_held(self: LeaderTurn, sync: Sync, held: tuple) -> None:
         original(self, replace(sync, applied=Term(10**9, 0)), held)
 
-    patch.setattr(one_step._Turn, "take_held", take_held)
+    patch.setattr(LeaderTurn, "compare_held", compare_held)
 
 
 def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
-    original = one_step._Turn.reply
+    original = LeaderTurn.reply
 
-    def reply(self: one_step._Turn, now: float, sync: Sync, held: tuple) -> None:
+    def reply(self: LeaderTurn, now: float, sync: Sync, held: tuple) -> None:
         original(self, now, sync, held)
         known = self.state.committed.runs
         strange = tuple(h.key.run_id for h in held if h.key.run_id not in known)
@@ -119,16 +122,39 @@ def unknown_runs_are_killed(patch: pytest.MonkeyPatch) -> None:
                 changed = replace(command.reply, over=(*command.reply.over, *strange))
                 self.commands[k] = leader.SendReply(changed)
 
-    patch.setattr(one_step._Turn, "reply", reply)
+    patch.setattr(LeaderTurn, "reply", reply)
 
 
 def silence_ends_held_runs(patch: pytest.MonkeyPatch) -> None:
     """A silent node's runs are given up although nothing fences them."""
 
-    class Mistaken:
-        LEASE = Fence.HOLD
+    mistaken = SimpleNamespace(**vars(messages))
+    mistaken.Fence = SimpleNamespace(LEASE=messages.Fence.HOLD)
+    patch.setattr(silence, "m", mistaken)
 
-    patch.setattr(silence, "Fence", Mistaken)
+
+def an_agent_believes_its_empty_disk(patch: pytest.MonkeyPatch) -> None:
+    """It looks for no keepers but those of runs on its disk."""
+    patch.setattr(SimNode, "keepers_write_again", lambda self: None)
+    original = AgentTurn.start
+
+    def start(self: AgentTurn, event: agent.Started) -> None:
+        known = {record.desired.key.run_id for record in event.runs}
+        found = tuple(each for each in event.keepers if each.desired.key.run_id in known)
+        original(self, replace(event, keepers=found))
+
+    patch.setattr(AgentTurn, "start", start)
+
+
+def an_agent_without_records_is_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "has_the_records", lambda node, sync: True)
+    original = LeaderTurn.register
+
+    def register(self: LeaderTurn, event: leader.SyncArrived) -> None:
+        self.change(last_syncs={})  # nor does it matter what it has said before
+        original(self, event)
+
+    patch.setattr(LeaderTurn, "register", register)
 
 
 def losing_the_leader_stops_jobs(patch: pytest.MonkeyPatch) -> None:
@@ -142,11 +168,11 @@ def fence_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def agent_has_no_veto(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out while a run is being stopped, and the node does not look."""
-    patch.setattr(agent.one_step._Turn, "veto", lambda self, want: "")
+    patch.setattr(AgentTurn, "veto", lambda self, want: "")
     patch.setattr(ledger.Ledger, "busy", lambda self, node, without=None, **_: set())
 
 
-def nobody_waits_for_a_suspension(patch: pytest.MonkeyPatch) -> None:
+def suspensions_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     """GPUs are given out as soon as their run is to be suspended, and the node does not look."""
     gives_way = property(lambda self: self.suspended and self.gives_way)
     patch.setattr(ledger.Run, "is_away", gives_way)
@@ -154,7 +180,7 @@ def nobody_waits_for_a_suspension(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
-    """Neither leader nor node look who is on the GPUs of a run that is to go on."""
+    """Neither leader nor node look what is on the GPUs of a run that is to go on."""
     original = ledger.Ledger.busy
 
     def busy(
@@ -167,22 +193,22 @@ def a_run_goes_on_while_its_gpus_are_lent(patch: pytest.MonkeyPatch) -> None:
         return set() if without is not None else original(self, node, share=share)
 
     patch.setattr(ledger.Ledger, "busy", busy)
-    patch.setattr(agent.one_step._Turn, "lent_to", lambda self, held: None)
+    patch.setattr(AgentTurn, "blocks_resume", lambda self, held: None)
 
 
 def a_full_gpu_takes_more(patch: pytest.MonkeyPatch) -> None:
-    """Whoever shares a GPU with one other has room for a third, of whatever size."""
+    """A job that shares a GPU with one other has room for a third, of whatever size."""
     patch.setattr(gpu_shares, "is_room", lambda taken, part: taken < 1.0 and part < 1.0)
 
 
-def whoever_says_nothing_shares(patch: pytest.MonkeyPatch) -> None:
+def a_job_without_a_share_shares(patch: pytest.MonkeyPatch) -> None:
     """A run that has not said that it may share is joined nevertheless."""
     for module in (rows, agent.runs):
         patch.setattr(module, "part_of", lambda share: 0.5 if share is None else share)
 
 
 def stuck_processes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(placeable, "stuck_on", lambda ledger, run: "")
+    patch.setattr(placing, "stuck_on", lambda ledger, run: "")
 
 
 def lost_leader_goes_on_renewing(patch: pytest.MonkeyPatch) -> None:
@@ -194,21 +220,73 @@ def late_ends_are_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(applying, "_late_exit", lambda found, run: found)
 
 
+def _meaning(patch: pytest.MonkeyPatch, other: Callable[[ExitRecord], ends.Meaning | None]) -> None:
+    """Records mean what `other` says, or what they really mean where it says None."""
+    original = ends.meaning
+
+    def meaning(record: ExitRecord | None) -> ends.Meaning:
+        changed = None if record is None else other(record)
+        return original(record) if changed is None else changed
+
+    patch.setattr(ends, "meaning", meaning)
+
+
 def stop_overrides_success(patch: pytest.MonkeyPatch) -> None:
     """An exit 0 under a stop request is requeued."""
-    original = ends.succeeded
+    _meaning(patch, lambda r: ends.Meaning.STOPPED if r.stop is StopReason.PREEMPT else None)
 
-    def succeeded(record: ExitRecord) -> bool:
-        return original(record) and record.stop is not StopReason.PREEMPT
 
-    patch.setattr(ends, "succeeded", succeeded)
+def exit_0_is_success_always(patch: pytest.MonkeyPatch) -> None:
+    """A job that has agreed to stop and exits with 0 has completed."""
+
+    def done(record: ExitRecord) -> ends.Meaning | None:
+        is_0 = record.reason is messages.ExitReason.EXITED and record.code == 0
+        return ends.Meaning.DONE if is_0 else None
+
+    _meaning(patch, done)
+
+
+def exit_code_of_a_stopped_job_counts(patch: pytest.MonkeyPatch) -> None:
+    """Only 143 and signals are the answer to a stop request."""
+
+    def failure(run: ledger.Run, records: list[ExitRecord]) -> ExitRecord | None:
+        return next((each for each in records if each.code not in (0, 143)), None)
+
+    patch.setattr(ends, "_failure", failure)
+
+
+def a_run_that_gave_way_is_repeated(patch: pytest.MonkeyPatch) -> None:
+    """A run that was to leave its GPUs, and fails, keeps them for the next one."""
+    patch.setattr(placing, "may_repeat_in_place", ends.is_repeated)
+
+
+def every_failure_is_repeated(patch: pytest.MonkeyPatch) -> None:
+    """Retries are not counted."""
+
+    def is_repeated(run: ledger.Run, job: ledger.Job) -> bool:
+        return ledger.judge(run, job)[0] is ledger.Cause.FAILED
+
+    patch.setattr(ends, "is_repeated", is_repeated)
+    patch.setattr(applying, "is_repeated", is_repeated)
+
+
+def failed_jobs_come_back_unasked(patch: pytest.MonkeyPatch) -> None:
+    original = LeaderTurn.end_member
+
+    def end_member(self: LeaderTurn, event: leader.SyncArrived, over: ledger.MemberOver) -> None:
+        original(self, event, over)
+        job = self.state.reserved.jobs[self.state.reserved.runs[over.run_id].key.job]
+        if job.status is ledger.JobStatus.FAILED and job.runs == 1:
+            self.write(ledger.Restart(job.job))
+
+    patch.setattr(LeaderTurn, "end_member", end_member)
 
 
 # -- situations in which one rule stands between the world and a broken promise ----------------
 
 
 def _world(nodes: int, faults: list[Fault], leaders: int = 1, **kinds: object) -> World:
-    fence = kinds.pop("fence", Fence.HOLD)
+    fence = kinds.pop("fence", messages.Fence.HOLD)
     grace_s = kinds.pop("grace_s", 3.0)
     request = Request(request_id=RequestId("r0"), fence=fence, grace_s=grace_s)  # type: ignore[arg-type]
     behaviour = Behaviour(**kinds)  # type: ignore[arg-type]
@@ -234,7 +312,7 @@ def silent_node_under_hold() -> World:
 
 def leader_without_its_witnesses() -> World:
     """Three nodes that see each other and no daemon; a fourth with the daemon."""
-    kinds = {"work_s": 150.0, "fence": Fence.LEASE}
+    kinds = {"work_s": 150.0, "fence": messages.Fence.LEASE}
     home = _home(nodes=4, faults=[], **kinds)
     names = ["n1", "n2", "n3", "n4"]
     names.remove(home)
@@ -247,7 +325,7 @@ def leader_without_its_witnesses() -> World:
 
 def two_leaders_one_deposed() -> World:
     """The old leader is cut from the database and alone hears the job's node."""
-    kinds = {"work_s": 150.0, "fence": Fence.LEASE}
+    kinds = {"work_s": 150.0, "fence": messages.Fence.LEASE}
     home = _home(nodes=4, faults=[], leaders=2, **kinds)
     lone = [Fault(at=10, kind="cut", target="d1", other="database", for_s=130)]
     lone += [Fault(at=10, kind="cut", target=home, other="d2", for_s=130)]
@@ -293,7 +371,28 @@ def end_told_late() -> World:
 
 def success_under_a_stop_request() -> World:
     faults = [Fault(at=15, kind="preempt", target="1")]
-    return _world(1, faults, work_s=20.0, on_term="ignore", grace_s=30.0)
+    return _world(1, faults, work_s=20.0, on_term="finish", grace_s=30.0)
+
+
+def leaves_its_loop_and_exits_with_0() -> World:
+    faults = [Fault(at=15, kind="preempt", target="1")]
+    return _world(1, faults, work_s=20.0, on_term="agree", grace_s=30.0)
+
+
+def launcher_exits_with_1_after_term() -> World:
+    faults = [Fault(at=15, kind="preempt", target="1")]
+    return _world(1, faults, work_s=20.0, on_term="wrapper", grace_s=30.0)
+
+
+def fails_while_it_gives_way() -> World:
+    """It fails of itself after the leader wants it to give way, and before its node hears that."""
+    faults = (
+        Fault(at=7.0, kind="cut one way", target="d1", other="n1", for_s=5.0),
+        Fault(at=8.0, kind="preempt", target="1"),
+    )
+    request = Request(request_id=RequestId("r0"), retries=1)
+    jobs = [(request, Behaviour(work_s=5.0, code=3, fails=1))]
+    return World(nodes=1, jobs=jobs, faults=Faults(faults=faults))
 
 
 def overtaken_syncs() -> World:
@@ -314,7 +413,10 @@ SITUATIONS = {
         stuck_process,
         end_told_late,
         success_under_a_stop_request,
+        leaves_its_loop_and_exits_with_0,
+        launcher_exits_with_1_after_term,
         overtaken_syncs,
+        fails_while_it_gives_way,
     )
 }
 
@@ -330,6 +432,14 @@ def play(where: str, seed: int) -> World:
 
 
 ALL = [
+    Sabotage(
+        "gave way and stays",
+        "fails_while_it_gives_way",
+        ("in place",),
+        a_run_that_gave_way_is_repeated,
+    ),
+    Sabotage("endless retries", "again", ("in place",), every_failure_is_repeated),
+    Sabotage("failed jobs come back", "again", ("P3",), failed_jobs_come_back_unasked),
     Sabotage("leader ignores the window", "lease", ("P2",), leader_ignores_the_window),
     Sabotage("no witness", "leader_without_its_witnesses", ("P2",), leader_asks_no_witness),
     Sabotage("node extends alone", "lease", ("P2",), node_extends_without_witnesses),
@@ -338,7 +448,7 @@ ALL = [
         "lost leader renews", "two_leaders_one_deposed", ("P2",), lost_leader_goes_on_renewing
     ),
     Sabotage("gang released early", "gangs", ("gangs",), gang_is_released_early),
-    Sabotage("keeper does not wait", "gangs", ("gangs",), one_node_waits_for_nobody),
+    Sabotage("keeper does not wait", "gangs", ("gangs",), one_node_does_not_wait_for_the_others),
     Sabotage("answer before commit", "one-node", ("P1",), client_is_answered_before_commit),
     Sabotage("ack before commit", "one-node", ("P3",), end_is_acknowledged_before_commit),
     Sabotage(
@@ -348,14 +458,35 @@ ALL = [
     Sabotage("unknown runs killed", "restore", ("P5",), unknown_runs_are_killed),
     Sabotage("silence ends held runs", "silent_node_under_hold", ("P2",), silence_ends_held_runs),
     Sabotage("losing the leader stops jobs", "one-node", ("P5",), losing_the_leader_stops_jobs),
+    Sabotage(
+        "empty disk believed",
+        "lost records",
+        ("P2", "P4", "P3"),
+        an_agent_believes_its_empty_disk,
+    ),
+    Sabotage(
+        "lost records believed",
+        "lost records",
+        ("P3", "liveness"),
+        an_agent_without_records_is_believed,
+    ),
     Sabotage("no veto", "one-node", ("P4",), agent_has_no_veto),
-    Sabotage("suspension not awaited", "giving way", ("P4",), nobody_waits_for_a_suspension),
+    Sabotage("suspension not awaited", "giving way", ("P4",), suspensions_are_not_waited_for),
     Sabotage("lent and going on", "giving way", ("P4",), a_run_goes_on_while_its_gpus_are_lent),
     Sabotage("full GPU shared", "sharing", ("P4",), a_full_gpu_takes_more),
-    Sabotage("shared unasked", "sharing", ("P4",), whoever_says_nothing_shares),
+    Sabotage("shared unasked", "sharing", ("P4",), a_job_without_a_share_shares),
     Sabotage("stuck forgotten", "stuck_process", ("P2",), stuck_processes_are_forgotten),
     Sabotage("late ends dropped", "end_told_late", ("P3",), late_ends_are_dropped),
     Sabotage(
         "stop overrides success", "success_under_a_stop_request", ("P3",), stop_overrides_success
+    ),
+    Sabotage(
+        "0 is success always", "leaves_its_loop_and_exits_with_0", ("P3",), exit_0_is_success_always
+    ),
+    Sabotage(
+        "stopped job fails",
+        "launcher_exits_with_1_after_term",
+        ("P5",),
+        exit_code_of_a_stopped_job_counts,
     ),
 ]

@@ -9,6 +9,7 @@ import pytest
 from dlsched.core.errors import InvariantBroken
 from dlsched.protocol import agent, keeper, rules
 from dlsched.protocol import messages as m
+from dlsched.protocol.agent.step import AgentTurn
 from dlsched.protocol.ledger import (
     Assign,
     JobStatus,
@@ -129,14 +130,14 @@ def frozen(*orders: m.Order) -> keeper.KeeperState:
 def test_a_keeper_says_suspended_when_the_job_stands_still_and_not_before() -> None:
     state = frozen(m.Freeze(suspension=5))
     assert state.status().phase is m.Phase.RUNNING
-    state, commands = keeper.step(state, keeper.StoodStill(2.0, True))
+    state, commands = keeper.step(state, keeper.JobSuspended(2.0, True))
     assert [c.status.let_go for c in commands if isinstance(c, keeper.Report)] == [True]
     status = state.status()
     assert (status.phase, status.suspension, status.let_go) == (m.Phase.SUSPENDED, 5, True)
     state, _ = keeper.step(state, keeper.OrderArrived(3.0, m.Thaw()))
     status = state.status()
     assert (status.phase, status.suspension, status.let_go) == (m.Phase.RUNNING, 0, False)
-    state, _ = keeper.step(state, keeper.StoodStill(4.0, True))  # of before
+    state, _ = keeper.step(state, keeper.JobSuspended(4.0, True))  # of before
     assert not state.status().let_go
 
 
@@ -145,13 +146,13 @@ def test_a_job_that_its_user_froze_is_looked_at_again_when_it_is_to_give_way() -
     assert state.status().phase is m.Phase.SUSPENDED
     state, commands = keeper.step(state, keeper.OrderArrived(2.0, m.Freeze(suspension=5)))
     assert keeper.FreezeJob() in commands
-    assert state.status().phase is m.Phase.RUNNING  # nobody knows yet
-    state, _ = keeper.step(state, keeper.StoodStill(2.0, False))
+    assert state.status().phase is m.Phase.RUNNING  # not complete yet
+    state, _ = keeper.step(state, keeper.JobSuspended(2.0, False))
     status = state.status()
     assert (status.phase, status.suspension, status.let_go) == (m.Phase.SUSPENDED, 5, False)
 
 
-def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> agent.one_step._Turn:
+def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> AgentTurn:
     state = agent.AgentState(
         node=N1,
         inventory=m.Inventory(gpus=(GPU,)),
@@ -160,7 +161,7 @@ def holding(*runs: tuple[m.DesiredRun, agent.Held]) -> agent.one_step._Turn:
         desired=tuple(want for want, _ in runs),
         held={want.key.run_id: held for want, held in runs},
     )
-    return agent.one_step._Turn(state)
+    return AgentTurn(state)
 
 
 def test_a_node_thaws_nothing_on_gpus_that_are_lent_and_kills_what_must_leave_them() -> None:
@@ -174,14 +175,14 @@ def test_a_node_thaws_nothing_on_gpus_that_are_lent_and_kills_what_must_leave_th
     going_on = replace(old, want=m.Want.RUNNING, suspension=0)
     turn = holding((going_on, away), (new, guest))
     turn.reconcile()
-    assert agent.Tell(OLD, m.Thaw()) not in turn.commands
+    assert agent.OrderKeeper(OLD, m.Thaw()) not in turn.commands
     stopped = replace(old, want=m.Want.STOPPED, stop=m.StopReason.REQUEUE)
     turn = holding((stopped, away), (new, guest))
     turn.reconcile()
-    assert agent.Tell(OLD, m.Kill(m.StopReason.REQUEUE)) in turn.commands
+    assert agent.OrderKeeper(OLD, m.Kill(m.StopReason.REQUEUE)) in turn.commands
     turn = holding((stopped, away))
     turn.reconcile()
-    assert agent.Tell(OLD, m.Stop(reason=m.StopReason.REQUEUE)) in turn.commands
+    assert agent.OrderKeeper(OLD, m.Stop(reason=m.StopReason.REQUEUE)) in turn.commands
 
 
 def world(lets_go: bool) -> World:

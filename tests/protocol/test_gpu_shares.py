@@ -9,6 +9,7 @@ import pytest
 from dlsched.core.errors import InvariantBroken
 from dlsched.protocol import agent
 from dlsched.protocol import messages as m
+from dlsched.protocol.agent.step import AgentTurn
 from dlsched.protocol.gpu_shares import without_room
 from dlsched.protocol.ledger import (
     Adopt,
@@ -88,14 +89,14 @@ def test_a_gpu_takes_runs_while_their_shares_are_no_more_than_one(
             apply_all(ledger, [last])
 
 
-def test_whoever_says_nothing_finds_a_shared_gpu_busy() -> None:
+def test_a_job_without_a_share_finds_a_shared_gpu_busy() -> None:
     ledger = apply_all(cluster(0.25, None), [assign(1, G0, G1)])
     assert ledger.busy(N1) == {G0, G1}
     assert ledger.busy(N1, share=0.75) == set()
     assert ledger.busy(N1, run_id(1)) == set()
 
 
-def test_a_quarantined_gpu_and_an_orphans_have_room_for_nobody() -> None:
+def test_a_quarantined_gpu_and_that_of_an_orphan_have_no_room() -> None:
     orphan = m.HeldRun(key=key(9), phase=m.Phase.RUNNING, gpus=(G1,), nodes=(N1,))
     ledger = apply_all(cluster(0.1), [Quarantine(N1, (G0,)), Adopt(orphan, N1)])
     assert ledger.busy(N1, share=0.1) == {G0, G1}
@@ -159,7 +160,7 @@ def running(job: int, share: float | None, **more: bool) -> agent.Held:
 def test_a_node_looks_for_itself(
     held: tuple[agent.Held, ...], share: float | None, why: str
 ) -> None:
-    turn = agent.one_step._Turn(holding(*held))
+    turn = AgentTurn(holding(*held))
     assert turn.veto(desired(7, share)) == why
 
 
@@ -171,9 +172,9 @@ def test_a_run_that_has_let_go_is_thawed_beside_others_that_leave_it_room() -> N
         let_go=True,
     )
     for share, blocks in ((0.5, False), (0.6, True)):
-        turn = agent.one_step._Turn(holding(away, running(2, share)))
-        assert (turn.lent_to(away) is not None) is blocks
-    assert agent.one_step._Turn(holding(replace(away, let_go=False))).lent_to(away) is None
+        turn = AgentTurn(holding(away, running(2, share)))
+        assert (turn.blocks_resume(away) is not None) is blocks
+    assert AgentTurn(holding(replace(away, let_go=False))).blocks_resume(away) is None
 
 
 def test_what_has_room_is_counted_gpu_by_gpu() -> None:

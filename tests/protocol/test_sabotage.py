@@ -19,7 +19,7 @@ sabotage = importlib.util.module_from_spec(_spec)
 sys.modules[_spec.name] = sabotage
 _spec.loader.exec_module(sabotage)
 
-SEEDS = 30
+SEEDS = 150  # a rule that few schedules need is first missed at seed 121
 
 
 @pytest.mark.parametrize("name", sorted(sabotage.SITUATIONS))

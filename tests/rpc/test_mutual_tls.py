@@ -1,4 +1,4 @@
-"""Certificates on both sides: who gets through to whom, and the line that the others get."""
+"""Certificates on both sides: which client reaches which server, and the line for others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from grpc import aio
 
 from dlsched.core.errors import NotTrusted
+from dlsched.rpc.call_failures import tls_trouble
 from dlsched.rpc.channels import ClientTrust, open_blocking_channel, open_channel
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
 from dlsched.rpc.identity import DAEMON, Identity, login, node
 from dlsched.rpc.server import ServerTrust, add_ports, new_server
 from dlsched.rpc.tls import KeyFiles
-from dlsched.rpc.unreachable import tls_trouble
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc
 
 
@@ -74,7 +74,7 @@ def test_an_operator_is_one_also_from_a_blocking_client(
     async def work() -> None:
         async with serving(ServerTrust(files=daemon_files)) as served:
             assert len(await asyncio.to_thread(call, served.target)) == 4
-            assert {(who.kind, who.name, who.is_operator) for who in served.seen} == {
+            assert {(caller.kind, caller.name, caller.is_operator) for caller in served.seen} == {
                 ("operator", "olga", True)
             }
 
@@ -111,13 +111,13 @@ def test_a_node_cannot_pose_as_the_daemon_nor_as_another_node(
                 code, why = await refused(sync(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
             assert tls_trouble(why, served.target, trust) == (
-                f"{served.target} is not the daemon by its certificate"
+                f"{served.target} has a certificate of another role than the daemon"
             )
             trust = ClientTrust.certificate(daemon_files, server=node("n1"))
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
             assert tls_trouble(why, served.target, trust) == (
-                f"{served.target} is not node/n1 by its certificate"
+                f"{served.target} has a certificate of another role than node/n1"
             )
             assert not served.seen
 
@@ -138,8 +138,8 @@ def test_a_client_without_certificate_is_told_so(
                 code, why = await refused(status(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
             assert tls_trouble(why, served.target, trust) == (
-                f"{served.target} did not take this connection: it asks for a certificate, and "
-                "this client has a token only (a daemon's port for tokens is another one)"
+                f"{served.target} refused this connection: it requires a certificate, and "
+                "this client has only a token (a daemon has another port for tokens)"
             )
 
     run(work())
@@ -166,7 +166,7 @@ def test_another_clusters_certificates_count_for_nothing(
             async with open_channel(served.target, trust) as channel:
                 code, why = await refused(sync(channel))
             assert code is grpc.StatusCode.UNAVAILABLE
-            assert "did not take this client's certificate" in str(
+            assert "refused this client's certificate" in str(
                 tls_trouble(why, served.target, trust)
             )
             assert not served.seen
@@ -230,7 +230,7 @@ def test_a_denied_certificate_is_refused_at_once_on_open_connections(
                 grpc.StatusCode.UNAUTHENTICATED,
                 f"the certificate of node/n9 (serial {serial}) has been denied",
             )
-            denied.write_text("no serial at all\n")  # a broken list lets nobody back in
+            denied.write_text("no serial at all\n")  # a broken list lets no client back in
             code, _ = await refused(sync(channel, "n9"))
             assert code is grpc.StatusCode.UNAUTHENTICATED
 
@@ -327,14 +327,14 @@ def test_a_renewed_certificate_serves_without_a_restart(
 def test_a_message_beyond_the_bound_is_refused_on_both_sides(
     serving: Any, daemon_files: KeyFiles, operator_files: KeyFiles
 ) -> None:
-    request = control_pb2.SubmitRequest(request_id="x" * (MAX_MESSAGE_BYTES + 1))
+    request = control_pb2.ActRequest(reason="x" * (MAX_MESSAGE_BYTES + 1))
 
     async def work() -> None:
         async with serving(ServerTrust(files=daemon_files)) as served:
             trust = ClientTrust.certificate(operator_files)
             async with open_channel(served.target, trust) as channel:
                 stub = control_pb2_grpc.ControlStub(channel)
-                code, _ = await refused(stub.Submit(request, timeout=10))
+                code, _ = await refused(stub.Act(request, timeout=10))
                 assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             credentials = grpc.ssl_channel_credentials(
                 *(operator_files.read().ca, operator_files.read().key),
@@ -346,7 +346,7 @@ def test_a_message_beyond_the_bound_is_refused_on_both_sides(
             ]
             async with aio.secure_channel(served.target, credentials, options) as channel:
                 stub = control_pb2_grpc.ControlStub(channel)
-                code, _ = await refused(stub.Submit(request, timeout=10))
+                code, _ = await refused(stub.Act(request, timeout=10))
                 assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
                 small = control_pb2.SubmitRequest(request_id="x" * 10_000)
                 code, _ = await refused(

@@ -145,6 +145,6 @@ def test_root_is_never_reached_by_a_token(
             async with open_channel(served.target, mine) as channel:
                 code, why = await refused(status(channel))
         assert code is grpc.StatusCode.UNAUTHENTICATED
-        assert why == "root cannot use dlsched from a distance"
+        assert why == "root cannot use dlsched with a remote token"
 
     run(work())

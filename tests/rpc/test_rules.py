@@ -64,26 +64,28 @@ def test_a_rule_about_the_speaker_names_a_field_of_the_message() -> None:
         ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "root olga"),
     ],
 )
-def test_who_is_let_in(method: str, let_in: str) -> None:
+def test_which_callers_are_admitted(method: str, let_in: str) -> None:
     message = SimpleNamespace(node="n1", asker="n1")
     found = {
         name
         for name, caller in CALLERS.items()
-        if RULES[method].refusal(caller, method, message) is None
+        if RULES[method].refusal(caller, method) is None
+        and RULES[method].misspoken(caller, message) is None
     }
     assert found == set(let_in.split())
 
 
 def test_a_node_speaks_for_itself_only() -> None:
     rule = RULES["/dlsched.v1.Leader/Sync"]
-    why = rule.refusal(N1, "/dlsched.v1.Leader/Sync", SimpleNamespace(node="n2"))
+    assert rule.misspoken(N1, SimpleNamespace(node="n1")) is None
+    why = rule.misspoken(N1, SimpleNamespace(node="n2"))
     assert why == "node n1 cannot speak for node n2"
 
 
-def test_who_has_no_account_runs_no_jobs() -> None:
+def test_a_user_without_an_account_runs_no_jobs() -> None:
     rule = RULES["/dlsched.v1.Control/Submit"]
     stranger = Identity(kind="user", name="eve", via="token")
-    why = rule.refusal(stranger, "/dlsched.v1.Control/Submit", SimpleNamespace())
+    why = rule.refusal(stranger, "/dlsched.v1.Control/Submit")
     assert why == "Submit is for users of the cluster; eve has no account there"
 
 

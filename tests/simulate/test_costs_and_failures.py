@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulate.cluster_events import ClusterEvent
+from dlsched.core.semantics import PROFILES
+from simulate.clusters.cluster_events import ClusterEvent
 
 
 def event(time: float, kind: Any, node: int = 0, gpu_type: int = -1) -> ClusterEvent:
@@ -28,10 +29,10 @@ def test_each_start_costs_the_overhead(lab: Any) -> None:
 
 
 def test_a_profile_may_charge_restarts_only(lab: Any) -> None:
+    restarts_only = replace(PROFILES["events"], overhead="restarts")
     engine = lab.engine(
-        [(0, 1, 100), (50, 1, 10)], "srtf", cluster="1x1", overhead=10.0, clock="events"
+        [(0, 1, 100), (50, 1, 10)], "srtf", cluster="1x1", overhead=10.0, semantics=restarts_only
     )
-    engine.world.semantics = replace(engine.world.semantics, overhead="restarts")
     engine.run()
     # A: 0-50 (50 done); B: 50-60; A: 60-120 (10 lost, 50 done)
     assert engine.world.table.finish.tolist() == [120, 60]
@@ -174,7 +175,7 @@ def test_a_drained_node_that_joins_again_is_open(lab: Any) -> None:
 
 def test_a_retyped_node_serves_the_jobs_of_its_new_type(lab: Any) -> None:
     trace = lab.trace([(0, 2, 100), (0, 2, 100)], gpu_type=["a", "b"])
-    # node 0 becomes a b at 50: A loses it for ever, B (who had waited) starts there
+    # node 0 becomes a b at 50: A loses it for ever, B (which had waited) starts there
     result = lab.run(
         trace,
         cluster="1x2:a+1x1:b",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +11,17 @@ import numpy as np
 import pytest
 
 from dlsched.core.allocation import Refused
-from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.semantics import Semantics
+from dlsched.core.semantics import PROFILES, Semantics
 from dlsched.core.stage import AdmissionPolicy, Estimator, FairnessPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
+
+FULL = replace(PROFILES["rounds"], between="full")
 
 # -- when things become visible -------------------------------------------------------------------
 
@@ -50,15 +54,17 @@ def test_the_column_round_delivered_says_when_a_job_is_seen(lab: Any) -> None:
 
 
 def test_a_decision_at_every_tick_and_every_change_can_be_had(lab: Any) -> None:
-    engine = lab.engine([(0, 1, 180), (70, 1, 20)], "srtf", cluster="1x1", skipping=False)
-    engine.world.semantics = replace(engine.world.semantics, between="full")
+    engine = lab.engine(
+        [(0, 1, 180), (70, 1, 20)], "srtf", cluster="1x1", skipping=False, semantics=FULL
+    )
     times: list[float] = []
     engine.observers.append(lambda e, _: times.append(e.now))
     engine.run()
     assert engine.world.table.first_start.tolist() == [0, 70], "B preempts at once"
-    # between two changes the ticks at which somebody waits decide too
-    engine = lab.engine([(0, 1, 200), (70, 1, 200)], "srtf", cluster="1x1", skipping=False)
-    engine.world.semantics = replace(engine.world.semantics, between="full")
+    # between two changes the ticks at which a job waits decide too
+    engine = lab.engine(
+        [(0, 1, 200), (70, 1, 200)], "srtf", cluster="1x1", skipping=False, semantics=FULL
+    )
     engine.observers.append(lambda e, _: times.append(e.now))
     times.clear()
     engine.run()
@@ -72,10 +78,15 @@ def test_a_child_starts_when_its_parents_have_ended(lab: Any, policy: str) -> No
     assert lab.spans(result)["C"] == (30, 35)
 
 
+def test_a_child_may_be_submitted_after_its_parents_have_ended(lab: Any) -> None:
+    trace = lab.trace([(0, 1, 10), (50, 1, 5), (50, 1, 5)], parents=["", "A", ""])
+    assert lab.spans(lab.run(trace, "las", cluster="1x4"))["B"] == (50.0, 55.0)
+
+
 def test_a_child_is_seen_on_the_grid_where_arrivals_are(lab: Any) -> None:
     trace = lab.trace([(0, 1, 10), (0, 1, 5)], parents=["", "A"])
-    engine = lab.engine(trace, cluster="1x2", options=("semantics=blox",))
-    engine.world.semantics = replace(engine.world.semantics, release="exact", finish="exact")
+    exact = replace(PROFILES["blox"], release="exact", finish="exact")
+    engine = lab.engine(trace, cluster="1x2", semantics=exact)
     engine.run()
     assert engine.world.table.first_start.tolist() == [0, 300]
 
@@ -235,7 +246,7 @@ class NeverAdmits(AdmissionPolicy[NoOptions]):
 
 
 @pytest.mark.parametrize("clock", ["rounds", "events"])
-def test_an_admission_that_lets_nobody_in_does_not_hang(lab: Any, clock: str) -> None:
+def test_an_admission_that_admits_no_job_does_not_hang(lab: Any, clock: str) -> None:
     engine = lab.engine([(0, 1, 10), (5, 1, 10)], clock=clock)
     engine.parts.admission = NeverAdmits(NoOptions())
     stopped = engine.run()
@@ -244,7 +255,7 @@ def test_an_admission_that_lets_nobody_in_does_not_hang(lab: Any, clock: str) ->
 
 
 class Sleeper(SchedulingPolicy[NoOptions]):
-    """Starts everybody an hour after the first decision, by its own alarm."""
+    """Starts every job an hour after the first decision, by its own alarm."""
 
     name = "sleeper"
 
@@ -310,8 +321,9 @@ class Speed:
 def test_a_drifting_round_ends_when_its_last_job_stops(
     lab: Any, rate: float, work: float, rounds: list[float], finish: float
 ) -> None:
-    engine = lab.engine([(0, 1, work)], "testing-always-preempt", performance=Speed(rate))
-    engine.world.semantics = DRIFT
+    engine = lab.engine(
+        [(0, 1, work)], "testing-always-preempt", performance=Speed(rate), semantics=DRIFT
+    )
     times: list[float] = []
     engine.observers.append(lambda e, _: times.append(e.now))
     engine.run()
@@ -320,8 +332,7 @@ def test_a_drifting_round_ends_when_its_last_job_stops(
 
 
 def test_gpus_are_held_until_the_round_ends_though_the_finish_is_exact(lab: Any) -> None:
-    engine = lab.engine([(0, 1, 30), (0, 1, 80), (10, 1, 10)], cluster="1x2")
-    engine.world.semantics = DRIFT
+    engine = lab.engine([(0, 1, 30), (0, 1, 80), (10, 1, 10)], cluster="1x2", semantics=DRIFT)
     engine.run()
     table = engine.world.table
     assert table.finish.tolist() == [30, 80, 90]
@@ -330,16 +341,14 @@ def test_gpus_are_held_until_the_round_ends_though_the_finish_is_exact(lab: Any)
 
 
 def test_a_restart_comes_out_of_a_drifting_round(lab: Any) -> None:
-    engine = lab.engine([(0, 1, 150)], overhead=30.0)
-    engine.world.semantics = DRIFT
+    engine = lab.engine([(0, 1, 150)], overhead=30.0, semantics=DRIFT)
     engine.run()
     assert engine.world.table.finish.tolist() == [180]
     assert engine.world.table.overhead_s.tolist() == [30]
 
 
 def test_a_restart_longer_than_a_drifting_round_is_worked_off(lab: Any) -> None:
-    engine = lab.engine([(0, 1, 50)], overhead=250.0)
-    engine.world.semantics = DRIFT
+    engine = lab.engine([(0, 1, 50)], overhead=250.0, semantics=DRIFT)
     engine.run()
     assert engine.world.table.finish.tolist() == [300]
 
@@ -379,3 +388,13 @@ def test_settings_that_cannot_run_are_refused_before_the_start(
     with pytest.raises(BadInput, match=why) as error:
         lab.engine([(0, 1, 10)], policy, **given)
     assert "\n" not in str(error.value)
+
+
+def test_an_engine_that_is_dropped_is_freed_at_once(lab):
+    gc.collect()
+    gc.disable()
+    try:
+        engine = weakref.ref(lab.engine([(0, 1, 10)], "fifo", cluster="1x1"))
+        assert engine() is None
+    finally:
+        gc.enable()

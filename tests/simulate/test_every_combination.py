@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.composition.parts import build_parts
+from dlsched.composition.settings import resolve_semantics
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.policies.registry import names
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
 from simulate.engine import Engine
-from simulate.settings import build_parts, resolve_semantics
 from simulate.traces.trace import Trace
 
 POLICIES = names("scheduling")
@@ -36,6 +38,7 @@ HOW: dict[str, dict[str, Any]] = {
     "blox": {"options": ("semantics=blox", *FEW)},
 }
 ROUNDS = HOW["rounds"]
+BLOX_IS_SLOW = [pytest.param(how, marks=pytest.mark.slow) if how == "blox" else how for how in HOW]
 
 
 def mixed_trace(lab: Any, seed: int, count: int = 14) -> Trace:
@@ -69,20 +72,39 @@ def mixed_trace(lab: Any, seed: int, count: int = 14) -> Trace:
 # -- (i) composability ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=pytest.mark.slow) if how == "blox" else how for how in HOW]
-)
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_runs_with_every_admission_and_placement(
-    lab: Any, policy: str, how: str
+def check_composition(
+    lab: Any, policy: str, how: str, combinations: Iterable[tuple[str, str]]
 ) -> None:
+    """A policy runs with each of some pairs of admission and placement."""
     trace = mixed_trace(lab, 1, count=8)
-    for admission, placement in itertools.product(ADMISSIONS, PLACEMENTS):
+    for admission, placement in combinations:
         given = {"admission": admission, "placement": placement, **HOW[how]}
         result = lab.run(trace, policy, cluster="2x4", **given)
         ended = set(result.jobs.status.tolist())
         assert ended <= {"completed", "refused"}, (admission, placement, ended)
         assert all(result.jobs.reason[result.jobs.status == "refused"])
+
+
+@pytest.mark.parametrize("how", ["rounds", "events"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_runs_with_every_admission_and_every_placement(
+    lab: Any, policy: str, how: str
+) -> None:
+    # each of both once; which come together differs between the policies
+    first = POLICIES.index(policy) + len(how)
+    admissions = itertools.cycle(ADMISSIONS[first % len(ADMISSIONS) :] + ADMISSIONS)
+    longest = max(len(ADMISSIONS), len(PLACEMENTS))
+    placements = itertools.islice(itertools.cycle(PLACEMENTS), longest)
+    check_composition(lab, policy, how, zip(admissions, placements, strict=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_runs_with_every_pair_of_admission_and_placement(
+    lab: Any, policy: str, how: str
+) -> None:
+    check_composition(lab, policy, how, itertools.product(ADMISSIONS, PLACEMENTS))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -119,7 +141,7 @@ CORES = Cluster([Node(name=f"n{k}", gpus=4, cpus=8, memory_gb=64) for k in range
 
 
 @pytest.mark.parametrize("cluster", [PARTITIONED, QUOTAS, CORES], ids=["vcs", "quotas", "cores"])
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", BLOX_IS_SLOW)
 @pytest.mark.parametrize("policy", [*POLICIES, *WILD])
 def test_every_policy_runs_on_divided_clusters(
     lab: Any, policy: str, how: str, cluster: Cluster
@@ -201,7 +223,7 @@ def test_skipping_changes_no_outcome_with_failures_and_minimum_runs(lab: Any, po
     assert lab.outcome(runs[0]) == lab.outcome(runs[1])
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10_000))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_skipping_changes_no_outcome_of_random_traces(lab: Any, policy: str, seed: int) -> None:
@@ -239,7 +261,7 @@ def test_a_run_goes_on_as_if_nothing_had_happened_after_a_restart(
     cut = lab.engine(trace, policy, cluster="2x4", horizon=651.0, **given)
     cut.run()
     state = pickle.loads(pickle.dumps(cut.parts.state_dict()))
-    cut.parts = fresh_parts(cut, given, lab, policy)
+    cut.cycle.parts = fresh_parts(cut, given, lab, policy)
     cut.parts.load_state_dict(state)
     cut.horizon = np.inf
     cut.run()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import Cluster, Node, VirtualCluster, parse_cluster_spec
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster, parse_cluster_spec
 from dlsched.core.errors import BadInput
 from simulate.population import offered_load, populate, scaled_submits
 
@@ -94,7 +94,7 @@ def test_a_diamond_is_not_a_circle(lab: Any) -> None:
 
 
 @pytest.mark.timeout(10)
-def test_a_long_chain_is_checked_in_no_time(lab: Any) -> None:
+def test_a_long_chain_of_parents_is_checked_without_recursion(lab: Any) -> None:
     count = 30_000
     names = [f"j{k}" for k in range(count)]
     parents = [*names[1:], ""]  # each waits for the next

@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import InvariantBroken, PolicyFailed
 from dlsched.core.invariants import check_occupancy
-from dlsched.core.occupancy import Occupancy, Placement
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.semantics import Semantics
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
 from dlsched.policies.placement.spanning import FirstFree
 from simulate.checking import check_records
-from simulate.outcomes import result_of
+from simulate.results.outcomes import result_of
 
 HALF = ("A", "B", "gpu")
 
 
 class Together(SchedulingPolicy[NoOptions]):
-    """Whoever comes joins whoever is there."""
+    """Any job that comes joins any that is there."""
 
     name = "together"
 
@@ -58,7 +58,7 @@ def test_each_runs_at_the_pace_of_the_pair_while_there_is_one(lab: Any) -> None:
     table = engine.world.table
     # B ends at 110; by then A has 100 + 600 = 700 steps and does the rest alone
     assert table.finish.tolist() == pytest.approx([140, 110])
-    assert engine.world.shared_gpu_seconds == pytest.approx(100)
+    assert engine.world.shared.gpu_seconds == pytest.approx(100)
     assert table.attained.tolist() == pytest.approx([140, 100])
 
 
@@ -74,10 +74,8 @@ def test_an_overhead_is_counted_once_when_the_pace_changes(lab: Any) -> None:
 
 
 def test_whole_steps_end_with_the_later_of_two(lab: Any) -> None:
-    engine = engine_of(lab, [(0, 1, 100), (0, 1, 200)], clock="rounds")
-    engine.world.semantics = Semantics(
-        name="steps", grid=60.0, drift=True, release="tick", between="none"
-    )
+    steps = Semantics(name="steps", grid=60.0, drift=True, release="tick", between="none")
+    engine = engine_of(lab, [(0, 1, 100), (0, 1, 200)], clock="", semantics=steps)
     engine.run()
     # in one round, at 0.6 and 0.5 of their pace alone: A is done after 16.7 s, B after 40
     assert engine.world.table.finish.tolist() == pytest.approx([40, 40])
@@ -96,7 +94,7 @@ def test_results_count_every_gpu_once(lab: Any) -> None:
 # -- the books ------------------------------------------------------------------------------------
 
 
-def test_gpus_are_free_when_the_last_of_those_who_share_has_left(lab: Any) -> None:
+def test_gpus_are_free_when_the_last_job_that_shares_them_has_left(lab: Any) -> None:
     occupancy = Occupancy(lab.cluster("1x4"))
     where = Placement((0,), (0b11,))
     occupancy.take(5, where)
@@ -118,7 +116,7 @@ def test_gpus_are_free_when_the_last_of_those_who_share_has_left(lab: Any) -> No
     assert twin.free_total == 4
 
 
-def test_sharing_with_nobody_or_twice_is_refused(lab: Any) -> None:
+def test_sharing_with_no_job_or_twice_is_refused(lab: Any) -> None:
     occupancy = Occupancy(lab.cluster("1x4"))
     with pytest.raises(InvariantBroken, match="which has none"):
         occupancy.join(0, 1)
@@ -144,7 +142,7 @@ def test_a_walk_takes_sharing_back(lab: Any) -> None:
 
 @pytest.mark.parametrize(("last", "ends"), [(30, (60, 90)), (50, (150, 200))])
 def test_jobs_of_a_trace_share_where_it_says_so(lab: Any, last: int, ends: Any) -> None:
-    """One GPU, halves but for job C; behind it a half joins only if it keeps nobody waiting."""
+    """One GPU, halves but for job C; behind it a half joins only if it keeps no job waiting."""
     trace = lab.trace([(0, 1, 100), (0, 1, 60), (0, 1, 50), (0, 1, last)])
     trace.columns["gpu_share"] = np.array([0.5, 0.5, np.nan, 0.5])
     spans = lab.spans(lab.run(trace, "fifo", cluster="1x1"))

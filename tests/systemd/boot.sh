@@ -7,7 +7,7 @@
 # under WORK and ends with the namespaces. Each PATH is seen inside, read-only, at the same place or
 # where it says.
 set -euo pipefail
-export PATH=$PATH:/usr/sbin:/sbin # where chroot is, also for who has neither
+export PATH=$PATH:/usr/sbin:/sbin # where chroot is, also for a user without it
 base=$1 work=$2
 shift 2
 mount --make-rprivate /
@@ -27,7 +27,7 @@ for node in null zero full random urandom tty; do
     touch "$root/dev/$node"
     mount --bind "/dev/$node" "$root/dev/$node"
 done
-# Stand-ins for GPUs, with the numbers of FUSE and TUN: everybody may open them, and nothing comes
+# Stand-ins for GPUs, with the numbers of FUSE and TUN: every user may open them, and nothing comes
 # of it; systemd's closed device policy has neither among what it allows to all.
 mknod -m 666 "$root/dev/gpu0" c 10 229
 mknod -m 666 "$root/dev/gpu1" c 10 200

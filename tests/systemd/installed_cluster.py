@@ -32,7 +32,7 @@ class Cluster:
         return self.machine.run("runuser", "-l", user, "-c", line, check=check).stdout
 
     def dlsched(self, *words: str, check: bool = True) -> str:
-        """What the program says to root, who is an operator."""
+        """The program's output for root, which is an operator."""
         return self.machine.run(PROGRAM, *words, check=check).stdout
 
     def submit(self, script: str, *options: str) -> int:
@@ -41,7 +41,7 @@ class Cluster:
         return int(self.as_user(PROGRAM, *words))
 
     def begun(self, script: str, *options: str) -> int:
-        """A job whose script runs."""
+        """A job with a running script."""
         job = self.submit(f"echo begun; {script}", *options)
         self.machine.eventually("cat", self.output_path(job), says="begun")
         return job
@@ -93,7 +93,7 @@ def unit_of(job: int) -> str:
     return f"dls-{job}-1-0.service"
 
 
-def until(condition: Callable[[], bool], within: float = 30) -> None:
+def until(condition: Callable[[], bool], within: float = 60) -> None:
     """Wait for something to become true."""
     deadline = time.monotonic() + within
     while not condition():

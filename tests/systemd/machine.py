@@ -1,4 +1,4 @@
-"""A machine whose process 1 is systemd, in namespaces of its own, for as long as a test runs.
+"""A machine with systemd as process 1, in namespaces of its own, as long as a test runs.
 
 It shares nothing with the host but what is bound into it read-only: the interpreter, its
 environment and the project. Needs root, `unshare`, and `debootstrap` the first time: the tree that
@@ -228,7 +228,7 @@ class Machine:
         """A unit's property."""
         return self.run("systemctl", "show", "-P", prop, unit).stdout.strip()
 
-    def eventually(self, *command: str, says: str, within: float = 20) -> str:
+    def eventually(self, *command: str, says: str, within: float = 60) -> str:
         """Wait until a command's output contains a text; the output."""
         deadline = time.monotonic() + within
         while True:

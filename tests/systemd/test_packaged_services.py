@@ -17,7 +17,7 @@ def go(cluster: Any, job: int) -> None:
 
 
 @pytest.mark.parametrize("unit", [DAEMON, AGENT])
-def test_a_unit_is_up_when_it_says_so(cluster: Any, unit: str) -> None:
+def test_a_unit_is_up_when_it_has_notified_systemd(cluster: Any, unit: str) -> None:
     show = cluster.machine.show
     assert show(unit, "Type") == "notify"
     assert (show(unit, "ActiveState"), show(unit, "SubState")) == ("active", "running")
@@ -25,11 +25,11 @@ def test_a_unit_is_up_when_it_says_so(cluster: Any, unit: str) -> None:
     assert show(unit, "NRestarts") == "0"
 
 
-def test_the_daemon_tells_its_state_in_a_line(cluster: Any) -> None:
+def test_the_daemon_reports_its_state_in_one_line(cluster: Any) -> None:
     cluster.machine.eventually("systemctl", "show", "-P", "StatusText", DAEMON, says="lead")
 
 
-def test_a_users_job_runs_as_that_user_and_tells_how_it_ended(cluster: Any) -> None:
+def test_a_users_job_runs_as_that_user_and_reports_how_it_ended(cluster: Any) -> None:
     job = cluster.submit("id -un; pwd; cat /proc/self/cgroup; echo on error >&2; exit 7")
     assert cluster.wait(job) == 7
     output = cluster.output(job)
@@ -41,7 +41,7 @@ def test_a_users_job_runs_as_that_user_and_tells_how_it_ended(cluster: Any) -> N
     assert "on error" in cluster.as_user("/opt/dlsched/bin/dlsched", "logs", str(job))
 
 
-def test_the_login_socket_is_for_everybody_and_the_state_for_nobody(cluster: Any) -> None:
+def test_every_user_reaches_the_login_socket_and_none_the_state(cluster: Any) -> None:
     cluster.as_user("/opt/dlsched/bin/dlsched", "queue")
     for path in ("/var/lib/dlsched/daemon", "/var/lib/dlsched/agent/jobs", "/etc/dlsched/ca"):
         with pytest.raises(AssertionError, match="Permission denied"):

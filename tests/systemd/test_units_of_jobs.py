@@ -22,7 +22,7 @@ def keeper_of(lab: Any, job: int) -> str:
 
 
 def with_grandchild(lab: Any) -> int:
-    """A job one of whose processes has left session and parents."""
+    """A job with a process that has left session and parents."""
     job = lab.begun(f"{GRANDCHILD}; sleep 86398", "--no-requeue")
     lab.machine.eventually("ls", "/home/ada", says=f"grandchild.{job}")
     until(lambda: len(sleepers(lab)) == 2)
@@ -48,7 +48,7 @@ def drop_in(cluster: Any, settings: str) -> Iterator[None]:
         cluster.machine.run("systemctl", "daemon-reload")
 
 
-def test_a_job_is_a_service_with_the_properties_of_its_wishes(lab: Any) -> None:
+def test_a_job_is_a_service_with_the_properties_of_its_request(lab: Any) -> None:
     wishes = ("--gpus", "1", "--mem", "1G", "--cpus", "2", "--grace", "45")
     job = lab.begun("sleep 86398", *wishes)
     expected = {
@@ -72,7 +72,7 @@ def test_a_job_is_a_service_with_the_properties_of_its_wishes(lab: Any) -> None:
     until(lambda: lab.machine.show(unit_of(job), "LoadState") == "not-found")
 
 
-def test_what_a_node_says_it_can_do_is_what_this_one_can(lab: Any) -> None:
+def test_the_capabilities_of_a_node_are_those_of_the_machine(lab: Any) -> None:
     node = json.loads(lab.dlsched("nodes", "--json"))["nodes"][0]
     assert node["launcher"] == "systemd"
     controllers = lab.machine.run("cat", "/sys/fs/cgroup/cgroup.controllers").stdout.split()
@@ -128,7 +128,7 @@ def test_a_suspended_job_is_frozen_and_its_keeper_is_not(lab: Any) -> None:
     assert lab.wait(job) == 3
 
 
-def test_cancelling_ends_those_who_have_left_session_and_parents(lab: Any) -> None:
+def test_cancelling_ends_processes_that_have_left_session_and_parents(lab: Any) -> None:
     job = with_grandchild(lab)
     lab.dlsched("cancel", str(job))
     lab.wait(job)
@@ -145,13 +145,13 @@ def test_a_suspended_job_is_cancelled_whole(lab: Any) -> None:
     assert not sleepers(lab)
 
 
-@pytest.mark.parametrize("who", ["keeper", "main", "both by systemd"])
-def test_a_killed_keeper_takes_its_job_along_and_the_end_has_a_name(lab: Any, who: str) -> None:
+@pytest.mark.parametrize("victim", ["keeper", "main", "both by systemd"])
+def test_a_job_ends_with_its_killed_keeper_and_the_end_has_a_name(lab: Any, victim: str) -> None:
     job = with_grandchild(lab)
-    if who == "both by systemd":
+    if victim == "both by systemd":
         lab.machine.run("systemctl", "kill", "--signal=KILL", unit_of(job))
     else:
-        pid = keeper_of(lab, job) if who == "keeper" else lab.main_pid(unit_of(job))
+        pid = keeper_of(lab, job) if victim == "keeper" else lab.main_pid(unit_of(job))
         lab.machine.run("kill", "-KILL", str(pid))
     assert lab.wait(job) != 0
     found = lab.show(job)
@@ -162,7 +162,7 @@ def test_a_killed_keeper_takes_its_job_along_and_the_end_has_a_name(lab: Any, wh
     assert free == 0
 
 
-def test_a_keeper_killed_while_no_agent_looks_is_told_of_later(lab: Any) -> None:
+def test_a_keeper_killed_without_an_agent_is_reported_later(lab: Any) -> None:
     job = with_grandchild(lab)
     lab.machine.run("systemctl", "stop", AGENT)
     lab.machine.run("systemctl", "kill", "--signal=KILL", unit_of(job))
@@ -195,7 +195,7 @@ def test_nothing_secret_is_in_a_unit_or_in_the_journal(lab: Any) -> None:
     lab.wait(job)
 
 
-def test_only_root_reaches_the_socket_where_keepers_are_born(lab: Any) -> None:
+def test_only_root_reaches_the_socket_at_which_keepers_start(lab: Any) -> None:
     machine = lab.machine
     assert machine.run("stat", "-c", "%U %a", "/run/dlsched-agent/births").stdout == "root 600\n"
     ask = (

@@ -6,19 +6,15 @@ lines only: a list) or `script` (a path) with `args`. An error names the file an
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dlsched.client.submission.options import BY_NAME, put
-from dlsched.client.submission.texts import shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["MOST_ROWS", "Row", "read_rows"]
+from dlsched.client.submission.table_files import Row as TableRow
+from dlsched.client.submission.table_files import csv_lines, decoded, is_json, json_lines
+from dlsched.core.errors import BadInput, shorten
 
 MOST_ROWS = 100_000
 _OURS = {"command", "argv", "script", "args"}
@@ -42,12 +38,8 @@ def read_rows(name: str, data: bytes) -> Iterator[Row]:
     Raises:
         BadInput: as `name:line: what`; also an empty file and one with too many rows.
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{name}:{line}: not valid UTF-8") from None
-    rows = _json_lines(name, text) if text.lstrip()[:1] == "{" else _csv_lines(name, text)
+    text = decoded(name, data)
+    rows = json_lines(name, text) if is_json(text) else _without_empty(name, text)
     count = 0
     for count, (place, fields) in enumerate(rows, 1):
         if count > MOST_ROWS:
@@ -57,45 +49,15 @@ def read_rows(name: str, data: bytes) -> Iterator[Row]:
         raise BadInput(f"{name}: holds no jobs")
 
 
-def _json_lines(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"{name}:{number}"
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            told = getattr(error, "msg", "nested too deeply")
-            raise BadInput(f"{place}: not JSON ({told})") from None
-        if not isinstance(fields, dict):
-            raise BadInput(f"{place}: not a JSON object")
-        yield place, fields
-
-
-def _csv_lines(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] | None = None
-    try:
-        for cells in reader:
-            place = f"{name}:{reader.line_num}"
-            if not any(cells):
-                continue
-            if header is None:
-                header = [cell.strip() for cell in cells]
-                _check_header(place, header)
-                continue
-            if len(cells) != len(header):
-                raise BadInput(f"{place}: {len(cells)} fields where the header has {len(header)}")
-            yield place, {key: cell for key, cell in zip(header, cells, strict=True) if cell}
-    except csv.Error as error:
-        raise BadInput(f"{name}:{reader.line_num}: not CSV ({error})") from None
+def _without_empty(name: str, text: str) -> Iterator[TableRow]:
+    """The rows of a CSV file; an empty cell says nothing."""
+    for place, fields in csv_lines(name, text, _check_header):
+        yield place, {key: cell for key, cell in fields.items() if cell}
 
 
 def _check_header(place: str, header: list[str]) -> None:
     for key in header:
         _check_key(place, key)
-        if header.count(key) > 1:
-            raise BadInput(f"{place}: column {key!r} stands there twice")
     if not {"command", "script"} & set(header):
         raise BadInput(f"{place}: no column 'command' or 'script'")
 

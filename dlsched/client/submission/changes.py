@@ -10,27 +10,17 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from dlsched.client.submission.dependencies import parse_dependencies
-from dlsched.client.submission.durations import duration, time_limit
 from dlsched.client.submission.gpus import parse_gpus
-from dlsched.client.submission.hosts import expand
-from dlsched.client.submission.moments import moment
-from dlsched.client.submission.texts import check_text
+from dlsched.client.submission.values import read_value, word_of
+from dlsched.jobs.field import Value
+from dlsched.jobs.fields import FIELDS
 from dlsched.rpc.v1 import control_pb2
 
-__all__ = ["changes", "wire_dependencies"]
-
-_PLAIN = {
-    "name": "name",
-    "partition": "partition",
-    "vc": "vc",
-    "priority_class": "priority_class",
-    "comment": "comment",
-    "notify": "notify",
-}
+_ROWS = {row.options[0].key: row for row in FIELDS if row.update != "never" and row.options}
 
 
 def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[str, str]:
-    """Return fields and their new values.
+    """Return fields and their new values, of texts by the keys of options.
 
     Raises:
         BadInput: a malformed value.
@@ -38,34 +28,41 @@ def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[st
     at = now or datetime.now().astimezone()
     fields: dict[str, str] = {}
     for key, text in given.items():
-        what = f"--{key.replace('_', '-')}"
-        if key in _PLAIN:
-            fields[_PLAIN[key]] = check_text(what, text, empty=key != "name")
-        elif key == "time":
-            limit = time_limit(what, text) if text else None
-            fields["time_limit_s"] = "" if limit is None else f"{limit:.0f}"
-        elif key in {"begin", "deadline"}:
-            fields[f"{key}_at"] = f"{moment(what, text, now=at):.3f}" if text else ""
-        elif key == "expected":
-            fields["expected_s"] = f"{duration(what, text):.0f}" if text else ""
-        elif key == "grace":
-            fields["grace_s"] = f"{duration(what, text, bare='seconds'):.0f}" if text else ""
-        elif key == "gpus":
+        row, what = _ROWS[key], word_of(key)
+        if row.name == "gpus":
             wish = parse_gpus(what, text)
             fields["gpus"] = str(wish.count)
             if wish.types:
                 fields["gpu_types"] = ",".join(wish.types)
+        elif text or not row.clearable:
+            fields[row.name] = _text(row.form, read_value(row, what, text, at))
         else:
-            field = {"nodelist": "only_nodes", "exclude": "not_nodes"}[key]
-            fields[field] = ",".join(expand(what, text)) if text else ""
+            fields[row.name] = ""
     return fields
 
 
+def _text(form: str, value: Value) -> str:
+    """A value as an update sends it."""
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return (
+            f"{value:.3f}"
+            if form == "moment"
+            else f"{value:.0f}"
+            if form in ("seconds", "limit")
+            else repr(value)
+        )
+    return str(value)
+
+
 def wire_dependencies(what: str, text: str) -> list[control_pb2.Dependency]:
-    """Whom a job waits for, as it is sent; an empty text is nobody.
+    """Return the dependencies of a job as messages; an empty text means none.
 
     Raises:
-        BadInput: malformed.
+        BadInput: the text is malformed.
     """
     return [
         control_pb2.Dependency(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlsched.client.ids import job_name
-from dlsched.client.submission.texts import shorten, whole_number
-from dlsched.core.errors import BadInput
-
-__all__ = ["KINDS", "Condition", "parse_dependencies"]
+from dlsched.client.job_ids import job_name
+from dlsched.client.submission.texts import whole_number
+from dlsched.core.errors import BadInput, not_known, shorten
 
 KINDS = ("after", "afterok", "afterany", "afternotok", "aftercorr")
 MOST = 1024
@@ -61,8 +59,7 @@ def _clause(what: str, part: str, whole: str) -> list[Condition]:
     if kind == "singleton" and not ids:
         return [Condition(kind="singleton")]
     if kind not in KINDS:
-        known = ", ".join([*KINDS, "singleton"])
-        raise BadInput(f"{what}: {shorten(kind or whole)!r} is not known; known: {known}")
+        raise not_known(f"{what}:", kind or whole, (*KINDS, "singleton"))
     if not ids:
         raise BadInput(f"{what}: {shorten(part)!r} names no job ({kind}:ID)")
     return [_job(what, kind, word) for word in ids.split(":")]

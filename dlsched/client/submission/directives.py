@@ -9,12 +9,10 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlsched.client.submission.option_table import Option
 from dlsched.client.submission.options import BY_WORD, merged, put
-from dlsched.client.submission.texts import MAX_SCRIPT, shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["Directives", "read_directives"]
+from dlsched.client.submission.texts import MAX_SCRIPT
+from dlsched.core.errors import BadInput, shorten
+from dlsched.jobs.field import Option
 
 _MARKS = ("#DLSCHED", "#SBATCH")
 
@@ -28,12 +26,7 @@ class Directives:
 
 
 def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -> Directives:
-    """Read a script's directives.
-
-    Args:
-        name: of the script, for errors.
-        script: its bytes.
-        ignore_unknown: leave out what is not known, each with a note.
+    """Read a script's directives; `ignore_unknown` leaves out unknown ones, each with a note.
 
     Raises:
         BadInput: no script at all, or a line that is not understood, as `name:line: what`.

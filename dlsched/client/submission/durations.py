@@ -8,10 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from dlsched.client.submission.texts import shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["LONGEST_S", "duration", "duration_text", "time_limit"]
+from dlsched.core.errors import BadInput, shorten
 
 LONGEST_S = 10_000 * 86_400.0  # seconds; longer is taken for a mistake
 _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}

@@ -9,27 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dlsched.client.submission.texts import check_words, shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["exported"]
+from dlsched.client.submission.texts import check_words
+from dlsched.core.errors import BadInput, shorten
+from dlsched.jobs.sweep import RUNTIME_NAMES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KEPT = {"DLSCHED_DAEMON", "DLSCHED_DEBUG"}
-_OF_A_JOB = {
-    *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"),
-    *("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
-}
 _OF_A_SHELL = {"_", "SHLVL", "OLDPWD"}
 
 
 def exported(what: str, choice: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the job's variables.
 
-    Args:
-        what: names the option in the error.
-        choice: `ALL`, `NONE`, or names and NAME=VALUE joined by commas, with or without ALL.
-        variables: the caller's.
+    `choice` is `ALL`, `NONE`, or names and NAME=VALUE joined by commas, with or without ALL; `what`
+    names the option in errors.
 
     Raises:
         BadInput: a malformed name, a value that cannot be sent, or too much of it.
@@ -63,7 +56,7 @@ def _of_caller(variables: Mapping[str, str]) -> dict[str, str]:
         and name not in _OF_A_SHELL
         and not (name.startswith("DLSCHED_") and name not in _KEPT)
         and not name.startswith("SLURM_")
-        and not (inside and name in _OF_A_JOB)
+        and not (inside and name in RUNTIME_NAMES)
     }
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dlsched.client.submission.texts import shorten, whole_number
-from dlsched.core.errors import BadInput
-
-__all__ = ["GpuWish", "parse_constraint", "parse_gpus", "parse_gres", "parse_share"]
+from dlsched.client.submission.texts import whole_number
+from dlsched.core.errors import BadInput, shorten
 
 MOST = 1_000_000
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}", re.ASCII)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dlsched.client.submission.texts import shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["memory_bytes", "memory_text"]
+from dlsched.core.errors import BadInput, shorten
 
 _SIZE = re.compile(r"(\d{1,18})(?:([kmgtp])(?:i?b)?)?", re.I | re.ASCII)
 _POWERS = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}

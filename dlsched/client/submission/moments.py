@@ -6,10 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from dlsched.client.submission.durations import duration
-from dlsched.client.submission.texts import shorten
-from dlsched.core.errors import BadInput
-
-__all__ = ["moment"]
+from dlsched.core.errors import BadInput, shorten
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _COUNT = re.compile(r"(\d{1,12}) *(seconds?|secs?|minutes?|mins?|hours?|days?|weeks?)", re.ASCII)

@@ -1,17 +1,17 @@
 """Layers of options: what the command line, the caller's variables and a script's directives say.
 
-A layer maps keys of the option table to texts; flags are the text `yes` or `no`.
+A layer maps keys of the table of job fields to texts; flags are the text `yes` or `no`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlsched.client.submission.option_table import OPTIONS, Option
+from dlsched.client.submission.gpus import parse_gres
 from dlsched.client.submission.texts import as_flag
 from dlsched.core.errors import BadInput
-
-__all__ = ["BY_NAME", "BY_WORD", "PREFIX", "Layer", "from_variables", "merged", "put"]
+from dlsched.jobs.field import Option
+from dlsched.jobs.fields import OPTIONS
 
 Layer = Mapping[str, str]
 PREFIX = "DLSCHED_SUBMIT_"
@@ -72,7 +72,9 @@ def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
         else:
             layer[option.key] = "no" if option.says == "yes" else "yes"
         return
-    text = option.convert(what, text) if option.convert else text
+    if option.grammar == "gres":  # as `--gpus-per-node` has it
+        wish = parse_gres(what, text)
+        text = "|".join(f"{kind}:{wish.count}" for kind in wish.types) or str(wish.count)
     if option.kind == "many" and option.key in layer:
         text = f"{layer[option.key]}\n{text}"
     layer[option.key] = text

@@ -7,8 +7,6 @@ import re
 from dlsched.client.submission.texts import check_text
 from dlsched.core.errors import BadInput
 
-__all__ = ["LETTERS", "output_pattern"]
-
 LETTERS = {
     "j": "job id",
     "A": "array's job id",

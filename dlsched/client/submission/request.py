@@ -5,36 +5,27 @@ The grammar of an option is imported when the option is there: a start is most o
 
 from __future__ import annotations
 
-import math
 import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from dlsched.client.submission.durations import duration, time_limit
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.resources import Resources, resources
-from dlsched.client.submission.texts import check_text, check_words, shorten, whole_number
-from dlsched.core.errors import BadInput
+from dlsched.client.submission.resources import FROM_RESOURCES, Resources, resources
+from dlsched.client.submission.texts import check_text, check_words
+from dlsched.client.submission.values import read_number, read_value, word_of
+from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.jobs.field import Value
+from dlsched.rpc.job_fields import SENT, put_fields
 from dlsched.rpc.v1 import control_pb2, run_pb2
 
-__all__ = ["Caller", "Command", "Submission", "compose"]
-
-_NOTIFY = {"begin", "end", "fail", "preempt", "requeue", "all", "none"}
-_NAMES = ("partition", "vc", "priority_class", "model")
-_LARGEST = 1e15
-
-
-def _words(enum: Any, prefix: str) -> dict[str, int]:
-    """An enumeration of the wire by the words of its options."""
-    return {name.removeprefix(prefix).lower(): value for name, value in enum.items() if value}
-
-
-_MODES = {
-    "launch": ("mode", _words(run_pb2.LaunchMode, "LAUNCH_MODE_")),
-    "fence": ("fence", _words(run_pb2.Fence, "FENCE_")),
-    "suspend": ("suspend_level", _words(run_pb2.SuspendLevel, "SUSPEND_LEVEL_")),
+_RANKED = (run_pb2.LAUNCH_MODE_NODE, run_pb2.LAUNCH_MODE_GPU)
+_BY_HAND = {"name", "working_directory", "truncate", "keep_on_broken_dependency"}
+_OF_SWEEPS = {"sweep", "sweep_concurrent", "halving"}
+_PLAIN = {
+    row.options[0].key: row
+    for row in SENT
+    if row.options and row.name not in {*_BY_HAND, *FROM_RESOURCES}
 }
 
 
@@ -64,6 +55,15 @@ class Command:
     argv: tuple[str, ...] = ()
     script: bytes = b""
     name: str = ""  # where the user gives none
+    is_line: bool = False  # the script is a line of `--wrap`
+    path: str = ""  # of the script, as the user gave it
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command as the user gave it; a line of `--wrap` is one word."""
+        if self.is_line:
+            return (self.script.decode("utf-8", "replace").split("\n", 2)[2].rstrip("\n"),)
+        return (self.path, *self.argv) if self.script else self.argv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,40 +73,46 @@ class Submission:
     request: control_pb2.JobRequest
     environment: Mapping[str, str] = field(repr=False)  # not yet in the request
     notes: tuple[str, ...] = ()
+    command: Command = Command()
     wait: bool = False
     parsable: bool = False
 
 
 def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Submission:
-    """Build one job, or one array.
-
-    Args:
-        options: texts by key, already merged.
-        command: what is to run.
-        caller: where and when.
+    """Build one job, or one array, from the merged texts of options by key.
 
     Raises:
         BadInput: any option is malformed, or some contradict each other.
     """
     notes: list[str] = []
-    request = control_pb2.JobRequest(
-        name=check_text("--name", options.get("name") or command.name, longest=255),
-        argv=check_words("arguments", command.argv),
-        script=command.script,
-        working_directory=_directory(options, caller),
-        submit_host=caller.host,
-        comment=check_text("--comment", options.get("comment", ""), empty=True),
-        notify=_notify(options.get("notify", "")),
-    )
-    for key in _NAMES:
-        if key in options:
-            setattr(request, key, check_text(_word(key), options[key], longest=255))
-    _set_files(request, options)
     wanted = resources(options)
-    _set_resources(request, wanted)
-    _set_times(request, options, caller, notes)
-    _set_handling(request, options)
-    _set_numbers(request, options)
+    values: dict[str, Value] = {**wanted.fields(), **_plain_values(options, caller)}
+    values["name"] = check_text("--name", options.get("name") or command.name, longest=255)
+    values["working_directory"] = _directory(options, caller)
+    values["submit_host"] = caller.host
+    values["truncate"] = _one_of(options, "open_mode", ("append", "truncate")) == "truncate"
+    if _one_of(options, "kill_on_invalid_dep", ("yes", "no")) == "no":
+        values["keep_on_broken_dependency"] = True
+    if "priority" not in options and "nice" in options:
+        values["priority"] = -read_number("--nice", options["nice"])
+    if "signal" in options:
+        from dlsched.client.submission.warning_signals import parse_warning  # noqa: PLC0415
+
+        warning = parse_warning("--signal", options["signal"])
+        values |= {"warn_signal": warning.number, "warn_before_s": warning.before_s}
+        values["warn_script_only"] = warning.script_only
+        if warning.overlaps_reservations:
+            notes.append("--signal: R: has no effect; there are no reservations to overlap with")
+    request = control_pb2.JobRequest(
+        argv=check_words("arguments", command.argv), script=command.script
+    )
+    put_fields(request, values)
+    _set_lists(request, options)
+    _refuse_contradictions(request, options, caller)
+    if not _OF_SWEEPS.isdisjoint(options):
+        from dlsched.client.submission.sweeps import put_sweep  # noqa: PLC0415
+
+        notes += put_sweep(request, options, caller.directory, line=command.is_line)
     if "mail_user" in options:
         notes.append("--mail-user: not used; where notifications go is the site's setting")
     variables = caller.exported(options.get("export", "ALL"))
@@ -115,17 +121,19 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         request=request,
         environment=variables | of_tasks if of_tasks else variables,
         notes=tuple(notes),
-        wait=_on(options, "wait"),
-        parsable=_on(options, "parsable"),
+        command=command,
+        wait=options.get("wait") == "yes",
+        parsable=options.get("parsable") == "yes",
     )
 
 
-def _word(key: str) -> str:
-    return "--" + key.replace("_", "-")
-
-
-def _on(options: Mapping[str, str], key: str) -> bool:
-    return options.get(key) == "yes"
+def _plain_values(options: Mapping[str, str], caller: Caller) -> dict[str, Value]:
+    """The fields that one option alone gives, by name."""
+    return {
+        row.name: read_value(row, word_of(key), options[key], caller.now)
+        for key, row in _PLAIN.items()
+        if key in options
+    }
 
 
 def _directory(options: Mapping[str, str], caller: Caller) -> str:
@@ -133,75 +141,16 @@ def _directory(options: Mapping[str, str], caller: Caller) -> str:
     return check_text("--chdir", os.path.normpath(chosen), longest=4096)
 
 
-def _set_files(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
-    for key in ("output", "error"):
-        if key in options:
-            from dlsched.client.submission.output_patterns import output_pattern  # noqa: PLC0415
-
-            setattr(request, key, output_pattern(_word(key), options[key]))
-    if options.get("input", "/dev/null") not in {"/dev/null", "none"}:
-        raise BadInput(
-            f"--input: {shorten(options['input'])!r}: only /dev/null; redirect in the script"
-        )
-    request.truncate = _choice(options, "open_mode", ("append", "truncate"), "append") == "truncate"
+def _one_of(options: Mapping[str, str], key: str, known: tuple[str, ...]) -> str:
+    """A word of a list; the first one where the option is not given."""
+    word = options.get(key, known[0]).strip().lower()
+    if word not in known:
+        raise not_known(f"{word_of(key)}:", word, known)
+    return word
 
 
-def _set_resources(request: control_pb2.JobRequest, wanted: Resources) -> None:
-    for key in (
-        *("gpus", "nodes", "gpus_per_node", "min_gpus", "max_gpus", "share"),
-        *("cpus", "memory_bytes"),
-    ):
-        value = getattr(wanted, key)
-        if value is not None:
-            if isinstance(value, int) and key != "memory_bytes" and value >= 2**31:
-                raise BadInput(f"{_word(key)}: {value} is out of bounds")
-            setattr(request, key, value)
-    request.gpu_types.extend(wanted.gpu_types)
-
-
-def _set_times(
-    request: control_pb2.JobRequest, options: Mapping[str, str], caller: Caller, notes: list[str]
-) -> None:
-    if "time" in options:
-        limit = time_limit("--time", options["time"])
-        if limit is not None:
-            request.time_limit_s = limit
-    for key, name in (("begin", "begin_at"), ("deadline", "deadline_at")):
-        if key in options:
-            from dlsched.client.submission.moments import moment  # noqa: PLC0415
-
-            setattr(request, name, moment(_word(key), options[key], now=caller.now))
-    if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
-        raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
-    if "expected" in options:
-        request.expected_s = duration("--expected", options["expected"])
-    if "grace" in options:
-        request.grace_s = duration("--grace", options["grace"], bare="seconds")
-    if "signal" in options:
-        from dlsched.client.submission.warning_signals import parse_warning  # noqa: PLC0415
-
-        warning = parse_warning("--signal", options["signal"])
-        request.warn_signal, request.warn_before_s = warning.number, warning.before_s
-        if warning.batch_only:
-            notes.append("--signal: B: is not kept apart; the whole job gets the signal")
-
-
-def _set_handling(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
-    request.exclusive = _on(options, "exclusive")
-    request.held = _on(options, "hold")
-    request.no_requeue = options.get("requeue") == "no"
-    request.adaptive = _on(options, "adaptive")
-    request.fixed_batch = _on(options, "fixed_batch")
-    request.no_slurm_environment = _on(options, "no_slurm_env")
-    request.open_ended = _on(options, "open_ended")
-    for key, field_name in (("nodelist", "only_nodes"), ("exclude", "not_nodes")):
-        if key in options:
-            from dlsched.client.submission.hosts import expand  # noqa: PLC0415
-
-            getattr(request, field_name).extend(expand(_word(key), options[key]))
-    both = set(request.only_nodes) & set(request.not_nodes)
-    if both:
-        raise BadInput(f"--exclude: {min(both)} is also in --nodelist")
+def _set_lists(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
+    """What is more than one value: arrays, dependencies and further columns."""
     if "array" in options:
         from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
 
@@ -210,23 +159,6 @@ def _set_handling(request: control_pb2.JobRequest, options: Mapping[str, str]) -
         from dlsched.client.submission.changes import wire_dependencies  # noqa: PLC0415
 
         request.dependencies.extend(wire_dependencies("--dependency", options["dependency"]))
-    if _choice(options, "kill_on_invalid_dep", ("yes", "no"), "yes") == "no":
-        request.broken_dependency = control_pb2.BROKEN_KEEP
-    for key, (field_name, words) in _MODES.items():
-        if key in options:
-            setattr(request, field_name, words[_choice(options, key, tuple(words), "")])
-
-
-def _set_numbers(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
-    if "retries" in options:
-        request.retries = whole_number("--retries", options["retries"], most=1_000_000)
-    for key in ("batch_size", "total_iterations", "weight"):
-        if key in options:
-            setattr(request, key, _number(_word(key), options[key], least=0.0))
-    if "priority" in options:
-        request.priority = _number("--priority", options["priority"])
-    elif "nice" in options:
-        request.priority = -_number("--nice", options["nice"])
     for pair in options.get("set", "").split("\n") if options.get("set") else ():
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
@@ -234,30 +166,29 @@ def _set_numbers(request: control_pb2.JobRequest, options: Mapping[str, str]) ->
         request.extra[check_text("--set", key, longest=64)] = check_text("--set", value, empty=True)
 
 
-def _number(what: str, text: str, *, least: float = -_LARGEST) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number <= _LARGEST:
-        raise BadInput(f"{what}: {shorten(text)!r} is not a number")
-    return number
+def _refuse_contradictions(
+    request: control_pb2.JobRequest, options: Mapping[str, str], caller: Caller
+) -> None:
+    if options.get("input", "/dev/null") not in {"/dev/null", "none"}:
+        raise BadInput(
+            f"--input: {shorten(options['input'])!r}: only /dev/null; redirect in the script"
+        )
+    if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
+        raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
+    if request.resume_from:
+        from dlsched.client.job_ids import job_name  # noqa: PLC0415
 
-
-def _choice(options: Mapping[str, str], key: str, known: tuple[str, ...], default: str) -> str:
-    word = options.get(key, default).strip().lower()
-    if word not in known:
-        raise BadInput(f"{_word(key)}: {shorten(word)!r} is not known; known: {', '.join(known)}")
-    return word
-
-
-def _notify(text: str) -> str:
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in _NOTIFY:
-            known = ", ".join(sorted(_NOTIFY))
-            raise BadInput(f"--notify: {shorten(word)!r} is not known; known: {known}")
-    return "" if "none" in words else ",".join(dict.fromkeys(words))
+        name = job_name(request.resume_from, "--resume-from")
+        if len(name.tasks) > 1:
+            raise BadInput(f"--resume-from: {shorten(request.resume_from)!r} names several jobs")
+        request.resume_from = "_".join(map(str, (name.job, *name.tasks)))
+    if request.requeue_on_timeout and request.no_requeue:
+        raise BadInput("--requeue-on-timeout: not together with --no-requeue")
+    if request.label == control_pb2.LABEL_YES and request.mode not in _RANKED:
+        raise BadInput("--label: only with --launch node or gpu; in a script: dlsched run --label")
+    both = set(request.only_nodes) & set(request.not_nodes)
+    if both:
+        raise BadInput(f"--exclude: {min(both)} is also in --nodelist")
 
 
 def _of_tasks(wanted: Resources, *, slurm: bool) -> dict[str, str]:

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_share
 from dlsched.client.submission.texts import whole_number
-from dlsched.core.errors import BadInput
+from dlsched.client.submission.values import word_of
+from dlsched.core.errors import BadInput, plural
+from dlsched.jobs.field import Value
 
-__all__ = ["Resources", "resources"]
+# fields that several options together give
+FROM_RESOURCES = (
+    *("gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "gpu_share", "cpus"),
+    "memory_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +28,24 @@ class Resources:
     gpu_types: tuple[str, ...] = ()
     min_gpus: int | None = None
     max_gpus: int | None = None
-    share: float | None = None
+    gpu_share: float | None = None
     cpus: int | None = None
     memory_bytes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
+
+    def fields(self) -> dict[str, Value]:
+        """The fields of a job among them, by name.
+
+        Raises:
+            BadInput: a number is larger than what can be sent.
+        """
+        found: dict[str, Value] = {name: getattr(self, name) for name in FROM_RESOURCES}
+        for name, value in found.items():
+            if isinstance(value, int) and name != "memory_bytes" and value >= 2**31:
+                raise BadInput(f"{word_of(name)}: {value} is out of bounds")
+        return found
 
 
 def resources(options: Mapping[str, str]) -> Resources:
@@ -38,10 +56,10 @@ def resources(options: Mapping[str, str]) -> Resources:
     """
 
     def number(key: str, least: int = 1) -> int | None:
-        return whole_number(_word(key), options[key], least=least) if key in options else None
+        return whole_number(word_of(key), options[key], least=least) if key in options else None
 
     total, per_node, per_task = (
-        parse_gpus(_word(key), options[key]) if key in options else None
+        parse_gpus(word_of(key), options[key]) if key in options else None
         for key in ("gpus", "gpus_per_node", "gpus_per_task")
     )
     nodes = _nodes(options["nodes"]) if "nodes" in options else None
@@ -72,17 +90,13 @@ def resources(options: Mapping[str, str]) -> Resources:
         gpu_types=_types(options, total, per_node, per_task),
         min_gpus=low,
         max_gpus=high,
-        share=share,
+        gpu_share=share,
         cpus=cpus,
         memory_bytes=_memory(options, gpus=gpus, cpus=cpus, nodes=nodes),
         ntasks=ntasks,
         ntasks_per_node=tasks_per_node,
         cpus_per_task=number("cpus_per_task"),
     )
-
-
-def _word(key: str) -> str:
-    return "--" + key.replace("_", "-")
 
 
 def _nodes(text: str) -> int:
@@ -94,7 +108,9 @@ def _nodes(text: str) -> int:
 
 def _agreed(total: GpuWish | None, part: GpuWish, count: int, word: str) -> GpuWish:
     if total is not None and total.count != count:
-        raise BadInput(f"--gpus {total.count} and {word} contradict each other ({count} GPUs)")
+        raise BadInput(
+            f"--gpus {total.count} and {word} contradict each other ({plural(count, 'GPU')})"
+        )
     return GpuWish(count=count, types=total.types if total and total.types else part.types)
 
 
@@ -119,7 +135,9 @@ def _gang(
     if nodes is None:
         return total.count, None, None
     if total.count % nodes:
-        raise BadInput(f"--gpus {total.count}: not the same number on each of {nodes} nodes")
+        raise BadInput(
+            f"--gpus {total.count}: not the same number on each of {plural(nodes, 'node')}"
+        )
     return total.count, nodes, total.count // nodes
 
 
@@ -164,9 +182,9 @@ def _memory(
     from dlsched.client.submission.memory import memory_bytes  # noqa: PLC0415  # few say it
 
     if len(given) > 1:
-        raise BadInput(f"{_word(given[0])} and {_word(given[1])}: only one of them")
+        raise BadInput(f"{word_of(given[0])} and {word_of(given[1])}: only one of them")
     (key,) = given
-    amount = memory_bytes(_word(key), options[key])
+    amount = memory_bytes(word_of(key), options[key])
     if key == "mem":
         return amount
     count = cpus if key == "mem_per_cpu" else gpus
@@ -174,7 +192,7 @@ def _memory(
         raise BadInput("--mem-per-gpu: needs --gpus")
     total = amount * -(-(count or 1) // (nodes or 1))
     if total > 2**60:
-        raise BadInput(f"{_word(key)}: {options[key]} is more than any node has")
+        raise BadInput(f"{word_of(key)}: {options[key]} is more than any node has")
     return total
 
 
@@ -192,6 +210,6 @@ def _check_elastic(
     for key in ("nodes", "gpus_per_node", "gpus_per_task", "share", "exclusive"):
         if key in options:
             raise BadInput(
-                f"{_word(key)} and {_word(words[0])}: the GPUs of an elastic job lie wherever they "
-                "are free; say --gpus"
+                f"{word_of(key)} and {word_of(words[0])}: the GPUs of an elastic job lie wherever "
+                "they are free; say --gpus"
             )

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dlsched.client.submission.texts import shorten, whole_number
-from dlsched.core.errors import BadInput
-
-__all__ = ["MOST_TASKS", "TaskSet", "fold_tasks", "parse_tasks"]
+from dlsched.client.submission.texts import whole_number
+from dlsched.core.errors import BadInput, shorten
 
 MOST_TASKS = 1_000_000
 HIGHEST_TASK = 2**31 - 2

@@ -8,17 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-from dlsched.core.errors import BadInput
-
-__all__ = [
-    "MAX_ARGUMENT",
-    "MAX_SCRIPT",
-    "MAX_WORDS",
-    "as_flag",
-    "check_text",
-    "check_words",
-    "whole_number",
-]
+from dlsched.core.errors import BadInput, shorten
 
 MAX_ARGUMENT = 128 * 1024  # bytes of one argument or variable, the kernel's own bound
 MAX_WORDS = 1024 * 1024  # bytes of all arguments, or of the whole environment
@@ -84,11 +74,6 @@ def as_flag(what: str, text: str) -> str:
     if word in {"0", "no", "false", "off", ""}:
         return "no"
     raise BadInput(f"{what}: {text!r} is neither yes nor no")
-
-
-def shorten(text: str) -> str:
-    """A text as an error may quote it."""
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _check_encoding(what: str, text: str, longest: int) -> int:

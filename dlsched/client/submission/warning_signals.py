@@ -6,22 +6,21 @@ import re
 import signal
 from dataclasses import dataclass
 
-from dlsched.client.submission.texts import shorten, whole_number
-from dlsched.core.errors import BadInput
+from dlsched.client.submission.texts import whole_number
+from dlsched.core.errors import BadInput, shorten
 
-__all__ = ["WarningSignal", "parse_warning", "signal_number"]
-
-_FORM = re.compile(r"(?:([BbRr]+):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
+_FORM = re.compile(r"(?:([BbRr]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,6}))?", re.ASCII)
 _DEFAULT_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarningSignal:
-    """A signal, and how long before the time limit it comes; `batch_only` as Slurm's `B:`."""
+    """A signal, how long before the time limit it comes, and Slurm's prefixes `B:` and `R:`."""
 
     number: int
     before_s: float
-    batch_only: bool = False
+    script_only: bool = False
+    overlaps_reservations: bool = False
 
 
 def signal_number(what: str, text: str) -> int:
@@ -41,16 +40,18 @@ def signal_number(what: str, text: str) -> int:
 
 
 def parse_warning(what: str, text: str) -> WarningSignal:
-    """Read `[B:]SIGNAL[@SECONDS]`; 60 s when not said.
+    """Read `[B|R|RB:]SIGNAL[@SECONDS]`; 60 s when not said.
 
     Raises:
-        BadInput: malformed, or Slurm's `R:`, which is about reservations.
+        BadInput: malformed.
     """
     match = _FORM.fullmatch(text.strip())
-    if match is None or "R" in (match[1] or "").upper():
-        raise BadInput(f"{what}: {shorten(text)!r} is not a warning (USR1@60)")
+    if match is None:
+        raise BadInput(f"{what}: {shorten(text)!r} is not a warning (USR1@60, B:USR1@60)")
+    prefix = (match[1] or "").upper()
     return WarningSignal(
         number=signal_number(what, match[2]),
         before_s=float(match[3] or _DEFAULT_S),
-        batch_only=bool(match[1]),
+        script_only="B" in prefix,
+        overlaps_reservations="R" in prefix,
     )

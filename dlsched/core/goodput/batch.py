@@ -19,8 +19,6 @@ from dlsched.core.goodput.efficiency import efficiency
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 from dlsched.core.goodput.throughput import network_time, overlapped
 
-__all__ = ["BestBatch", "best_batch", "best_batches"]
-
 CANDIDATES = 50
 EPS = 1e-8  # a part that is whole but for rounding is whole
 LARGEST_PASS = 2_000_000  # candidates that are evaluated at once, which bounds the memory

@@ -1,7 +1,7 @@
 """What a policy may believe of jobs' goodput: the seam between worlds and policies.
 
 The simulated world answers from what a job has observed of itself so far, the live world from what
-jobs report. Neither lets a policy see how fast a job would really be somewhere else. The exception
+jobs report. Neither lets a policy see how fast a job would really be elsewhere. The exception
 is `TrainingOracle`, which a replay offers where the run's estimator knows the truth.
 """
 
@@ -11,8 +11,6 @@ from typing import Protocol
 
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.goodput.params import BatchLimits
-
-__all__ = ["GoodputBelief", "TrainingOracle"]
 
 
 class TrainingOracle(Protocol):
@@ -28,10 +26,8 @@ class TrainingOracle(Protocol):
     def measured(self, row: int, shape: tuple[int, ...], local: int) -> tuple[float, float]:
         """Seconds of a synchronising pass, and those of them that synchronising takes.
 
-        Args:
-            row: the unit.
-            shape: replicas on each node, zeros left out.
-            local: samples a replica and pass.
+        `shape` is the replicas on each node, zeros left out; `local` the samples of a replica and
+        pass.
         """
         ...
 
@@ -42,12 +38,12 @@ class GoodputBelief(Protocol):
     `gpu_type` "" means the cluster's only type.
 
     Attributes:
-        oracle: the truth; None where nobody knows it.
+        oracle: the truth; None where it is not known.
     """
 
     @property
     def oracle(self) -> TrainingOracle | None:
-        """The truth; None where nobody knows it."""
+        """The truth; None where it is not known."""
         ...
 
     def perf(self, rows: Rows, gpu_type: str = "") -> Floats:

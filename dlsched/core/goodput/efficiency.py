@@ -11,8 +11,6 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.goodput.params import GradParams, Number
 
-__all__ = ["UNKNOWN_NOISE", "efficiency", "gain", "noise_scale"]
-
 UNKNOWN_NOISE = GradParams(0.0, 1.0)  # every sample counts fully, in batches of any size
 
 

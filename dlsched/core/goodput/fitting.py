@@ -1,9 +1,9 @@
 """Finding a job's throughput parameters from the times of its steps.
 
 The objective is the root mean square error of the logarithms of both times of a step, plus a little
-for strong overlap and for synchronising that grows fast. What the observations cannot tell (nobody
-has run on two nodes, say) is fixed beforehand, to what makes more GPUs look perfectly useful: that
-is how a scheduler comes to try them.
+for strong overlap and for synchronising that grows fast. What the observations cannot tell (the
+job has not run on two nodes, say) is fixed beforehand, to what makes more GPUs look perfectly
+useful: that is how a scheduler comes to try them.
 
 The objective has many local minima, so several starting points are improved at once, as rows of
 arrays: a damped Gauss-Newton method in the logarithms of the times, in which no bound but the one
@@ -23,8 +23,6 @@ from dlsched.core.errors import BadInput
 from dlsched.core.goodput.params import PerfParams
 from dlsched.core.goodput.throughput import TINY, accumulation_time, optimiser_time
 
-__all__ = ["Fit", "Observations", "fit", "objective"]
-
 Starts = Literal["single", "multi"]
 
 LEAST, MOST = TINY, 1e8  # s: bounds of every alpha and beta
@@ -32,7 +30,7 @@ LARGEST_GAMMA = 10.0
 ORIGIN = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
 OVERLAPS = (1.001, 1.3, 1.8, 3.0)  # gammas from which data-driven starts are made
 OVERLAP_WEIGHT, GROWTH_WEIGHT = 1e-3, 1e-2
-SLOWER = 1.1  # several nodes that nobody has seen are at least so much slower than one
+SLOWER = 1.1  # several nodes, where never observed, are at least so much slower than one
 ROUNDS = 25
 TRIAL_ROUNDS, KEPT = 5, 2  # after so many, only the best points go on
 HOPE = 5.0  # how many times its next gain a point may still win
@@ -223,7 +221,7 @@ class _Problem:
             going = gain > tolerance * np.maximum(value, TINY)
             if turn == TRIAL_ROUNDS:
                 going &= value <= np.sort(value)[min(KEPT, len(value)) - 1]
-            if turn >= TRIAL_ROUNDS:  # whoever is behind and creeps will not overtake
+            if turn >= TRIAL_ROUNDS:  # a fit that is behind and creeps will not overtake
                 ahead = min(least, float(value.min()))
                 going &= (value <= ahead) | (value - HOPE * gain < ahead)
             if not going.all():

@@ -13,8 +13,6 @@ import numpy as np
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.errors import BadInput
 
-__all__ = ["BatchLimits", "GradParams", "Number", "PerfParams"]
-
 Number = float | Floats
 
 

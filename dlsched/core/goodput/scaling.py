@@ -16,8 +16,6 @@ from dlsched.core.goodput.params import PerfParams
 from dlsched.core.goodput.throughput import iteration_time
 from dlsched.core.units import Units, UnitTable
 
-__all__ = ["FittedScaling", "TrainingScaling", "most_gpus", "split"]
-
 EPS = 1e-8  # a part that is whole but for rounding is whole
 
 
@@ -26,6 +24,12 @@ def split(batch: float, gpus: int, local_max: int, maximum: int) -> tuple[int, i
 
     Nothing is left out, so that the whole may be a little more than the batch, but not more than
     the maximum. One GPU takes at least two passes, without which gradients show no noise.
+
+    Args:
+        batch: samples in all.
+        gpus: how many replicas there are.
+        local_max: the most samples a replica and pass.
+        maximum: the most samples in all.
     """
     part = math.ceil(batch / gpus - EPS)
     passes = math.ceil(part / local_max - EPS) - 1
@@ -99,18 +103,10 @@ class TrainingScaling:
         step_s, sync_s = self._oracle.measured(row, shape, local)
         return step_s + passes * (step_s - sync_s)
 
-    def step_s(self, rows: Rows, most: int) -> Floats:
-        """Seconds a step takes on 1 to `most` GPUs, [row, GPUs - 1]."""
-        found = np.full((len(rows), most), np.inf)
-        for place, row in enumerate(rows.tolist()):
-            can = min(most, self._most[row])
-            found[place, :can] = [self.step(row, gpus) for gpus in range(1, can + 1)]
-        return found
-
     def rates(self, rows: Rows, most: int) -> Floats:
         """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]."""
-        rates: Floats = 1.0 / self.step_s(rows, most)
-        return rates
+        found = [1.0 / self.step(row, gpus) for row in rows.tolist() for gpus in range(1, most + 1)]
+        return np.array(found, np.float64).reshape(len(rows), most)
 
     def version(self, rows: Rows) -> int:
         """The truth stays as it is."""
@@ -125,17 +121,12 @@ class FittedScaling:
     """Step times of the model that was fitted to a job; NaN while there is none."""
 
     def __init__(self, belief: GoodputBelief, node_gpus: int) -> None:
-        """Look at fitted models.
-
-        Args:
-            belief: what is believed.
-            node_gpus: GPUs of a node.
-        """
+        """Look at fitted models, on nodes of `node_gpus` GPUs."""
         self._belief = belief
         self._node_gpus = node_gpus
 
-    def step_s(self, rows: Rows, most: int) -> Floats:
-        """Seconds a step takes on 1 to `most` GPUs at the initial batch, [row, GPUs - 1]."""
+    def rates(self, rows: Rows, most: int) -> Floats:
+        """Steps per second on 1 to `most` GPUs at the initial batch, [row, GPUs - 1]."""
         replicas = np.arange(1.0, most + 1)[None, :]
         nodes = np.ceil(replicas / self._node_gpus)
         perf = PerfParams(*(column[:, None] for column in self._belief.perf(rows).T))
@@ -148,16 +139,12 @@ class FittedScaling:
         passes = np.ceil(part / most_local - EPS)
         local = np.maximum(part / passes, least_local)
         seconds = iteration_time(perf, nodes, replicas, local, passes - 1)
-        return np.where((part < least_local) & (replicas > 1), np.inf, seconds)
-
-    def rates(self, rows: Rows, most: int) -> Floats:
-        """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]."""
-        rates: Floats = 1.0 / self.step_s(rows, most)
-        return rates
+        return np.where((part < least_local) & (replicas > 1), 0.0, 1.0 / seconds)
 
     def step(self, row: int, gpus: int) -> float:
         """Seconds a step of one row takes."""
-        return self.step_s(np.array([row]), gpus).item(0, gpus - 1)
+        rate = self.rates(np.array([row]), gpus).item(0, gpus - 1)
+        return 1.0 / rate if rate else math.inf
 
     def version(self, rows: Rows) -> int:
         """Grows with every fit."""

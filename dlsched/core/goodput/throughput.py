@@ -13,15 +13,7 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.goodput.params import Number, PerfParams
 
-__all__ = [
-    "accumulation_time",
-    "iteration_time",
-    "network_time",
-    "optimiser_time",
-    "throughput",
-]
-
-TINY = 1e-8  # s: what synchronising with nobody takes, so that logarithms exist
+TINY = 1e-8  # s: what synchronising alone takes, so that logarithms exist
 Counts = int | Ints | Floats
 
 
@@ -49,7 +41,14 @@ def overlapped(compute: Floats, network: Floats, gamma: Number) -> Floats:
 def optimiser_time(
     params: PerfParams, nodes: Counts, replicas: Counts, local: Number | Counts
 ) -> Floats:
-    """Seconds of the pass that ends in an optimiser step."""
+    """Seconds of the pass that ends in an optimiser step.
+
+    Args:
+        params: fitted throughput parameters.
+        nodes: that the replicas are on.
+        replicas: how many, of one GPU each.
+        local: samples a replica and pass.
+    """
     return overlapped(
         accumulation_time(params, local), network_time(params, nodes, replicas), params.gamma
     )
@@ -62,7 +61,15 @@ def iteration_time(
     local: Number | Counts,
     accumulation: Counts = 0,
 ) -> Floats:
-    """Seconds from one optimiser step to the next."""
+    """Seconds from one optimiser step to the next.
+
+    Args:
+        params: fitted throughput parameters.
+        nodes: that the replicas are on.
+        replicas: how many, of one GPU each.
+        local: samples a replica and pass.
+        accumulation: passes before the last.
+    """
     compute = accumulation_time(params, local)
     last = overlapped(compute, network_time(params, nodes, replicas), params.gamma)
     return np.asarray(accumulation * compute + last)
@@ -75,6 +82,6 @@ def throughput(
     local: Number | Counts,
     accumulation: Counts = 0,
 ) -> Floats:
-    """Samples per second."""
+    """Samples per second; the arguments are those of `iteration_time`."""
     batch = np.multiply(replicas, local) * np.add(accumulation, 1)
     return np.asarray(batch / iteration_time(params, nodes, replicas, local, accumulation))

@@ -1,1 +1,1 @@
-"""What users and operators ask of the daemon: one module a kind of question."""
+"""The requests of users and operators, one module for each kind."""

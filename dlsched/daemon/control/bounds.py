@@ -1,26 +1,25 @@
-"""Bounds on what comes through the door: texts, counts and numbers, checked first."""
+"""Bounds on requests: texts, counts and numbers, checked before anything else."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any
 
 from dlsched.core.errors import BadInput
+from dlsched.jobs.field import Field, Value
 
-__all__ = ["check_count", "check_number", "check_text", "check_whole"]
-
-N = TypeVar("N", int, float)
 LONGEST_S = 10 * 366 * 86400.0
-ISOLATES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # change direction
+# characters that change the direction of text
+ISOLATES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def check_text(what: str, text: str, longest: int = 256, *, lines: bool = False) -> str:
-    """A text without control characters and not longer than a bound.
+    """Check that a text has no control characters and is not too long; returns it.
 
     Raises:
-        BadInput: naming the bound, with what is wrong escaped.
+        BadInput: one line with the bound; the wrong character is escaped.
     """
     if len(text.encode("utf-8", "surrogatepass")) > longest:
         raise BadInput(f"{what}: longer than {longest} bytes")
@@ -34,7 +33,7 @@ def check_text(what: str, text: str, longest: int = 256, *, lines: bool = False)
 
 
 def check_words(what: str, words: Iterable[str], longest: int) -> None:
-    """Arguments or variables: any text but NUL, together not longer than a bound."""
+    """Check that arguments or variables have no NUL and are not too long together."""
     total = 0
     for word in words:
         if "\0" in word:
@@ -45,7 +44,7 @@ def check_words(what: str, words: Iterable[str], longest: int) -> None:
 
 
 def check_whole(what: str, value: int | None, least: int, most: int) -> int | None:
-    """A whole number within bounds, or none."""
+    """Check that a whole number is within bounds, or None; returns it."""
     if value is not None and not least <= value <= most:
         raise BadInput(f"{what}: {value} is not within {least} and {most}")
     return value
@@ -54,7 +53,7 @@ def check_whole(what: str, value: int | None, least: int, most: int) -> int | No
 def check_number(
     what: str, value: float | None, least: float = 0.0, most: float = LONGEST_S
 ) -> float | None:
-    """A finite number within bounds, or none."""
+    """Check that a number is finite and within bounds, or None; returns it."""
     if value is None:
         return None
     if not math.isfinite(value) or not least <= value <= most:
@@ -63,6 +62,29 @@ def check_number(
 
 
 def check_count(what: str, number: int, most: int) -> None:
-    """Not more of something than a bound."""
+    """Check that there are not too many of something."""
     if number > most:
         raise BadInput(f"{what}: {number}, at most {most}")
+
+
+def check_field(row: Field, value: Any, now: float) -> Value:
+    """The value of a job's field, within the bounds of its row.
+
+    Raises:
+        BadInput: naming the field and the bound.
+    """
+    found: Value = value
+    match row.form:
+        case "text" | "pattern" | "events" | "lines":
+            check_text(row.title, value, row.longest, lines=row.form == "lines")
+        case "number":
+            check_number(row.title, value, row.least, row.most)
+        case "seconds" | "limit":
+            check_number(row.title, value, row.least)
+        case "moment":
+            check_number(row.title, value, 0.0, now + LONGEST_S)
+        case "whole":
+            check_whole(row.title, value, int(row.least), int(row.most))
+        case "choice" if value is not None and value not in row.choices:
+            raise BadInput(f"{row.title} {value!r} is not known to this version")
+    return found

@@ -1,4 +1,4 @@
-"""The Control service: each RPC checks who asks and hands over to the module that knows."""
+"""The Control service: each RPC identifies its caller and hands over to one module."""
 # ruff: noqa: D102, N802  # methods are named and described in control.proto
 
 from __future__ import annotations
@@ -6,78 +6,95 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dlsched.core.errors import Unavailable
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control import (
-    acting,
-    calibrating,
-    governing,
-    listing,
-    logs,
-    machines,
-    measuring,
-    showing,
-    tenancy,
-    updating,
-    waiting,
-)
-from dlsched.daemon.control import submit as submission
-from dlsched.daemon.control.token_desk import TokenDesk
+from dlsched.daemon.control import job_actions, logs, nodes, speeds, tenants
+from dlsched.daemon.control.checkpoint_lists import checkpoints
+from dlsched.daemon.control.cluster_admin import ClusterAdmin
+from dlsched.daemon.control.job_details import JobDetails
+from dlsched.daemon.control.job_ends import JobEnds
+from dlsched.daemon.control.job_lists import JobLists
+from dlsched.daemon.control.job_metrics import job_metrics
+from dlsched.daemon.control.submission import updating
+from dlsched.daemon.control.submission.submit import Submissions
+from dlsched.daemon.control.sweeps import sweep
+from dlsched.daemon.control.tokens import TokenService
 from dlsched.daemon.control.views import Views
-from dlsched.daemon.refusals import answered, streamed
+from dlsched.daemon.predictions import Predictions
+from dlsched.daemon.rounds import Rounds
+from dlsched.daemon.rpc_errors import NotTaken, answered, streamed
 from dlsched.db.tokens import StoredTokens
 from dlsched.rpc.identity import identity_of
 from dlsched.rpc.v1 import control_pb2_grpc
 
-__all__ = ["ControlService"]
 
-
-class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
+class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     """What users and operators ask. Method names are the wire's."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: Cluster, rounds: Rounds, predictions: Predictions, admin: ClusterAdmin
+    ) -> None:
+        """Make the service.
+
+        Args:
+            cluster: the state in memory.
+            rounds: the round loop.
+            predictions: of starts and ends.
+            admin: for what is about the whole cluster.
+        """
         self._cluster = cluster
-        self.tokens = StoredTokens(cluster.shell.store.engine)
-        self._views = Views(cluster)
-        self._ends = waiting.Ends(cluster)
+        self.tokens = StoredTokens(cluster.driver.store.engine)
+        views = Views(cluster)
+        self._submissions = Submissions(cluster, predictions)
+        self._lists = JobLists(cluster, views, predictions, rounds)
+        self._details = JobDetails(cluster, views, predictions)
+        self._ends = JobEnds(cluster, views)
+        self._admin = admin
 
     def _require_state(self) -> None:
-        """A standby has no jobs in memory: who asks tries the leader.
+        """Refuse on a standby, which has no jobs in memory: clients ask the leader.
 
         Raises:
-            Unavailable: this process does not lead.
+            NotTaken: this process does not lead.
         """
-        if not self._cluster.shell.leading:
-            down = self._cluster.shell.store_down
-            raise Unavailable(
-                f"the database is away: {down}" if down else "this daemon does not lead"
-            )
+        if not self._cluster.driver.leading:
+            down = self._cluster.driver.store_down
+            raise NotTaken(f"the database is away: {down}" if down else "this daemon does not lead")
 
     @answered
     async def Submit(self, request: Any, context: Any) -> Any:
-        return await submission.submit(self._cluster, request, identity_of(context))
+        return await self._submissions.submit(request, identity_of(context))
 
     @streamed
     async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._require_state()
         caller = identity_of(context)
-        async for page in listing.queue(self._cluster, self._views, request, caller):
+        async for page in self._lists.queue(request, caller):
             yield page
 
     @answered
     async def Show(self, request: Any, context: Any) -> Any:
         self._require_state()
-        return await showing.show(self._cluster, self._views, request, identity_of(context))
+        return await self._details.show(request, identity_of(context))
+
+    @answered
+    async def Metrics(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await job_metrics(self._cluster, request, identity_of(context))
+
+    @answered
+    async def Sweep(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await sweep(self._cluster, request, identity_of(context))
 
     @streamed
     async def History(self, request: Any, context: Any) -> AsyncIterator[Any]:
         caller = identity_of(context)
-        async for page in listing.history(self._cluster, self._views, request, caller):
+        async for page in self._lists.history(request, caller):
             yield page
 
     @answered
     async def Act(self, request: Any, context: Any) -> Any:
-        return await acting.act(self._cluster, request, identity_of(context))
+        return await job_actions.act(self._cluster, request, identity_of(context))
 
     @answered
     async def Update(self, request: Any, context: Any) -> Any:
@@ -86,7 +103,7 @@ class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     @streamed
     async def Wait(self, request: Any, context: Any) -> AsyncIterator[Any]:
         caller = identity_of(context)
-        async for reply in waiting.wait(self._cluster, self._views, self._ends, request, caller):
+        async for reply in self._ends.wait(request, caller):
             yield reply
 
     @streamed
@@ -98,60 +115,65 @@ class ControlService(TokenDesk, control_pb2_grpc.ControlServicer):
     @answered
     async def Nodes(self, request: Any, context: Any) -> Any:
         self._require_state()
-        return machines.nodes(self._cluster, request)
+        return nodes.nodes(self._cluster, request)
 
     @answered
     async def SetNodes(self, request: Any, context: Any) -> Any:
-        return await machines.set_nodes(self._cluster, request, identity_of(context))
+        return await nodes.set_nodes(self._cluster, request, identity_of(context))
 
     @answered
     async def Status(self, request: Any, context: Any) -> Any:
-        return governing.status(self._cluster)
+        return await self._admin.status()
 
     @answered
     async def Usage(self, request: Any, context: Any) -> Any:
         self._require_state()
-        return await governing.usage(self._cluster, request, identity_of(context))
+        return await self._admin.usage(request, identity_of(context))
+
+    @answered
+    async def Checkpoints(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await checkpoints(self._cluster, request, identity_of(context))
 
     @answered
     async def Calibration(self, request: Any, context: Any) -> Any:
-        return await calibrating.calibration(self._cluster, request)
+        return await self._admin.calibration(request)
 
     @answered
     async def Tenants(self, request: Any, context: Any) -> Any:
         self._require_state()
-        return await tenancy.tenants(self._cluster, request)
+        return await tenants.tenants(self._cluster, request)
 
     @answered
     async def SetTenant(self, request: Any, context: Any) -> Any:
-        return await tenancy.set_tenant(self._cluster, request, identity_of(context))
+        return await tenants.set_tenant(self._cluster, request, identity_of(context))
 
     @answered
     async def RemoveTenant(self, request: Any, context: Any) -> Any:
-        return await tenancy.remove_tenant(self._cluster, request, identity_of(context))
+        return await tenants.remove_tenant(self._cluster, request, identity_of(context))
 
     @answered
     async def Speeds(self, request: Any, context: Any) -> Any:
         self._require_state()
-        return await measuring.speeds(self._cluster, request)
+        return await speeds.speeds(self._cluster, request)
 
     @answered
     async def SetSpeeds(self, request: Any, context: Any) -> Any:
-        return await measuring.set_speeds(self._cluster, request, identity_of(context))
+        return await speeds.set_speeds(self._cluster, request, identity_of(context))
 
     @answered
     async def ForgetSpeeds(self, request: Any, context: Any) -> Any:
-        return await measuring.forget_speeds(self._cluster, request, identity_of(context))
+        return await speeds.forget_speeds(self._cluster, request, identity_of(context))
 
     @answered
     async def SetPolicy(self, request: Any, context: Any) -> Any:
-        return await governing.set_policy(self._cluster, request, identity_of(context))
+        return await self._admin.set_policy(request, identity_of(context))
 
     @answered
     async def Reload(self, request: Any, context: Any) -> Any:
-        return await governing.reload(self._cluster, str(identity_of(context)))
+        return await self._admin.reload(str(identity_of(context)))
 
     @streamed
     async def Snapshot(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        async for chunk in governing.snapshot(self._cluster):
+        async for chunk in self._admin.snapshot():
             yield chunk

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlsched.daemon.clock import boottime
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.predictions import Foretold
+from dlsched.daemon.predictions import StartForecast
+from dlsched.daemon.training.current import values_now
+from dlsched.db.reading.loading import JobFacts
+from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
+from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus
 from dlsched.protocol.messages import JobId, StopReason
+from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
-
-__all__ = ["Views", "foretell", "stored_view", "word"]
+from dlsched.system.clock import boottime
 
 LEAVING = {
     StopReason.MIGRATE: "MIGRATING",
@@ -46,19 +49,19 @@ class Views:
 
     def forget(self) -> None:
         """Drop views of jobs that have left memory."""
-        jobs = self._cluster.shell.committed.jobs
+        jobs = self._cluster.driver.committed.jobs
         if len(self._made) > len(jobs) + 1000:
             self._made = {job: kept for job, kept in self._made.items() if job in jobs}
 
     def of(self, row: Job) -> control_pb2.JobView:
         """The view of a job in memory, with its times up to now."""
         cluster = self._cluster
-        shell, board = cluster.shell, cluster.board
-        facts = shell.table.of(row.job)
+        driver, live = cluster.driver, cluster.live
+        facts = driver.table.of(row.job)
         pending = row.status is JobStatus.PENDING
-        gave_way = row.status is JobStatus.SUSPENDED and board.home(row.job) is not None
+        gave_way = row.status is JobStatus.SUSPENDED and live.claims.home(row.job) is not None
         reason = self.reason(row) if pending or gave_way else row.reason
-        position = board.position(row.job) if pending else None
+        position = live.position(row.job) if pending else None
         key = (row, facts.version, reason, position)
         kept = self._made.get(row.job)
         if kept is not None and kept[0][0] is row and kept[0][1:] == key[1:]:
@@ -66,7 +69,14 @@ class Views:
         else:
             view = self._make(row, reason, position)
             self._made[row.job] = (key, view)
-        if facts.running_since is not None:
+        mine = cluster.curves.jobs.get(row.job)
+        run = None if row.status is JobStatus.PENDING else driver.committed.live_run(row.job)
+        if mine is not None or run is not None:
+            view.training.Clear()
+            _put(view.training, **values_now(cluster, row.job, run))
+            if mine is not None:
+                view.training.not_finite.extend(sorted(mine.not_finite))
+        if facts.clock.running_since is not None:
             now = boottime()
             view.run_s = facts.executed_now(now)
             if facts.started_at is not None:
@@ -76,39 +86,27 @@ class Views:
 
     def reason(self, row: Job) -> str:
         """Why a pending job waits; never empty."""
-        recovering = self._cluster.shell.state.reserved.jobs.get(row.job)
+        recovering = self._cluster.driver.state.reserved.jobs.get(row.job)
         if recovering is not None and recovering.reason.startswith("Orphan"):
             return recovering.reason
-        known = self._cluster.board.reason(row.job)
-        return known or self._cluster.shell.refusals.get(row.job) or row.reason or "Resources"
+        known = self._cluster.live.reason(row.job)
+        return known or self._cluster.driver.refusals.get(row.job) or row.reason or "Resources"
 
     def _make(self, row: Job, reason: str, position: int | None) -> control_pb2.JobView:
-        shell = self._cluster.shell
-        ledger, table = shell.committed, shell.table
+        driver = self._cluster.driver
+        ledger, table = driver.committed, driver.table
         spec, facts = table.spec(row), table.of(row.job)
         run = ledger.live_run(row.job)
-        view = base_view(row, spec, {name: table.field(row, name) for name in SHOWN})
+        view = base_view(row, spec, facts.updated)
         view.state = word(row, run)
         view.reason = reason
-        _put(
-            view,
-            first_started_at=facts.first_started_at,
-            started_at=facts.started_at if run is not None or row.status.is_terminal else None,
-            ended_at=facts.ended_at,
-        )
+        _put_facts(view, facts)
+        if run is None and not row.status.is_terminal:
+            view.ClearField("started_at")
         view.run_s = facts.executed_now(boottime())
-        view.gpu_s = facts.gpu_s
-        view.starts, view.migrations, view.resizes = facts.starts, facts.migrations, facts.resizes
         view.held = bool(facts.held)
         view.array_limit = table.array_limit(row)
-        view.lost_s = facts.lost_s
-        view.starting_s = facts.starting_s + facts.run_restart_s
-        _put(view, restart_s=facts.restart_s)
-        view.cancelled_by = facts.cancelled_by
-        if facts.step is not None:
-            view.progress = facts.step
-        if position is not None:
-            view.position = position
+        _put(view, progress=facts.step, position=position)
         last = run if run is not None else self._last_run(row)
         if last is not None:
             view.nodes.extend(last.members)
@@ -125,63 +123,91 @@ class Views:
         return view
 
     def _last_run(self, row: Job) -> Run | None:
-        runs = self._cluster.shell.committed.runs_of_job(row.job)
+        runs = self._cluster.driver.committed.runs_of_job(row.job)
         return runs[-1] if runs and row.status.is_terminal else None
 
 
-def _put(view: control_pb2.JobView, **values: float | None) -> None:
+def _put(view: Any, **values: float | None) -> None:
     """Set what is known."""
     for name, value in values.items():
         if value is not None:
             setattr(view, name, value)
 
 
-SHOWN = (
-    "name", "vc", "account", "partition", "priority", "priority_class", "time_limit_s", "begin_at",
-    "deadline_at", "comment", "gpu_types", "gpus", "dependencies",
-)  # fmt: skip
+def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
+    """Put in a job's history in numbers."""
+    _put(
+        view,
+        first_started_at=facts.first_started_at,
+        started_at=facts.started_at,
+        ended_at=facts.ended_at,
+        restart_s=facts.restart_s,
+    )
+    for name in ("gpu_s", "starts", "migrations", "resizes", "lost_s", "cancelled_by"):
+        setattr(view, name, getattr(facts, name))
+    view.starting_s = facts.starting_s + facts.run_restart_s
 
 
-def base_view(row: Job, spec: JobSpec, now: dict[str, Any]) -> control_pb2.JobView:
+_KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
+_HERE = tuple(  # the fields that a view has itself; the others are in its `asked`
+    row for row in _KEPT if row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name
+)
+_ELSEWHERE = {row.name for row in _KEPT if row.shown} - {row.name for row in _HERE}
+
+
+def fields_now(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job by name as they stand, updates and terms included."""
+    request, terms = row.request, row.terms
+    values: dict[str, Any] = {
+        each.name: updated[each.name] if each.name in updated else spec.field(each.name)
+        for each in _KEPT
+        if each.kept == "body"
+    }
+    return values | {
+        "retries": terms.retries,
+        "grace_s": terms.grace_s,
+        "mode": request.mode.value,
+        "fence": request.fence.value,
+        "suspend_level": request.suspend_level.value,
+    }
+
+
+def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb2.JobView:
     """What a view has of the ledger's row and the body, updates included."""
+    values = fields_now(row, spec, updated)
     view = control_pb2.JobView(
         job=row.job,
-        name=now["name"],
         user=spec.user,
-        vc=now["vc"] or "",
-        account=now["account"] or "",
-        partition=now["partition"] or "",
-        gpus=now["gpus"],
         gang=spec.body.gang or (),
-        gpu_types=now["gpu_types"],
         submitted_at=spec.submitted_at,
         preemptions=row.preemptions,
         failures=row.failures,
-        time_limit_s=now["time_limit_s"],
-        priority=now["priority"],
-        priority_class=now["priority_class"] or "",
-        begin_at=now["begin_at"],
-        deadline_at=now["deadline_at"],
         run=row.runs,
-        comment=now["comment"] or "",
-        model=spec.body.model,
-        gpu_share=spec.body.share,
     )
+    for each in _HERE:
+        if each.form == "names":
+            getattr(view, each.name).extend(values[each.name])
+        elif values[each.name] is not None:
+            setattr(view, each.name, values[each.name])
+    put_fields(view.asked, {name: values[name] for name in _ELSEWHERE})
     if spec.array is not None and spec.task is not None:
         view.array_job = row.job - spec.index
         view.array_task = spec.task
         view.array_limit = spec.array.limit
     if row.exit is not None:
         view.code, view.signal = row.exit.code, row.exit.signal
-    for each in now["dependencies"]:
+    for each_one in updated.get("dependencies", spec.body.dependencies):
         view.dependencies.add(
-            kind=each.kind, job=each.job, delay_s=each.delay_s, or_next=each.or_next
+            kind=each_one.kind,
+            job=each_one.job,
+            delay_s=each_one.delay_s,
+            or_next=each_one.or_next,
         )
     return view
 
 
-def foretell(
-    view: control_pb2.JobView, starts: Mapping[int, Foretold], ends: Mapping[int, float]
+def add_prediction(
+    view: control_pb2.JobView, starts: Mapping[int, StartForecast], ends: Mapping[int, float]
 ) -> None:
     """Put in when a waiting job is thought to start, and when it or a running one ends."""
     if view.job in ends and view.state in ("PENDING", "RUNNING"):
@@ -191,31 +217,21 @@ def foretell(
         view.predicted_start_at, view.predicted_basis = told.at, told.basis
 
 
-def stored_view(stored: Any) -> control_pb2.JobView:
+def stored_view(stored: StoredJob) -> control_pb2.JobView:
     """The view of a job that only the database has."""
     row, facts, spec = stored.job, stored.facts, stored.spec
     if spec is None:
         return control_pb2.JobView(job=row.job, user=row.request.user, state=stored.state)
-    body = spec.body
-    view = base_view(row, spec, {n: facts.updated.get(n, getattr(body, n)) for n in SHOWN})
+    view = base_view(row, spec, facts.updated)
     view.state = stored.state
     view.reason = row.reason or (stored.end if view.state != "COMPLETED" else "")
-    _put(
-        view,
-        first_started_at=facts.first_started_at,
-        started_at=facts.started_at,
-        ended_at=facts.ended_at,
-    )
-    view.run_s, view.gpu_s, view.starts = facts.executed_s, facts.gpu_s, facts.starts
-    view.migrations, view.resizes = facts.migrations, facts.resizes
-    view.lost_s = facts.lost_s
-    view.starting_s = facts.starting_s + facts.run_restart_s
-    _put(view, restart_s=facts.restart_s)
-    if stored.foretold is not None:
-        view.predicted_start_at = stored.foretold.start_at
-        view.predicted_basis = stored.foretold.basis
-    view.cancelled_by = facts.cancelled_by
+    _put_facts(view, facts)
+    view.run_s = facts.executed_s
+    if stored.first_prediction is not None:
+        view.predicted_start_at = stored.first_prediction.start_at
+        view.predicted_basis = stored.first_prediction.basis
     view.nodes.extend(stored.nodes)
     if facts.progress is not None:
         view.progress = facts.progress.step
+        _put(view.training, loss=facts.progress.loss)
     return view

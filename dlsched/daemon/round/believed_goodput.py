@@ -1,7 +1,7 @@
-"""What a live round believes of goodput: what jobs have told, and what stands in for the rest.
+"""What a live round believes of goodput: what jobs have reported, and what stands in for the rest.
 
-Of a job that has told nothing, nothing is fitted and its batch size stays; a restart costs it what
-one costs the others, or what the cluster assumes.
+Of a job that has reported nothing, nothing is fitted and its batch size stays; its restart is taken
+to cost what those of other jobs do, or what the cluster assumes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from dlsched.core.goodput.efficiency import UNKNOWN_NOISE
 from dlsched.core.goodput.params import BatchLimits
 from dlsched.core.units import UnitTable
 
-__all__ = ["BelievedGoodput"]
-
 FIELDS = 7  # of the throughput model
 
 
@@ -28,12 +26,9 @@ class BelievedGoodput:
     oracle: TrainingOracle | None = None
 
     def __init__(self, columns: Mapping[str, Any], table: UnitTable, restart_s: float) -> None:
-        """Take in what is known.
+        """Take in the columns of the book of trainings.
 
-        Args:
-            columns: of the book of trainings.
-            table: the units.
-            restart_s: what a restart is taken to cost where none was measured.
+        Where no restart was measured, one is taken to cost `restart_s`.
         """
         count = len(table)
         self._types: tuple[str, ...] = tuple(columns.get("types", ()))
@@ -41,8 +36,8 @@ class BelievedGoodput:
         self._columns = columns
         if columns:
             self._at[columns["rows"]] = np.arange(len(columns["rows"]))
-        told = columns.get("restart_s", np.zeros(0))
-        measured = told[~np.isnan(told)]
+        reported = columns.get("restart_s", np.zeros(0))
+        measured = reported[~np.isnan(reported)]
         self._restart_s = float(measured.mean()) if measured.size else restart_s
         self._asked = self._asked_for(table)
 
@@ -113,8 +108,8 @@ class BelievedGoodput:
         found = np.full(len(rows), self._restart_s)
         known, at = self._known(rows)
         if at.size:
-            told = self._columns["restart_s"][at]
-            found[known] = np.where(np.isnan(told), self._restart_s, told)
+            reported = self._columns["restart_s"][at]
+            found[known] = np.where(np.isnan(reported), self._restart_s, reported)
         return found
 
     def version(self, rows: Rows) -> Ints:

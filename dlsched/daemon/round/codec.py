@@ -1,9 +1,9 @@
 """Plain values and arrays as bytes, the same bytes for equal values.
 
-A snapshot and the state of policies are stored, sent and compared; and a file of them may come from
-anybody, so reading one must not execute anything (as unpickling would). The text part is JSON; what
-JSON lacks is marked by one-letter objects: `{"t": …}` a tuple, `{"m": …}` a mapping whose keys are
-not texts, `{"a": n}` an array and `{"b": n}` bytes, both of which follow the text in one piece.
+Snapshots and states of policies are stored, sent and compared. A file of them may come from anyone,
+so reading one must not execute anything, as unpickling would. The text part is JSON; objects with a
+key of one letter stand for what JSON lacks: `{"t": …}` a tuple, `{"m": …}` a mapping whose keys are
+not texts, `{"a": n}` an array and `{"b": n}` bytes, both of which follow the text.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
 
-__all__ = ["decode", "encode"]
-
 _MAGIC = b"DLS1"
 _MARKS = frozenset("tmab")
 
 
 def encode(value: Any) -> bytes:
-    """A value of None, bool, int, float, str, bytes, list, tuple, dict and arrays, as bytes.
+    """Encode a value of None, bool, int, float, str, bytes, list, tuple, dict and arrays.
 
-    Numpy scalars become plain numbers, sets sorted lists. Dictionaries keep their order, which
-    therefore is part of the value.
+    Numpy scalars become plain numbers, sets become sorted lists. The order of a dictionary is part
+    of the value.
 
     Raises:
         BadInput: a value of another kind.
@@ -41,7 +39,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value of `encode`d bytes; arrays are copies and may be written to.
+    """Decode the bytes of `encode`; arrays are copies and may be written to.
 
     Raises:
         BadInput: the bytes are not of this form.

@@ -13,23 +13,18 @@ import numpy as np
 
 from dlsched.core.allocation import Allocation
 from dlsched.core.arrays import Ints, Rows
-from dlsched.core.round import admit, choose
-from dlsched.core.round import decide as decide_round
 from dlsched.core.scheduling import Chooser
-from dlsched.core.units import FUTURE, WAITING, Status, Units, UnitTable
+from dlsched.core.units import FUTURE, WAITING, Status, UnitTable
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.measured import latest_change
-from dlsched.daemon.round.policy_state import PolicyState, named
+from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, named
+from dlsched.daemon.round.prepared_round import PreparedRound, prepare, rows_of
 from dlsched.daemon.round.reasons import reasons_of
 from dlsched.daemon.round.restore import (
     numbering_of,
     table_of,
 )
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.standing import Standing, enter, rows_of, stand
-from simulate.forecast import replace_parts
-
-__all__ = ["decide"]
 
 
 def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None) -> Decided:
@@ -44,68 +39,35 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
         PolicyFailed: a part raised or asked for what cannot be.
         BadInput: the settings name what is not there.
     """
-    standing = stand(snapshot)
-    if standing is None:
+    prepared = prepare(snapshot)
+    if prepared is None:
         return _without_nodes(snapshot)
-    standing.ctx.cpu_clock = cpu_clock
-    _choose(standing)
-    _admit(standing)
-    parts, ctx = standing.parts, standing.ctx
-    has_work = (ctx.table.status[ctx.active] == WAITING).any() or not parts.scheduling.rests
-    has_work = has_work and len(ctx.active) > 0
-    allocation = decide_round(parts, ctx) if has_work else Allocation()
-    for booking in allocation.future:
-        ctx.calendar.book(booking)
-    return _told(standing, allocation)
+    cycle, ctx = prepared.cycle, prepared.ctx
+    ctx.cpu_clock = cpu_clock
+    if isinstance(cycle.parts.scheduling, Chooser):
+        from dlsched.daemon.round.forecasting import forecaster_of  # noqa: PLC0415 - seldom needed
 
-
-def _choose(standing: Standing) -> None:
-    """A chooser may seat other parts."""
-    ctx, policy = standing.ctx, standing.parts.scheduling
-    if not isinstance(policy, Chooser) or not len(ctx.active) + len(standing.queue):
-        return
-    if ctx.mode == "fill" and policy.has_chosen:
-        return
-    from dlsched.daemon.round.forecasting import forecaster_of  # noqa: PLC0415 - seldom needed
-
-    ctx.forecast = forecaster_of(standing)
-    chosen = choose(policy, ctx)
-    ctx.forecast = None
-    if chosen is not None:
-        standing.parts = replace_parts(standing.parts, chosen, ctx.semantics)
-        standing.state.chosen = {**standing.state.chosen, **chosen}
-
-
-def _admit(standing: Standing) -> None:
-    ctx, table, queue = standing.ctx, standing.ctx.table, standing.queue
-    if not len(queue):
-        return
-    if standing.parts.admission.admits_all:
-        enters = np.ones(len(queue), np.bool_)
-    else:
-        enters, standing.why_not = admit(standing.parts, Units(table, queue, ctx.now), ctx)
-    stays = ~enters
-    for row, why in standing.why_not.items():
-        if why.reason == "Never":
-            table.status[row] = Status.REFUSED
-            standing.refused.append(int(standing.snapshot.columns["job"][row]))
-            stays[queue == row] = False
-    entering = queue[enters]
-    table.status[entering] = WAITING
-    enter(ctx, entering)
-    standing.queue = queue[stays]
+        ctx.forecast = forecaster_of(prepared)
+        cycle.choose()
+        ctx.forecast = None
+    cycle.admit()
+    waits = ctx.table.status[cycle.active] == WAITING
+    has_work = waits.any() or (len(waits) > 0 and not cycle.parts.scheduling.rests)
+    allocation = cycle.decide() if has_work else Allocation()
+    return _told(prepared, allocation)
 
 
 # -- the answer -----------------------------------------------------------------------------------
 
 
-def _told(standing: Standing, allocation: Allocation) -> Decided:
-    snapshot, ctx = standing.snapshot, standing.ctx
+def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
+    snapshot, ctx = prepared.snapshot, prepared.ctx
     jobs: list[int] = snapshot.columns["job"].tolist()
     held = ctx.occupancy.held
     waiting = np.array([row for row in ctx.active.tolist() if row not in held], np.int64)
-    reasons, reason_of = reasons_of(standing, allocation, waiting)
-    before = set(standing.state.refused.tolist())
+    reasons, reason_of = reasons_of(prepared, allocation, waiting)
+    before = set(prepared.state.refused.tolist())
+    refused: list[int] = [jobs[row] for row in prepared.cycle.refused]
     return Decided(
         number=snapshot.number,
         mode=snapshot.mode,
@@ -115,35 +77,35 @@ def _told(standing: Standing, allocation: Allocation) -> Decided:
         completed=tuple(jobs[row] for row, grant in allocation.grants.items() if grant.complete),
         reasons=reasons,
         reason_of=reason_of,
-        order=_order(standing, allocation, waiting),
-        refused=tuple(job for job in standing.refused if job not in before),
+        order=_order(prepared, allocation, waiting),
+        refused=tuple(job for job in refused if job not in before),
         wake_at=allocation.wake_at,
         stable_until=allocation.stable_until,
         nodes_wanted=allocation.nodes_wanted,
-        state=_state(standing, allocation).to_bytes(),
+        state=_state(prepared, allocation).to_bytes(),
     )
 
 
-def _order(standing: Standing, allocation: Allocation, waiting: Rows) -> Ints:
+def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> Ints:
     """Waiting jobs in the policy's order; those that admission holds back come last."""
     ranked = waiting
     if allocation.order is not None:
-        waits = np.zeros(len(standing.ctx.table), np.bool_)
+        waits = np.zeros(len(prepared.ctx.table), np.bool_)
         waits[waiting] = True
         ranked = allocation.order[waits[allocation.order]]
         waits[ranked] = False
         ranked = np.concatenate([ranked, waiting[waits[waiting]]])
-    rows = np.concatenate([ranked, standing.queue])
-    jobs: Ints = standing.snapshot.columns["job"][rows]
+    rows = np.concatenate([ranked, prepared.cycle.held_back])
+    jobs: Ints = prepared.snapshot.columns["job"][rows]
     return jobs
 
 
-def _state(standing: Standing, allocation: Allocation) -> PolicyState:
+def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:
     """What the next round begins with."""
-    snapshot, ctx, table = standing.snapshot, standing.ctx, standing.ctx.table
+    snapshot, ctx, table = prepared.snapshot, prepared.ctx, prepared.ctx.table
     jobs: Ints = snapshot.columns["job"]
     names = ctx.occupancy.cluster.names
-    kept = np.concatenate([ctx.active, _absent(standing, standing.state.active)])
+    kept = np.concatenate([ctx.active, _absent(prepared, prepared.state.active)])
     claimed: list[int] = np.flatnonzero(snapshot.columns["claimed"]).tolist()
     claims = {row: ctx.occupancy.held[row] for row in claimed if row in ctx.occupancy.held}
     claims |= allocation.launched
@@ -156,15 +118,19 @@ def _state(standing: Standing, allocation: Allocation) -> PolicyState:
         admitted_at=table.admitted_at,
         active=jobs[kept],
         held_back=jobs[
-            np.concatenate([standing.queue, _absent(standing, standing.state.held_back)])
+            np.concatenate([prepared.cycle.held_back, _absent(prepared, prepared.state.held_back)])
         ],
-        refused=np.array(standing.refused, np.int64),
+        refused=jobs[np.array(prepared.cycle.refused, np.int64)],
         finished=jobs[snapshot.finished],
-        names={kind: list(known) for kind, known in standing.numbering.names.items()},
-        pools=list(standing.numbering.pools),
-        parts=standing.parts.state_dict(),
-        chosen=standing.state.chosen,
-        calendar=ctx.calendar.steps() if ctx.calendar.bookings else standing.state.calendar,
+        names={kind: list(known) for kind, known in prepared.numbering.names.items()},
+        pools=list(prepared.numbering.pools),
+        parts=prepared.cycle.parts.state_dict(),
+        chosen=prepared.cycle.chosen,
+        bookings=[
+            [int(jobs[row]) if row >= 0 else NO_JOB, b.gpus, b.start, b.end]
+            for row, booked in ctx.calendar.bookings.items()
+            for b in booked
+        ],
         claims=[
             [int(jobs[row]), int(runs[row]) + 1, named(where, names)]
             for row, where in claims.items()
@@ -172,14 +138,14 @@ def _state(standing: Standing, allocation: Allocation) -> PolicyState:
         reserved=[
             [int(jobs[row]), named(where, names)] for row, where in ctx.occupancy.reserved.items()
         ],
-        speeds_at=max(standing.state.speeds_at, latest_change(snapshot.speeds)),
+        speeds_at=max(prepared.state.speeds_at, latest_change(snapshot.speeds)),
     )
 
 
-def _absent(standing: Standing, jobs: Ints) -> Rows:
+def _absent(prepared: PreparedRound, jobs: Ints) -> Rows:
     """Rows of jobs that were in before and may not be seen now (held, say), in their old order."""
-    rows = rows_of(jobs, standing.row_of)
-    absent: Rows = rows[standing.ctx.table.status[rows] == FUTURE]
+    rows = rows_of(jobs, prepared.row_of)
+    absent: Rows = rows[prepared.ctx.table.status[rows] == FUTURE]
     return absent
 
 

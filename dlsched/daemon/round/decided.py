@@ -1,7 +1,7 @@
-"""What a round decided, as plain values that name jobs and places.
+"""What a round decided, as plain values with job ids and placements.
 
-Places are of the snapshot's cluster: (node, bits of its GPUs), which stay valid as long as the
-daemon lives. Invariant: a job that is in `launched` and in `suspended` is moved.
+A placement has indices of nodes and bits of their GPUs, which stay valid as long as the daemon
+lives. Invariant: a job that is both in `launched` and in `suspended` is moved.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlsched.core.arrays import Ints
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import Mode
-from dlsched.core.occupancy import Placement
 from dlsched.daemon.round.codec import decode, encode
-
-__all__ = ["Decided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,10 +25,10 @@ class Decided:
         mode: full, or fill.
         policy: the scheduling policy's name.
         launched: jobs that get GPUs, in order.
-        suspended: jobs that lose theirs, in the order in which they were taken back.
+        suspended: jobs that lose their GPUs, in order.
         completed: jobs that the policy ends, because they reached their target.
         reasons: distinct reasons why a job got nothing.
-        reason_of: (job, index into `reasons`) of each of them.
+        reason_of: pairs of a job and an index into `reasons`, shape (n, 2).
         order: the waiting jobs in the policy's order, best first.
         refused: jobs that admission refuses for good.
         wake_at: the policy wants to be asked again then, in seconds of its clock.
@@ -57,7 +55,7 @@ class Decided:
     cpu_s: float = 0.0
 
     def reason_texts(self) -> dict[int, str]:
-        """Why each job got nothing."""
+        """The reason why each job got nothing, by job."""
         return {int(job): self.reasons[int(index)] for job, index in self.reason_of.tolist()}
 
     def positions(self) -> dict[int, int]:
@@ -65,7 +63,7 @@ class Decided:
         return {job: place for place, job in enumerate(self.order.tolist(), 1)}
 
     def to_bytes(self) -> bytes:
-        """As bytes; what it cost is left out, so that equal plans are equal."""
+        """The decision as bytes, without its cost, so that equal plans give equal bytes."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         plain["launched"] = [
             [job, list(where.nodes), [format(mask, "x") for mask in where.masks]]
@@ -90,5 +88,5 @@ class Decided:
 
     @property
     def changes_nothing(self) -> bool:
-        """Does everything stay as it is?"""
+        """Whether everything stays as it is."""
         return not (self.launched or self.suspended or self.completed or self.refused)

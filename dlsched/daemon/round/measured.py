@@ -16,8 +16,6 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
 
-__all__ = ["MeasuredSpeeds", "changed_since", "latest_change", "measured_speeds"]
-
 
 class MeasuredSpeeds:
     """Measured steps per second as policies see them."""
@@ -25,10 +23,8 @@ class MeasuredSpeeds:
     def __init__(self, columns: Mapping[str, Any], gangs: Ints) -> None:
         """Take in what is known.
 
-        Args:
-            columns: of the book: `types`, and by entry `of`, `type`, `gpus`, `partner`, `rate`,
-                `changed_at`; by row `kind`, −1 for those of which nothing is known.
-            gangs: GPUs of each row.
+        `columns` of the book are `types`, by entry `of`, `type`, `gpus`, `partner`, `rate` and
+        `changed_at`, and by row `kind`, −1 for those of which nothing is known.
         """
         self._types: tuple[str, ...] = tuple(columns["types"])
         self._kind: Ints = np.concatenate(
@@ -127,7 +123,7 @@ class MeasuredSpeeds:
         best = [float(self._believed(k, s).max()) for k, s in zip(kinds, scales, strict=True)]
         return np.array([rate or 1.0 for rate in best])
 
-    # -- for who guesses pairs ---------------------------------------------------------------------
+    # -- for estimators of pairs -------------------------------------------------------------------
 
     def codes(self, rows: Rows) -> Ints:
         """The kinds of rows; −1: nothing is known."""

@@ -1,4 +1,4 @@
-"""A recorded snapshot decided again, away from any daemon: same bytes in, same bytes out."""
+"""A recorded snapshot decided again without a daemon: equal bytes give equal decisions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
-__all__ = ["decide_snapshot"]
-
 
 def decide_snapshot(
     data: bytes, *, parts: Mapping[str, str] | None = None, options: Sequence[str] = ()
 ) -> Decided:
     """Decide a snapshot that was saved.
 
-    Args:
-        data: the file's content.
-        parts: other parts by stage, to see what they would have decided; they begin without any
-            state. None for those of the snapshot.
-        options: their options, KEY=VALUE.
+    Other parts by stage, with options KEY=VALUE, show what they would have decided; they begin
+    without any state. None: those of the snapshot.
 
     Raises:
         BadInput: not a snapshot, or parts that are not known.

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from dlsched.composition.parts import build_parts
+from dlsched.composition.settings import PartSettings, resolve_semantics
 from dlsched.core.errors import BadInput
-from dlsched.core.round import Parts
+from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
 from dlsched.core.units import UnitTable
-from simulate.settings import RunSettings, build_parts, resolve_semantics
-
-__all__ = ["PreemptMode", "RoundSettings", "live_parts", "live_semantics", "refuse_unfit"]
+from dlsched.jobs.fields import FURTHER
 
 PreemptMode = Literal["requeue", "suspend"]
 _STAGES = {
@@ -23,8 +23,6 @@ _STAGES = {
     "fairness": "fairness", "estimator": "estimate",
 }  # fmt: skip
 _NEED_THE_TRUTH = ("oracle", "noise")
-# further columns that a live job may carry, beside those that every unit has
-LIVE_COLUMNS = ("model", "batch_size", "total_iterations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,7 @@ class RoundSettings:
         """The scheduling policy's name."""
         return self.parts.get("scheduling", "fifo")
 
-    def run_settings(self) -> RunSettings:
+    def part_settings(self) -> PartSettings:
         """As a replay would say it.
 
         Raises:
@@ -74,7 +72,7 @@ class RoundSettings:
         given = {_STAGES[stage]: name for stage, name in self.parts.items() if name}
         given.setdefault("policy", "fifo")
         given.setdefault("estimate", "user")
-        return RunSettings(
+        return PartSettings(
             options=self.options,
             seed=self.seed,
             **given,  # type: ignore[arg-type]  # all of them are texts
@@ -87,7 +85,7 @@ def live_semantics(settings: RoundSettings) -> Semantics:
     Raises:
         BadInput: an unknown profile.
     """
-    semantics = resolve_semantics(settings.run_settings())
+    semantics = resolve_semantics(settings.part_settings())
     return semantics.with_grid(settings.round_s) if semantics.grid is not None else semantics
 
 
@@ -97,7 +95,7 @@ def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:
     Raises:
         BadInput: an unknown part or option, or one that only a replay can serve.
     """
-    run = settings.run_settings()
+    run = settings.part_settings()
     semantics = resolve_semantics(run)
     if semantics.drift:
         raise BadInput(f"semantics {semantics.name} has rounds of whole steps: only a replay has")
@@ -120,7 +118,7 @@ def refuse_unfit(parts: Parts, table: UnitTable) -> None:
         if stage == "estimator":
             continue  # where it has no idea, the cluster's `unknown_s` stands in
         for column in sorted(part.needs - {"predicted_work"}):
-            known = hasattr(table, column) or column in table.extra or column in LIVE_COLUMNS
+            known = hasattr(table, column) or column in table.extra or column in FURTHER
             if not known:
                 raise BadInput(
                     f"{stage} {part.name} needs the column {column}, which live jobs do not have"

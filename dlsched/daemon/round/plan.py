@@ -1,8 +1,8 @@
-"""From a decision to what the leader is asked to do, after a check against the state of now.
+"""From a decision to what the leader is asked to do, after a check against the present state.
 
-A decision was made of a snapshot that is some milliseconds old, by code that may be anybody's. An
-*offence* is what no state of the cluster would allow: the whole decision is thrown away and the
-present plan stays. *Stale* is what was right when it was decided: that row is left out.
+A decision was made of a snapshot that is some milliseconds old, by code that may be wrong. A row
+that no state of the cluster would allow is an *offence*: the whole decision is thrown away and the
+present plan stays. A row that was right when it was decided is *stale*: only this row is left out.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dlsched.core.errors import PolicyFailed
-from dlsched.core.occupancy import Placement
-from dlsched.daemon.board import Board
-from dlsched.daemon.round import columns as c
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.errors import PolicyFailed, plural
+from dlsched.daemon.live import job_columns as c
+from dlsched.daemon.live.gpu_use import GpuUse
+from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.round.decided import Decided
-from dlsched.daemon.round.room import Room
+from dlsched.daemon.round.round_state import RoundState
 from dlsched.protocol.leader import PlaceAsked, StopAsked, SuspendAsked
 from dlsched.protocol.messages import JobId, RunId, Share, StopReason
-
-__all__ = ["Plan", "Problem", "carry_out", "due", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Problem:
     Attributes:
         job: the row.
         text: what is wrong with it.
-        is_offence: no state would allow it; else something has changed meanwhile.
+        is_offence: whether no state would allow it; else something has changed meanwhile.
     """
 
     job: int
@@ -45,9 +44,9 @@ class Plan:
     """What is to be done at once.
 
     Attributes:
-        stops: jobs whose run leaves, and why; it is asked, has its grace, and may save.
+        stops: jobs whose run is asked to stop, and why; it has its grace time, and may save.
         suspends: jobs that are suspended where they are, and leave their GPUs to others.
-        resumes: such jobs that go on there.
+        resumes: suspended jobs that resume where they are.
         starts: jobs that begin their next run, with shares in rank order.
     """
 
@@ -58,17 +57,15 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Is there nothing to do?"""
+        """Whether there is nothing to do."""
         return not (self.stops or self.suspends or self.resumes or self.starts)
 
     def events(
         self, now: float, new_run_id: Callable[[], RunId]
     ) -> tuple[StopAsked | SuspendAsked | PlaceAsked, ...]:
-        """For the leader, in one `Together`: whoever leaves comes first.
+        """The plan as events for the leader, in one `Together`: runs that leave come first.
 
-        Args:
-            now: the leader's clock.
-            new_run_id: makes a random run id.
+        `now` is of the leader's clock; `new_run_id` makes a random run id.
         """
         return (
             *(StopAsked(now, job, reason) for job, reason in self.stops),
@@ -78,13 +75,13 @@ class Plan:
         )
 
 
-def verify(decided: Decided, board: Board) -> list[Problem]:
-    """Check a decision against the board as it is now.
+def verify(decided: Decided, live: LiveState) -> list[Problem]:
+    """Check a decision against the live state as it is now.
 
     Returns:
-        problems, offences first.
+        the problems, offences first.
     """
-    return sorted(_Check(decided, board).problems(), key=lambda p: not p.is_offence)
+    return sorted(_Check(decided, live).problems(), key=lambda p: not p.is_offence)
 
 
 def refuse_offences(decided: Decided, problems: Sequence[Problem]) -> None:
@@ -100,31 +97,31 @@ def refuse_offences(decided: Decided, problems: Sequence[Problem]) -> None:
 
 
 class _Check:
-    """One decision against one board."""
+    """Checks one decision against one live state."""
 
-    def __init__(self, decided: Decided, board: Board) -> None:
+    def __init__(self, decided: Decided, live: LiveState) -> None:
         self.decided = decided
-        self.board = board
-        self.room = self._left()
+        self.live = live
+        self.use = self._kept()
 
-    def _left(self) -> Room:
-        """What those who neither leave nor are asked to have taken."""
-        board, jobs = self.board, self.board.jobs
-        room = board.machines.room.copy()
+    def _kept(self) -> GpuUse:
+        """What runs and claims have taken that the decision leaves alone."""
+        live, jobs = self.live, self.live.jobs
+        use = live.nodes.gpu_use.copy()
         leaving = set(self.decided.suspended)
-        leaving.update(board.giving_way())
+        leaving.update(live.giving_way())
         for job in leaving:
-            where = board.where(JobId(job))
+            where = live.where(JobId(job))
             if where is not None and jobs.get("phase", jobs.row_of[job]) != c.AWAY:
-                room.give_back(where, board.part_of(job))
-        for job, claim in board.claims.items():
+                use.give_back(where, live.share_of(job))
+        for job, claim in live.claims.items():
             if job not in leaving and job not in self.decided.launched:
-                room.take(claim.placement, board.part_of(job))
-        return room
+                use.take(claim.placement, live.share_of(job))
+        return use
 
     def problems(self) -> Iterable[Problem]:
         for job in self.decided.suspended:
-            if job not in self.board.jobs.row_of:
+            if job not in self.live.jobs.row_of:
                 yield self._unknown(job)
             elif not self._runs(job):
                 yield Problem(job, "it no longer runs", is_offence=False)
@@ -133,133 +130,126 @@ class _Check:
             if found is not None:
                 yield found
         for job in self.decided.completed:
-            if job not in self.board.jobs.row_of:
+            if job not in self.live.jobs.row_of:
                 yield self._unknown(job)
 
     def _unknown(self, job: int) -> Problem:
-        known = self.board.was_known(job)
+        known = self.live.was_known(job)
         text = "it has ended meanwhile" if known else "there is no such job"
         return Problem(job, text, is_offence=not known)
 
     def _runs(self, job: int) -> bool:
-        row = self.board.jobs.row_of[job]
-        return job in self.board.claims or self.board.jobs.get("phase", row) == c.HOLDING
+        row = self.live.jobs.row_of[job]
+        return job in self.live.claims or self.live.jobs.get("phase", row) == c.HOLDING
 
     def _why_not(self, job: int, placement: Placement) -> Problem | None:  # noqa: PLR0911
-        board, row = self.board, self.board.jobs.row_of.get(job)
+        live, row = self.live, self.live.jobs.row_of.get(job)
         if row is None:
             return self._unknown(job)
-        if board.jobs.get("phase", row) == c.ENDED:
+        if live.jobs.get("phase", row) == c.ENDED:
             return Problem(job, "it has ended meanwhile", is_offence=False)
         wrong = self._malformed(placement) or self._misfit(job, row, placement)
         if wrong:
             return Problem(job, wrong, is_offence=True)
-        if board.home(job) not in (None, placement):
+        if live.claims.home(job) not in (None, placement):
             return Problem(job, "it can only go on where it is suspended", is_offence=False)
         if self._runs(job) and job not in self.decided.suspended:
-            stays = board.jobs.get("leaving", row) == c.STAYS
-            if stays and job not in board.claims:
+            stays = live.jobs.get("leaving", row) == c.STAYS
+            if stays and job not in live.claims:
                 return Problem(job, "it was given GPUs twice", is_offence=True)
-        if not self.room.has(placement, board.part_of(job)):
-            names = ", ".join(board.machines[node].name for node in placement.nodes)
+        if not self.use.has_room(placement, live.share_of(job)):
+            names = live.nodes.names_of(placement)
             return Problem(job, f"GPUs of {names} were given twice", is_offence=True)
-        self.room.take(placement, board.part_of(job))
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            machine = board.machines[node]
-            if not machine.is_open or mask & machine.closed:
-                return Problem(job, f"{machine.name} is out of service now", is_offence=False)
-        if board.jobs.get("held", row):
+        self.use.take(placement, live.share_of(job))
+        for index, mask in zip(placement.nodes, placement.masks, strict=True):
+            node = live.nodes[index]
+            if not node.is_open or mask & node.closed:
+                return Problem(job, f"{node.name} is out of service now", is_offence=False)
+        if live.jobs.get("held", row):
             return Problem(job, "it is held now", is_offence=False)
         return None
 
     def _malformed(self, placement: Placement) -> str:
-        """What is wrong with the GPUs whoever gets them."""
-        machines = self.board.machines
+        """What is wrong with a placement for any job; empty when nothing is."""
+        nodes = self.live.nodes
         if len(set(placement.nodes)) < len(placement.nodes) or not placement.nodes:
             return "its placement names a node twice, or none"
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            if not 0 <= node < len(machines):
-                return f"there is no node {node}"
-            if mask <= 0 or mask >> len(machines[node].gpus):
-                return f"{machines[node].name} has no such GPUs"
+        for index, mask in zip(placement.nodes, placement.masks, strict=True):
+            if not 0 <= index < len(nodes):
+                return f"there is no node {index}"
+            if mask <= 0 or mask >> len(nodes[index].gpus):
+                return f"{nodes[index].name} has no such GPUs"
         return ""
 
     def _misfit(self, job: int, row: int, placement: Placement) -> str:
-        """What is wrong with the GPUs for this job."""
-        board, jobs = self.board, self.board.jobs
+        """What is wrong with a placement for this job; empty when nothing is."""
+        live, jobs = self.live, self.live.jobs
         gang, gpus = jobs.get("gang", row), placement.gpus
-        shape = board.asks.shapes.get(job, ())
+        shape = live.constraints.shapes.get(job, ())
         counts = sorted(mask.bit_count() for mask in placement.masks)
-        if job in board.asks.whole_nodes:
-            sizes = sorted(len(board.machines[node].gpus) for node in placement.nodes)
+        if job in live.constraints.whole_nodes:
+            sizes = sorted(len(live.nodes[index].gpus) for index in placement.nodes)
             whole = counts == sizes and gpus >= gang
             return "" if whole else "it asked for whole nodes"
         low, high = jobs.get("min_gpus", row), jobs.get("max_gpus", row)
         if not (low if low >= 0 else gang) <= gpus <= (high if high >= 0 else gang):
-            return f"it was given {gpus} GPUs of a gang of {gang}"
+            return f"it was given {plural(gpus, 'GPU')} of a gang of {gang}"
         if shape and counts != sorted(shape):
             return "its GPUs do not lie as it asked"
-        usable = board.pool_nodes(jobs.get("pool", row))
-        for node in placement.nodes:
-            if not usable >> node & 1:
-                return f"it may not use {board.machines[node].name}"
+        usable = live.constraints.pool_mask(jobs.get("pool", row), live.nodes)
+        for index in placement.nodes:
+            if not usable >> index & 1:
+                return f"it may not use {live.nodes[index].name}"
         return ""
 
 
-def carry_out(decided: Decided, board: Board, problems: Sequence[Problem] = ()) -> Plan:
-    """Accept a verified decision and say what is to be done at once.
+def carry_out(decided: Decided, state: RoundState, problems: Sequence[Problem] = ()) -> Plan:
+    """Accept a verified decision and return what is to be done at once.
 
-    Jobs whose GPUs are not free yet are kept as claims of the board; `due` starts them.
-
-    Args:
-        decided: what `verify` found no offence in.
-        board: follows.
-        problems: what `verify` found; stale rows are left out.
+    A job whose GPUs are not free yet gets a claim on them; `due` starts it later. The state is
+    changed; stale rows among the problems that `verify` found are left out.
     """
-    stale = {problem.job for problem in problems}
+    live, stale = state.live, {problem.job for problem in problems}
     stops: list[tuple[JobId, StopReason]] = []
     suspends: list[JobId] = []
-    for job in decided.suspended:
-        row = board.jobs.row_of.get(job)
-        if row is None or board.jobs.get("phase", row) != c.HOLDING:
+    for job in map(JobId, decided.suspended):
+        row = live.jobs.row_of.get(job)
+        if row is None or live.jobs.get("phase", row) != c.HOLDING:
             continue
         if job in decided.launched:
             if job not in stale:
-                stops.append((JobId(job), _moves(board, job, decided.launched[job])))
-        elif board.preempt_mode(JobId(job)) == "suspend":
-            suspends.append(JobId(job))
+                stops.append((job, _kind_of_move(live, job, decided.launched[job])))
+        elif state.preempt_mode(job) == "suspend":
+            suspends.append(job)
         else:
-            stops.append((JobId(job), StopReason.PREEMPT))
-    board.accept(decided, stale)
-    ready = due(board, leaving=[job for job, _ in stops] + suspends)
+            stops.append((job, StopReason.PREEMPT))
+    state.accept(decided, stale)
+    ready = due(live, leaving=[job for job, _ in stops] + suspends)
     return Plan(
         stops=tuple(stops), suspends=tuple(suspends), resumes=ready.resumes, starts=ready.starts
     )
 
 
-def _moves(board: Board, job: int, to: Placement) -> StopReason:
-    """A job goes elsewhere: with as many GPUs or with others."""
-    where = board.where(JobId(job))
+def _kind_of_move(live: LiveState, job: JobId, to: Placement) -> StopReason:
+    """Whether a job that moves keeps its number of GPUs (migrate) or gets another (resize)."""
+    where = live.where(job)
     same = where is not None and where.gpus == to.gpus
     return StopReason.MIGRATE if same else StopReason.RESIZE
 
 
-def due(board: Board, *, leaving: Sequence[JobId] = ()) -> Plan:
-    """Claims whose GPUs are free by now; ask again whenever a run is over.
+def due(live: LiveState, *, leaving: Sequence[JobId] = ()) -> Plan:
+    """The starts and resumes of claims whose GPUs are free; ask again whenever a run is over.
 
-    Args:
-        board: the state of now.
-        leaving: jobs that are about to be asked to leave.
+    `leaving` are jobs that are about to be asked to leave.
     """
     starts: list[tuple[JobId, tuple[Share, ...]]] = []
     resumes: list[JobId] = []
     asked = set(leaving)
-    for job, placement in board.due():
-        row = board.jobs.row_of[job]
+    for job, placement in live.ready_claims():
         if job in asked:
             continue
-        if board.jobs.get("phase", row) == c.AWAY:
+        if live.jobs.get("phase", live.jobs.row_of[job]) == c.AWAY:
             resumes.append(job)
         else:
-            starts.append((job, board.machines.shares(placement)))
+            starts.append((job, live.nodes.shares(placement)))
     return Plan(resumes=tuple(resumes), starts=tuple(starts))

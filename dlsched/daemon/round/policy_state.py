@@ -1,9 +1,8 @@
-"""What a round leaves behind for the next: stored with its plan, in the same transaction.
+"""What a round leaves for the next one: stored with its plan, in the same transaction.
 
-Beside the state of the parts these are the world's own conclusions: predictions, who was admitted
-and when, what was promised on GPUs that were not free yet, what a policy holds in reserve. Jobs,
-pools, users and nodes go by name, so that the next round, perhaps of another process, may number
-them otherwise.
+It has the states of the parts, predictions, the jobs that were admitted and when, claims on GPUs
+that were not free yet, and GPUs that a policy holds in reserve. Jobs, pools, users and nodes go by
+name, so that the next round, perhaps of another process, may number them otherwise.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput
-from dlsched.core.occupancy import Placement
 from dlsched.daemon.round.codec import decode, encode
 
 if TYPE_CHECKING:
-    from dlsched.daemon.round.machines import Machines
+    from dlsched.daemon.live.nodes import LiveNodes
 
-__all__ = ["PolicyState", "claims_of"]
-
+NO_JOB = 0  # the job of a booking that is no job's: maintenance
 NamedPlacement = list[list[Any]]  # [node, bits of its GPUs in hexadecimal], in rank order
 
 
@@ -34,7 +32,7 @@ class PolicyState:
 
     Attributes:
         jobs: the job of each row, as the parts' state numbers them.
-        predicted: seconds of work in all, by row; NaN before anybody predicted.
+        predicted: seconds of work in all, by row; NaN before any prediction.
         expected, time_limit: what the user said when that was predicted.
         admitted_at: by row; NaN for those that admission holds back.
         active: jobs admitted and not ended, in order of admission.
@@ -45,7 +43,8 @@ class PolicyState:
         pools: the texts of the pools, by number.
         parts: the state of the parts, by stage.
         chosen: parts that a chooser has installed, by stage.
-        calendar: the free GPUs as steps, with their number.
+        bookings: what policies have planned ahead: [job, GPUs, start, end]; job 0 is
+            maintenance.
         claims: jobs that were given GPUs: [job, run, placement].
         reserved: GPUs that the policy holds in reserve: [job, placement].
         speeds_at: when the latest speed was measured that it knows of.
@@ -64,32 +63,35 @@ class PolicyState:
     pools: list[str] = field(default_factory=list)
     parts: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
-    calendar: list[Any] = field(default_factory=list)
+    bookings: list[list[Any]] = field(default_factory=list)
     claims: list[list[Any]] = field(default_factory=list)
     reserved: list[list[Any]] = field(default_factory=list)
     speeds_at: float = -math.inf
 
     def to_bytes(self) -> bytes:
-        """As bytes; equal states give equal bytes."""
+        """The state as bytes; equal states give equal bytes."""
         return encode({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PolicyState:
-        """The state of `to_bytes`; nothing is a state that knows nothing.
+        """The state of `to_bytes`; no bytes are an empty state.
 
         Raises:
             BadInput: they are not of this form.
         """
         if not data:
             return cls()
+        plain = decode(data)
+        if isinstance(plain, dict):
+            plain.pop("calendar", None)  # of an older release: it did not say whose plans they were
         try:
-            return cls(**decode(data))
+            return cls(**plain)
         except TypeError as error:
             raise BadInput(f"a policy state of another form: {error}") from None
 
 
 def named(placement: Placement, names: list[str] | tuple[str, ...]) -> NamedPlacement:
-    """A placement by names of nodes."""
+    """A placement with the names of its nodes."""
     return [
         [names[node], format(mask, "x")]
         for node, mask in zip(placement.nodes, placement.masks, strict=True)
@@ -106,9 +108,9 @@ def placed(pairs: Iterable[Any], index: dict[str, int]) -> Placement | None:
     )
 
 
-def claims_of(state: bytes, machines: Machines) -> list[tuple[int, int, Placement]]:
-    """What a stored state promised: jobs, the runs that were to start, and where."""
-    index = {name: place for place, name in enumerate(machines.names)}
+def claims_of(state: bytes, nodes: LiveNodes) -> list[tuple[int, int, Placement]]:
+    """The claims of a stored state: jobs, the numbers of their runs, and placements."""
+    index = {name: place for place, name in enumerate(nodes.names)}
     found: list[tuple[int, int, Placement]] = []
     for job, run, pairs in PolicyState.from_bytes(state).claims:
         placement = placed(pairs, index)

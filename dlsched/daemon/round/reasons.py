@@ -9,30 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlsched.core.allocation import Allocation
+from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Ints, Rows
 from dlsched.core.context import RoundContext
 
 if TYPE_CHECKING:
-    from dlsched.daemon.round.standing import Standing
-
-__all__ = ["reasons_of"]
+    from dlsched.daemon.round.prepared_round import PreparedRound
 
 NOT_AVAILABLE = "ReqNodeNotAvail"
 NAMED = 3  # nodes that one reason names at most
 
 
 def reasons_of(
-    standing: Standing, allocation: Allocation, waiting: Rows
+    prepared: PreparedRound, allocation: Allocation, waiting: Rows
 ) -> tuple[tuple[str, ...], Ints]:
-    """Reasons, and pairs of a job and its reason's number.
-
-    Args:
-        standing: what was decided on.
-        allocation: what was decided.
-        waiting: rows that wait and were given nothing.
-    """
-    table, columns = standing.ctx.table, standing.snapshot.columns
+    """Reasons of rows that wait and got nothing, and pairs of a job and its reason's number."""
+    table, columns = prepared.ctx.table, prepared.snapshot.columns
     numbers: dict[str, int] = {}
     reason_of = np.full(len(table), -1, np.int64)
     if waiting.size:
@@ -42,16 +34,16 @@ def reasons_of(
             return_index=True,
             return_inverse=True,
         )
-        counted = _Counted(standing)
+        counted = _Counted(prepared)
         general = [
             numbers.setdefault(counted.reason(row), len(numbers)) for row in waiting[first].tolist()
         ]
         reason_of[waiting] = np.array(general, np.int64)[which]
     behind = numbers.setdefault("Admission: waits behind others", len(numbers))
-    reason_of[standing.queue] = behind
+    reason_of[prepared.cycle.held_back] = behind
     shut = {number for text, number in numbers.items() if text.startswith(NOT_AVAILABLE)}
-    told = {**allocation.refused, **standing.why_not}
-    for row, why in told.items():
+    given = {**allocation.refused, **prepared.cycle.refusals}
+    for row, why in given.items():
         if why.reason == "Never" or (reason_of[row] >= 0 and reason_of[row] not in shut):
             reason_of[row] = numbers.setdefault(str(why), len(numbers))
     rows = np.flatnonzero(reason_of >= 0)
@@ -62,10 +54,10 @@ def reasons_of(
 class _Counted:
     """Reasons that follow from what is free, and from what is out of service."""
 
-    def __init__(self, standing: Standing) -> None:
-        self._ctx: RoundContext = standing.ctx
-        self._policy = standing.snapshot.settings.policy
-        self._gave_way: Ints = standing.snapshot.columns["preemptions"]
+    def __init__(self, prepared: PreparedRound) -> None:
+        self._ctx: RoundContext = prepared.ctx
+        self._policy = prepared.snapshot.settings.policy
+        self._gave_way: Ints = prepared.snapshot.columns["preemptions"]
         self._open: dict[int, tuple[int, int, str]] = {}  # by pool
 
     def reason(self, row: int) -> str:
@@ -77,7 +69,7 @@ class _Counted:
             takes_work, every, shut = self._service(pool)
             if takes_work < gang <= every:
                 return f"{NOT_AVAILABLE}: {shut}"
-            return f"Resources: needs {gang} GPUs, {free} are free"
+            return str(Refused.too_few_free(gang, free))
         if self._gave_way[row]:
             return f"Lease: was preempted, waits for its turn under {self._policy}"
         return f"Priority: others go first under {self._policy}"
@@ -99,6 +91,6 @@ class _Counted:
                     names.append(cluster.names[node])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         takes = "takes" if len(names) == 1 else "take"
-        told = f"{', '.join(names[:NAMED])}{more} {takes} no new work"
-        self._open[pool] = every - lost, every, told
+        shut_nodes = f"{', '.join(names[:NAMED])}{more} {takes} no new work"
+        self._open[pool] = every - lost, every, shut_nodes
         return self._open[pool]

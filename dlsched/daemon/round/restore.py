@@ -8,29 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from dlsched.composition.parts import replace_parts
 from dlsched.core.arrays import Ints, Rows
-from dlsched.core.cluster import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.calendar import Booking, Calendar
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.occupancy import Occupancy, Placement
+from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import InvariantBroken
-from dlsched.core.occupancy import Occupancy, Placement
-from dlsched.core.pools import Pools
-from dlsched.core.round import Parts
+from dlsched.core.round.steps import Parts
 from dlsched.core.stage import Stage
 from dlsched.core.units import Status, UnitTable
 from dlsched.daemon.round.codec import decode
 from dlsched.daemon.round.parts import live_parts, live_semantics
-from dlsched.daemon.round.policy_state import PolicyState, placed
+from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, placed
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
-from simulate.forecast import replace_parts
-
-__all__ = [
-    "Numbering",
-    "cluster_of",
-    "numbering_of",
-    "occupancy_of",
-    "parts_of",
-    "pools_of",
-    "table_of",
-]
 
 MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
 _CLUSTERS: dict[tuple[bytes, tuple[Quota, ...], bool], Cluster] = {}  # the last one made
@@ -191,7 +182,7 @@ def placements(held: Held) -> dict[int, Placement]:
 
 
 def occupancy_of(snapshot: LiveSnapshot, cluster: Cluster) -> Occupancy:
-    """Who holds which GPU, and what is closed to all.
+    """The GPUs that each row holds, and those that are closed to all rows.
 
     Raises:
         InvariantBroken: two rows hold one GPU that do not share it.
@@ -223,6 +214,16 @@ def pools_of(snapshot: LiveSnapshot, numbering: Numbering, cluster: Cluster) -> 
     return Pools.of_nodes(cluster, nodes)
 
 
+def calendar_of(state: PolicyState, row_of: Mapping[int, int], gpus: int) -> Calendar:
+    """What policies have planned ahead on the cluster's GPUs, for jobs that are still known."""
+    calendar = Calendar(gpus)
+    for job, count, start, end in state.bookings:
+        row = row_of.get(job, -1)
+        if row >= 0 or job == NO_JOB:
+            calendar.book(Booking(row=row, gpus=count, start=start, end=end))
+    return calendar
+
+
 def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -> Parts:
     """The parts, as the last round left them.
 
@@ -239,8 +240,9 @@ def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -
     if numbering.same and not numbering.finished_gone:
         return parts
     for stage, part in parts.stages().items():
-        if type(part).renumber is Stage.renumber and part.state_dict():
-            setattr(parts, stage, type(part)(part.options))  # it cannot follow: it begins anew
+        cannot_follow = type(part).renumber is Stage.renumber and not part.memories
+        if cannot_follow and part.state_dict():
+            setattr(parts, stage, type(part)(part.options))  # it begins anew
     parts.renumber(numbering.old, numbering.finished_gone)
     return parts
 
@@ -248,7 +250,14 @@ def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -
 def restore_reserved(
     occupancy: Occupancy, state: PolicyState, row_of: Mapping[int, int], table: UnitTable
 ) -> None:
-    """Keep what the policy holds in reserve, where it still can be."""
+    """Keep what the policy holds in reserve, where it still can be.
+
+    Args:
+        occupancy: gets the reservations.
+        state: what the last round left behind.
+        row_of: the row of each job.
+        table: the units.
+    """
     index: dict[str, Any] = {name: node for node, name in enumerate(occupancy.cluster.names)}
     for job, pairs in state.reserved:
         row, placement = row_of.get(job), placed(pairs, index)

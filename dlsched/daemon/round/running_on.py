@@ -2,7 +2,7 @@
 
 Running jobs go on from where they are, with the work that they are thought to have left; waiting
 ones start when the policy lets them; nothing more arrives. Durations are beliefs (expected times,
-time limits, …), so figures compare policies with each other rather than foretell a day.
+time limits, …), so figures compare policies with each other; they do not predict a day.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.errors import BadInput
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
-from dlsched.daemon.round.forecasting import engine_of
+from dlsched.daemon.round.forecasting import forecaster_of
 from dlsched.daemon.round.parts import RoundSettings, refuse_unfit
+from dlsched.daemon.round.prepared_round import prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.standing import stand
-from simulate.forecast import forecaster
-
-__all__ = ["RunOn", "run_on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +71,8 @@ def run_on(
 ) -> RunOn:
     """Run a snapshot on.
 
-    Args:
-        snapshot: where to begin.
-        settings: other parts, which know nothing yet; None for those of the snapshot, with their
-            state.
-        horizon_s: look no further.
+    Other settings know nothing yet; None: those of the snapshot, with their state. It looks no
+    further than `horizon_s`.
 
     Raises:
         BadInput: parts that are not known or do not fit its jobs, or there are no nodes.
@@ -86,15 +80,15 @@ def run_on(
     """
     if settings is not None:
         snapshot = snapshot.under(settings)
-    standing = stand(snapshot)
-    if standing is None:
+    prepared = prepare(snapshot)
+    if prepared is None:
         raise BadInput("the snapshot has no nodes: nothing can run on")
-    table = standing.ctx.table
+    table = prepared.ctx.table
     pending = np.isin(table.status, (WAITING, HELD_BACK, FUTURE))
     live = np.flatnonzero(pending | (table.status == RUNNING))
-    refuse_unfit(standing.parts, table.take(live))
+    refuse_unfit(prepared.cycle.parts, table.take(live))
     table.first_start[pending] = np.nan  # the next start counts
-    found = forecaster(engine_of(standing))(horizon=horizon_s)
+    found = forecaster_of(prepared)(horizon=horizon_s)
     start, finish = np.full(len(table), np.nan), np.full(len(table), np.nan)
     start[found.rows], finish[found.rows] = found.first_start, found.finish
     now = snapshot.now

@@ -1,8 +1,7 @@
-"""A live cluster at one moment, as plain columns: what a round is decided from.
+"""A live cluster at one moment, as plain columns: the input of a round.
 
-A snapshot is everything that a decision depends on, the state of the policy included. So it can be
-sent to another process, kept in a file and decided again years later with the same outcome, byte
-for byte.
+A snapshot is everything that a decision depends on, including the state of the policy. So it can be
+sent to another process, kept in a file, and decided again years later with the same bytes.
 """
 
 from __future__ import annotations
@@ -20,18 +19,16 @@ from dlsched.core.errors import BadInput
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.parts import RoundSettings
 
-__all__ = ["Held", "LiveSnapshot", "Quota"]
-
 FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Held:
-    """Who is where: one entry a GPU, the entries of a row together, in rank order."""
+    """Rows and their GPUs: one entry for each GPU, those of a row together, in rank order."""
 
     row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     node: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    gpu: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # place in its node
+    gpu: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # index in its node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,34 +39,33 @@ class Quota:
     gpus: int
     guaranteed: int
     borrow: bool
-    parent: str = ""  # the one that it is a part of
+    parent: str = ""  # the virtual cluster that it is a part of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveSnapshot:
-    """What a round is decided from.
+    """The input of a round.
 
     Attributes:
         number: the round's number.
         mode: full, or fill.
         now: seconds of the policy's clock.
         settings: parts, options and costs.
-        columns: one array a column, one entry a row, in the order of job ids; `status` as in core.
+        columns: arrays with one entry for each row, in the order of job ids; `status` as in core.
         names: what the codes of users, accounts and virtual clusters stand for.
-        shapes: GPUs a node, by row, where a job says.
-        whole_nodes: rows that share their nodes with nobody.
-        held: who holds which GPUs, or has been promised them.
-        homes: where suspended rows are resident.
+        shapes: GPUs on each node, by row, of jobs that ask for a layout.
+        whole_nodes: rows that share their nodes with no other job.
+        held: rows and the GPUs that they hold or have claims on.
+        homes: suspended rows and the GPUs on which they can resume.
         finished: rows that have completed, in order.
-        cluster: the nodes, encoded (see `Machines.encoded`).
+        cluster: the nodes, encoded (see `RoundState.encoded_cluster`).
         service: per node 2 (takes work), 1 (keeps what it has), 0 (is away).
-        closed: GPUs that nobody gets, as (node, place).
+        closed: GPUs that no job may get, as (node, GPU) pairs of indices.
         pools: per pool its key and its nodes as a bit array.
         quotas: virtual clusters with quotas.
-        speeds: what was measured of kinds of trainings, as columns (see `SpeedBook.columns`); empty
-            when nothing was.
-        trainings: what elastic jobs have told, as columns (see `TrainingBook.columns`); empty when
-            none has.
+        speeds: measured speeds, as columns (see `SpeedTable.columns`); empty when there are none.
+        trainings: what elastic jobs have reported, as columns (see `TrainingProfiles.columns`);
+            empty when none has.
         state: what the last decision left behind; empty before the first.
     """
 
@@ -97,7 +93,7 @@ class LiveSnapshot:
         return len(self.columns["job"])
 
     def to_bytes(self) -> bytes:
-        """As bytes; equal snapshots give equal bytes."""
+        """The snapshot as bytes; equal snapshots give equal bytes."""
         plain: dict[str, Any] = {
             name: getattr(self, name)
             for name in self.__slots__

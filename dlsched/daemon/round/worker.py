@@ -1,10 +1,10 @@
-"""The policy worker: rounds are decided in one process of its own.
+"""The policy worker: a process of its own decides rounds.
 
-A policy may be anybody's code. It may raise, loop for ever, or take all memory; none of that
-reaches the daemon, whose present plan then stays. The process is started afresh (never forked: the
-daemon has threads), kept for the next round, and killed when it is over time.
+A policy may be code of any origin. It may raise, loop for ever or take all memory; none of that
+reaches the daemon, which then keeps its present plan. The process is started anew (never forked, as
+the daemon has threads), kept for the next round, and killed when a request takes too long.
 
-Invariant: a request's answer is the answer to that request; a worker that was killed has no more.
+Invariant: an answer belongs to the request before it; a killed worker gives no more answers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import dlsched
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.snapshot import LiveSnapshot
-
-__all__ = ["PolicyWorker", "Predicted"]
 
 HEADER = struct.Struct("<Q")
 START_S = 30.0  # until a fresh process answers: it imports numpy first
@@ -34,15 +34,22 @@ FORECAST_S = 120.0
 PART = 0.7  # of its limit, after which a forecast ends by itself
 
 
+def _import_path() -> str:
+    """Where the process finds what this one imports: never in the folder that it was started in."""
+    given = filter(os.path.isabs, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    root = Path(dlsched.__file__).parents[1]
+    return os.pathsep.join([*given, *([] if root.name == "site-packages" else [str(root)])])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """When a pending job is thought to start, or any to end.
+    """When a pending job is predicted to start, and when any job is predicted to end.
 
     Attributes:
         job: the job.
-        start_at: seconds of the policy's clock; NaN of one that is not pending.
-        end_at: likewise; NaN where it is not come to.
-        basis: what the prediction rests on ("time limits", "expected times", "history", …).
+        start_at: seconds of the policy's clock; NaN for a job that is not pending.
+        end_at: seconds of the policy's clock; NaN when the forecast ends before it.
+        basis: what the prediction is based on ("time limits", "expected times", "history", …).
     """
 
     job: int
@@ -68,13 +75,13 @@ class PolicyWorker:
         nice: int = 0,
         modules: Sequence[str] = (),
     ) -> None:
-        """A worker; its process starts with the first request, or with `start`.
+        """Make a worker; its process starts with the first request, or with `start`.
 
         Args:
-            time_limit_s: see above.
+            time_limit_s: how long a request may take.
             memory_bytes: the most address space that the process may have; None for no bound.
-            nice: how much it yields to others; what-if runs yield.
-            modules: imported first, in the process; parts of one's own can be registered so.
+            nice: of the process, as in nice(1).
+            modules: imported first in the process; they can register further parts.
         """
         self.time_limit_s = time_limit_s
         self.failures = 0
@@ -88,12 +95,12 @@ class PolicyWorker:
 
     @property
     def pid(self) -> int | None:
-        """The process's number; None while there is none."""
+        """The id of the process; None while there is none."""
         return None if self._process is None else self._process.pid
 
     @property
     def busy(self) -> bool:
-        """Is it at work on a request?"""
+        """Whether it works on a request."""
         return self._asked
 
     async def start(self) -> None:
@@ -107,8 +114,8 @@ class PolicyWorker:
         Raises:
             PolicyFailed: names the policy; it raised, took too long, or its process died.
         """
-        who = f"policy {snapshot.settings.policy}"
-        answer, cpu_s = await self._ask("decide", snapshot.to_bytes(), who, self.time_limit_s)
+        task = f"policy {snapshot.settings.policy}"
+        answer, cpu_s = await self._ask("decide", snapshot.to_bytes(), task, self.time_limit_s)
         return replace(Decided.from_bytes(answer), cpu_s=cpu_s)
 
     async def try_policy(self, settings: RoundSettings, snapshot: LiveSnapshot) -> None:
@@ -118,8 +125,8 @@ class PolicyWorker:
             BadInput: an unknown part, option or value, or a column that live jobs lack.
             PolicyFailed: the part took too long or its process died.
         """
-        who = f"policy {settings.policy}"
-        await self._ask("try", snapshot.under(settings).to_bytes(), who, self.time_limit_s)
+        task = f"policy {settings.policy}"
+        await self._ask("try", snapshot.under(settings).to_bytes(), task, self.time_limit_s)
 
     async def forecast(
         self,
@@ -130,11 +137,8 @@ class PolicyWorker:
     ) -> list[Predicted]:
         """When pending jobs would start, and all end, if nothing more came.
 
-        Args:
-            snapshot: the present.
-            horizon_s: look no further.
-            limit_s: how long it may take; then the process is killed. It ends by itself before,
-                with the starts that it has come to.
+        After `limit_s` the process is killed; it ends by itself before, with the starts that it has
+        come to.
 
         Raises:
             PolicyFailed: as for a decision.
@@ -142,8 +146,8 @@ class PolicyWorker:
         data = encode(
             {"snapshot": snapshot.to_bytes(), "horizon_s": horizon_s, "patience_s": PART * limit_s}
         )
-        who = f"forecast under {snapshot.settings.policy}"
-        answer, _ = await self._ask("forecast", data, who, limit_s)
+        task = f"forecast under {snapshot.settings.policy}"
+        answer, _ = await self._ask("forecast", data, task, limit_s)
         rows = decode(answer)
         return [
             Predicted(job=job, start_at=start, end_at=end, basis=basis)
@@ -157,7 +161,7 @@ class PolicyWorker:
 
     # -- the process -------------------------------------------------------------------------------
 
-    async def _ask(self, verb: str, data: bytes, who: str, limit_s: float) -> tuple[bytes, float]:
+    async def _ask(self, verb: str, data: bytes, task: str, limit_s: float) -> tuple[bytes, float]:
         async with self._lock:
             try:
                 reader, writer = await self._running()
@@ -171,12 +175,12 @@ class PolicyWorker:
             except TimeoutError:
                 self._give_up()
                 raise PolicyFailed(
-                    f"{who}: it took longer than {limit_s:g} s and was ended"
+                    f"{task}: it took longer than {limit_s:g} s and was ended"
                 ) from None
             except (EOFError, OSError) as error:
                 await self._let_it_end()
                 ended = self._give_up()
-                raise PolicyFailed(f"{who}: its process ended ({ended or error})") from None
+                raise PolicyFailed(f"{task}: its process ended ({ended or error})") from None
             except BaseException:
                 self._give_up()  # cancelled in the middle: an answer may still be on its way
                 raise
@@ -191,7 +195,7 @@ class PolicyWorker:
     async def _let_it_end(self) -> None:
         """Its end of the pair is closed, so it is about to end: how, is of interest."""
         for _ in range(100):
-            if self._process is None or self._process.poll() is not None:
+            if self._process is None or _has_ended(self._process.pid):
                 return
             await asyncio.sleep(0.01)
 
@@ -202,7 +206,7 @@ class PolicyWorker:
 
     async def _running(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The process's two ends; starts one when there is none."""
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and _has_ended(self._process.pid):
             self._kill()
         if self._reader is None or self._writer is None:
             mine, theirs = socket.socketpair()
@@ -210,11 +214,13 @@ class PolicyWorker:
                 os.set_inheritable(theirs.fileno(), True)
                 self._process = subprocess.Popen(
                     [
-                        sys.executable, "-m", "dlsched.daemon.round.worker_main",
+                        sys.executable, "-P", "-m", "dlsched.daemon.round.worker_main",
                         str(theirs.fileno()), *map(str, self._arguments),
                     ],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    cwd="/",  # no policy imports what lies in the daemon's folder
+                    env={**os.environ, "PYTHONPATH": _import_path()},
                     start_new_session=True,
                 )  # fmt: skip
             mine.setblocking(False)
@@ -230,10 +236,15 @@ class PolicyWorker:
             with contextlib.suppress(Exception):
                 self._writer.transport.abort()
         if self._process is not None:
-            if self._process.poll() is None:
+            if self._process.returncode is None:  # what it has started goes, too
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
             code = self._process.wait()
             ended = f"signal {-code}" if code < 0 else f"exit {code}"
         self._process = self._reader = self._writer = None
         return ended
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended; it is not reaped, so that its group's number stays its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -1,7 +1,7 @@
-"""The process in which policies run: reads requests, writes answers, and knows nothing else.
+"""The process in which policies run: it reads requests and writes answers.
 
-It has the one end of a socket pair, no other file and no address of anything. Whatever a part
-raises becomes a line of text; what cannot be caught ends the process, which its parent sees.
+It has one end of a socket pair and no other file. An exception of a part becomes a line of text; an
+error that cannot be caught ends the process, which its parent notices.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import resource
+import signal
 import socket
 import sys
 import time
@@ -22,8 +23,6 @@ from dlsched.daemon.round.forecasting import foreseen
 from dlsched.daemon.round.parts import live_parts, refuse_unfit
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.worker import HEADER
-
-__all__ = ["serve"]
 
 
 def serve(fd: int) -> None:
@@ -50,19 +49,19 @@ def _answer(verb: str, data: bytes) -> list[object]:
     try:
         return ["done", _VERBS[verb](data)]
     except SystemExit as error:
-        return ["failed", f"{_who(data)}it wanted to end its process: {error!r}"]
+        return ["failed", f"{_of_policy(data)}it wanted to end its process: {error!r}"]
     except BadInput as error:
         return ["refused" if verb == "try" else "failed", str(error)]
     except DlschedError as error:
         return ["failed", str(error)]
     except MemoryError:
         gc.collect()
-        return ["failed", f"{_who(data)}it wanted more memory than a policy may have"]
+        return ["failed", f"{_of_policy(data)}it wanted more memory than a policy may have"]
     except Exception as error:  # whatever a part's code did must not end as silence
-        return ["failed", f"{_who(data)}the round failed: {error!r}"]
+        return ["failed", f"{_of_policy(data)}the round failed: {error!r}"]
 
 
-def _who(data: bytes) -> str:
+def _of_policy(data: bytes) -> str:
     try:
         return f"policy {LiveSnapshot.from_bytes(data).settings.policy}: "
     except BadInput:
@@ -106,6 +105,8 @@ def main(arguments: list[str]) -> None:
         import_module(module)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         serve(int(fd))
+    if os.getpgrp() == os.getpid():  # what a policy has started ends, too
+        os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,1 @@
-"""GPUs as a node knows them: who they are, how they are, who uses them."""
-
-from __future__ import annotations
+"""The GPUs of a node: what they are, how they are, which processes use them."""

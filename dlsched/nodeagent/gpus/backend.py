@@ -1,7 +1,7 @@
-"""What an agent asks about its GPUs, whoever answers.
+"""What an agent can ask about its GPUs, of a driver or a pretended one.
 
-GPUs are known by UUID. What a driver cannot say is None and never an error; a call that fails or
-hangs makes the GPU unhealthy, not the agent.
+GPUs are known by UUID. A value that a driver does not have is None and never an error. A call that
+fails or hangs makes the GPU unhealthy and does not stop the agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dlsched.protocol.messages import GpuId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """What a GPU is; fixed while the agent lives."""
+    """What does not change of a GPU while the agent runs."""
 
     uuid: GpuId
     index: int
@@ -29,13 +29,13 @@ class Gpu:
 class GpuProcess:
     """A process with a context on a GPU."""
 
-    pid: int  # as the machine has it
+    pid: int  # in the machine's namespace
     memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """How a GPU is now."""
+    """What changes of a GPU."""
 
     uuid: GpuId
     utilization: float | None = None  # 0..1
@@ -43,9 +43,9 @@ class GpuState:
     memory_free_bytes: int | None = None
     temperature_c: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
-    problem: str = ""  # not to be given to a job
-    node_problem: str = ""  # worse: the whole node needs somebody
-    after_job: str = ""  # to be drained when its present job has ended
+    problem: str = ""  # why no job may use it
+    node_problem: str = ""  # why the whole node needs an operator
+    after_job: str = ""  # why it is drained when its present job has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +54,17 @@ class Inventory:
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
-    problem: str = ""  # why there may be more, or others
+    problem: str = ""  # why this may be incomplete
 
 
 class GpuBackend(Protocol):
-    """Asked from a thread; each call has its own time limit."""
+    """Reads the GPUs of a node; called in a thread, each call with its own time limit."""
 
     def inventory(self) -> Inventory:
-        """Which GPUs there are."""
+        """Return the GPUs of this node."""
 
     def states(self) -> tuple[GpuState, ...]:
-        """How they are."""
+        """Return the present state of each GPU."""
 
     def close(self) -> None:
-        """No more questions."""
+        """Stop reading."""

@@ -1,4 +1,4 @@
-"""Pretended GPUs: stable names, the memory of their kind, and nothing behind them."""
+"""Pretended GPUs: stable names and the memory of their type, without any device."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _PART = re.compile(r"(\d{1,3}):([A-Za-z0-9][A-Za-z0-9._-]{0,31})")
 
 
 def fake_uuid(node: str, index: int) -> GpuId:
-    """The name of a pretended GPU: the same at every start of a node of this name."""
+    """Return the UUID of a pretended GPU: the same at every start of a node of this name."""
     return GpuId(f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}")
 
 
 class FakeGpus:
-    """As many as were asked for."""
+    """Pretended GPUs of one node."""
 
     def __init__(self, node: str, text: str) -> None:
-        """Read `8:v100` or `4:v100+4:a100`; `0` is a node without.
+        """Read `8:v100` or `4:v100+4:a100`; `0` is a node without GPUs.
 
         Raises:
-            BadInput: when it is something else.
+            BadInput: when the text is anything else.
         """
         types: list[str] = []
         for part in text.split("+") if text != "0" else []:
             match = _PART.fullmatch(part)
             if match is None:
-                raise BadInput(f"--fake-gpus {text!r}: N:TYPE expected, joined by +")
+                raise BadInput(f"--fake-gpus {text!r}: N:TYPE is expected, joined by +")
             types += [match.group(2).lower()] * int(match.group(1))
         if len(types) > MOST:
             raise BadInput(f"--fake-gpus {text!r}: at most {MOST} on a node")
@@ -66,12 +66,12 @@ class FakeGpus:
         )
 
     def inventory(self) -> Inventory:
-        """Which there are."""
+        """Return the GPUs."""
         return self._inventory
 
     def states(self) -> tuple[GpuState, ...]:
-        """All well."""
+        """Return that all GPUs are healthy."""
         return tuple(GpuState(uuid=gpu.uuid) for gpu in self._inventory.gpus)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

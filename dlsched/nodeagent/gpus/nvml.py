@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, asked through a watched process: a call that hangs costs it, not the agent."""
+"""NVIDIA GPUs, read through a process of its own: a call that hangs does not stop the agent."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.gpus.backend import GpuState, Inventory
-from dlsched.nodeagent.plainjson import value_of
+from dlsched.nodeagent.json_values import value_of
 
 LIMIT_S = 8.0
-START_S = 30.0  # of the process and the driver's own initialisation
+START_S = 30.0  # for the process and the driver's initialisation
 
 
 class DriverSilent(DlschedError):
-    """The driver does not answer, or says it cannot."""
+    """The driver does not answer, or answers with an error."""
 
 
 class NvmlGpus:
-    """The GPUs of this machine; none where there is no driver."""
+    """The NVIDIA GPUs of this machine; none where there is no driver."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
@@ -32,17 +32,17 @@ class NvmlGpus:
         self._given_up: list[subprocess.Popen[bytes]] = []
 
     def inventory(self) -> Inventory:
-        """Which GPUs there are; a machine without a driver has none, and says why."""
+        """Return the GPUs; on a machine without a driver there are none, with the reason."""
         try:
             return value_of(Inventory, self._ask("inventory"))
         except DriverSilent as error:
             return Inventory(gpus=(), problem=f"no GPUs: {error}")
 
     def states(self) -> tuple[GpuState, ...]:
-        """How they are.
+        """Return the present state of each GPU.
 
         Raises:
-            DriverSilent: when nobody knows.
+            DriverSilent: when the driver does not say.
         """
         return tuple(value_of(GpuState, each) for each in self._ask("states"))
 
@@ -66,7 +66,7 @@ class NvmlGpus:
     def _start(self) -> None:
         self._rest = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dlsched.nodeagent.gpus.nvml_process"],
+            [sys.executable, "-P", "-m", "dlsched.nodeagent.gpus.nvml_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",

@@ -1,6 +1,6 @@
-"""The process that talks to the driver: a question a line in, an answer a line out.
+"""The process that talks to the driver: reads one question a line, writes one answer a line.
 
-Started by `nvml`; when the driver hangs, it is this process that is left hanging.
+`nvml` starts it; when the driver hangs, only this process hangs with it.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import sys
 
-from dlsched.nodeagent.plainjson import plain
+from dlsched.nodeagent.json_values import plain
 
 
 def main() -> None:
-    """Answer until the questions end."""
+    """Answer until the input ends."""
     try:
         from dlsched.nodeagent.gpus.nvml_reader import NvmlReader  # noqa: PLC0415  # may fail
 
         reader = NvmlReader()
-    except Exception as error:  # no library, no driver, no permission: in its own words
+    except Exception as error:  # no library, no driver or no permission
         print(json.dumps({"failed": str(error) or type(error).__name__}), flush=True)
         return
     print(json.dumps({"ready": True}), flush=True)
@@ -25,7 +25,7 @@ def main() -> None:
         try:
             found = reader.inventory() if line.strip() == "inventory" else reader.states()
             answer: dict[str, object] = {"answer": plain(found)}
-        except Exception as error:  # the agent decides what it means
+        except Exception as error:  # the agent decides what to do
             answer = {"failed": str(error) or type(error).__name__}
         print(json.dumps(answer), flush=True)
 

@@ -1,17 +1,17 @@
-"""One look at the GPUs through the driver's library; runs in a process of its own.
+"""Reads the GPUs through the driver's library; runs in a process of its own.
 
-Every optional call may be missing from a driver or not supported by a GPU: then its answer is not
-known. A GPU whose required calls fail has a problem of its own; the others are read all the same.
+An optional call may be missing from a driver or not be supported by a GPU: then its value is None.
+A GPU has a problem if a required call for it fails; the others are read all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pynvml
 
-from dlsched.nodeagent.gpus import xid
 from dlsched.nodeagent.gpus.backend import Gpu, GpuProcess, GpuState, Inventory
 from dlsched.protocol.messages import GpuId
 
@@ -28,10 +28,36 @@ _RECOVERY = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _RECOVERY_WORDS = {1: "needs a reset", 2: "needs a reboot", 3: "drain P2P", 4: "drain and reset"}
 _XID_CRITICAL = 0x8
 _EVENT_WAIT_MS = 1
+# What an Xid error of the driver concerns, and its name; data, to be edited.
+APPLICATION, GPU, NODE = "application", "gpu", "node"
+XID_MEANING = MappingProxyType(
+    {
+        13: (APPLICATION, "graphics engine exception"),
+        31: (APPLICATION, "memory page fault"),
+        43: (APPLICATION, "a program was stopped"),
+        45: (APPLICATION, "preemptive cleanup"),
+        48: (GPU, "double-bit ECC error"),
+        63: (GPU, "row remapping recorded"),
+        64: (GPU, "row remapping failed"),
+        74: (GPU, "NVLink error"),
+        79: (NODE, "fell off the bus"),
+        92: (GPU, "many single-bit ECC errors"),
+        94: (GPU, "contained ECC error"),
+        95: (NODE, "uncontained ECC error"),
+        119: (NODE, "GSP does not answer"),
+        120: (NODE, "GSP error"),
+    }
+)
+
+
+def meaning_of_xid(xid: int) -> tuple[str, str]:
+    """Return what an Xid error concerns and its name; an unknown one concerns the GPU."""
+    scope, words = XID_MEANING.get(xid, (GPU, "unknown error"))
+    return scope, f"Xid {xid}: {words}"
 
 
 def optional(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call says, or None where it cannot say."""
+    """Return the result of a call, or None where the driver or the GPU does not support it."""
     try:
         return call(*arguments)
     except pynvml.NVMLError as error:
@@ -43,12 +69,12 @@ def optional(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Names come as text or as bytes."""
+    """Return a name as text; some bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def short_type(name: str) -> str:
-    """`NVIDIA H100 80GB HBM3` is `h100`, `Tesla V100-SXM2-32GB` is `v100`."""
+    """Return a short GPU type: `NVIDIA H100 80GB HBM3` is `h100`, `Tesla V100-SXM2-32GB` `v100`."""
     for word in name.replace("-", " ").split():
         small = word.lower()
         if small not in ("nvidia", "tesla", "quadro", "geforce", "rtx", "graphics"):
@@ -57,14 +83,14 @@ def short_type(name: str) -> str:
 
 
 class NvmlReader:
-    """Holds the library open and remembers what only changes count of."""
+    """Keeps the library open, and earlier values of counters of which only a change matters."""
 
     def __init__(self) -> None:
+        """Open the library; raises what the library raises when there is no driver."""
         pynvml.nvmlInit()
         self._ecc: dict[GpuId, int] = {}
         self._xids: dict[GpuId, list[int]] = {}
         self._events: Any = None
-        self._by_handle: dict[str, GpuId] = {}
         self._register_events()
 
     def _handles(self) -> list[tuple[int, Any]]:
@@ -73,7 +99,7 @@ class NvmlReader:
             try:
                 found.append((index, pynvml.nvmlDeviceGetHandleByIndex(index)))
             except pynvml.NVMLError:
-                continue  # one that has fallen off the bus is missed by its UUID
+                continue  # it fell off the bus: the agent misses its UUID
         return found
 
     def _register_events(self) -> None:
@@ -88,7 +114,7 @@ class NvmlReader:
     # -- what they are -------------------------------------------------------------------------
 
     def inventory(self) -> Inventory:
-        """Which GPUs there are, and who is linked with whom."""
+        """Return the GPUs and the links between them."""
         found, problem = [], ""
         handles = self._handles()
         for index, handle in handles:
@@ -129,7 +155,7 @@ class NvmlReader:
     # -- how they are --------------------------------------------------------------------------
 
     def states(self) -> tuple[GpuState, ...]:
-        """How the GPUs are now."""
+        """Return the present state of each GPU."""
         self._take_events()
         found = []
         for index, handle in self._handles():
@@ -175,10 +201,10 @@ class NvmlReader:
         problems: list[str] = []
         node_problem, after_job = "", ""
         for number in self._xids.get(uuid, []):
-            scope, words = xid.meaning(number)
-            if scope != xid.APPLICATION:
+            scope, words = meaning_of_xid(number)
+            if scope != APPLICATION:
                 problems.append(words)
-            if scope == xid.NODE:
+            if scope == NODE:
                 node_problem = words
         errors = optional(
             pynvml.nvmlDeviceGetTotalEccErrors,
@@ -231,7 +257,7 @@ class NvmlReader:
 
 
 def _processes_of(kind: str, handle: Any) -> Any:
-    """The newest form of the call that the driver has."""
+    """Return a GPU's processes of a kind by the newest call that the driver has."""
     for version in ("", "_v2"):
         name = f"nvmlDeviceGet{kind}RunningProcesses{version}"
         found = optional(getattr(pynvml, name, _missing), handle)
@@ -241,4 +267,4 @@ def _processes_of(kind: str, handle: Any) -> Any:
 
 
 def _missing(*_: Any) -> None:
-    """A call that this binding does not have."""
+    """Stand in for a call that this binding does not have."""

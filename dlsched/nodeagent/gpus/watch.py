@@ -1,8 +1,8 @@
-"""What is known of the GPUs from one look to the next, and what follows from it.
+"""Reads the GPUs again and again, and concludes which are healthy and which run uses them.
 
-A problem that a look finds makes a GPU unhealthy until a look finds it well again; a GPU that had
-vanished stays so until an operator restarts the agent. Looks happen in a thread with a time limit:
-a driver that hangs makes all GPUs unhealthy, not the agent.
+A problem makes a GPU unhealthy until a reading finds it healthy again. A GPU that has vanished
+stays unhealthy until an operator restarts the agent. GPUs are read in a thread with a time limit: a
+driver that hangs makes all GPUs unhealthy and does not stop the agent.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from dlsched.nodeagent.cuda import may_resume
 from dlsched.nodeagent.gpus.backend import GpuBackend, GpuState, Inventory
+from dlsched.nodeagent.gpus.cuda_checkpoint import may_resume
 from dlsched.protocol.messages import GpuId, RunId
 
 log = logging.getLogger(__name__)
-Owners = Callable[[Iterable[int]], dict[int, RunId | None]]
+RunsOf = Callable[[Iterable[int]], dict[int, RunId | None]]  # the run of each process
 
 
 class GpuWatch:
-    """One node's GPUs over time."""
+    """The GPUs of one node over time."""
 
     def __init__(
         self,
@@ -32,24 +32,33 @@ class GpuWatch:
         limit_s: float = 10.0,
         drain_foreign: bool = True,
     ) -> None:
+        """Take all GPUs as healthy until the first reading.
+
+        Args:
+            backend: reads the GPUs.
+            inventory: the GPUs when the agent started.
+            every_s: seconds between two readings.
+            limit_s: seconds for one reading.
+            drain_foreign: give no job a GPU that a process of no run uses.
+        """
         self._backend, self.inventory = backend, inventory
         self._every_s, self._limit_s = every_s, limit_s
         self._drain_foreign = drain_foreign
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
-        self._problems: dict[str, str] = {}  # of the node, by where they come from
+        self._problems: dict[str, str] = {}  # of the node, by source
         self._vanished: set[GpuId] = set()
-        self._said = ""
+        self._logged = ""
         self.states: dict[GpuId, GpuState] = {
             gpu.uuid: GpuState(uuid=gpu.uuid) for gpu in inventory.gpus
         }
-        self.why: dict[GpuId, str] = {}  # unhealthy
+        self.why: dict[GpuId, str] = {}  # unhealthy GPUs and the reason
         self.foreign: dict[GpuId, str] = {}
-        self.uses: dict[RunId, int] = {}  # bytes on GPUs by run
+        self._memory_of: dict[RunId, int] = {}  # bytes of GPU memory, by run
         if inventory.problem:
             self._problems["gpus"] = inventory.problem
 
     def node_problem(self, source: str, why: str) -> None:
-        """Note why this node should get nothing new, or that this reason is gone."""
+        """Note why this node should get no new work; an empty text withdraws the reason."""
         if why:
             if self._problems.get(source) != why:
                 log.error("node-problem why=%s", why)
@@ -59,27 +68,27 @@ class GpuWatch:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why this node should get nothing new."""
+        """Why this node should get no new work."""
         return tuple(self._problems.values())
 
     @property
     def unhealthy(self) -> tuple[GpuId, ...]:
-        """GPUs that no job is to be given."""
+        """The GPUs that no job may get."""
         return tuple(sorted({*self.why, *(self.foreign if self._drain_foreign else ())}))
 
     def used_by(self, run_id: RunId) -> int:
-        """The GPU memory that a run holds, as far as it is known."""
-        return self.uses.get(run_id, 0)
+        """Return the bytes of GPU memory that a run holds, as far as they are known."""
+        return self._memory_of.get(run_id, 0)
 
     def has_room(self, gpus: Iterable[GpuId], saved_bytes: int) -> bool:
-        """Whether what a checkpoint has put aside fits back."""
+        """Whether GPUs have room for the memory that a checkpoint has moved away."""
         free = [self.states[gpu].memory_free_bytes for gpu in gpus if gpu in self.states]
         if not saved_bytes or any(each is None for each in free):
             return True  # not known: the driver decides
         return may_resume(saved_bytes, sum(each or 0 for each in free))
 
-    async def look(self, owners: Owners) -> None:
-        """Look once."""
+    async def read(self, runs_of: RunsOf) -> None:
+        """Read the GPUs once."""
         loop = asyncio.get_running_loop()
         try:
             found = await asyncio.wait_for(
@@ -88,37 +97,37 @@ class GpuWatch:
         except TimeoutError:
             self._hangs()
             return
-        except Exception as error:  # a driver may say anything
-            if str(error) != self._said:
+        except Exception as error:  # a driver may raise anything
+            if str(error) != self._logged:
                 log.error("gpus-not-read why=%s", error)
-            self._said = str(error)
+            self._logged = str(error)
             self.why = {gpu.uuid: f"cannot be read: {error}" for gpu in self.inventory.gpus}
             return
         self._problems.pop("driver", None)
-        self._said = ""
-        self._take(found, owners)
+        self._logged = ""
+        self._take(found, runs_of)
 
     def _hangs(self) -> None:
         self.node_problem("driver", "the GPU driver does not answer")
         self.why = {gpu.uuid: "the GPU driver does not answer" for gpu in self.inventory.gpus}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")  # the old one is lost
 
-    def _take(self, found: tuple[GpuState, ...], owners: Owners) -> None:
+    def _take(self, found: tuple[GpuState, ...], runs_of: RunsOf) -> None:
         by_id = {state.uuid: state for state in found}
         for gpu in self.inventory.gpus:
             if gpu.uuid not in by_id:
                 self._vanished.add(gpu.uuid)
-        strangers = [uuid for uuid in by_id if uuid not in self.states]
-        if strangers:
-            self.node_problem("gpus", f"GPU {strangers[0]} was not here when the agent started")
+        unknown = [uuid for uuid in by_id if uuid not in self.states]
+        if unknown:
+            self.node_problem("gpus", f"GPU {unknown[0]} was not here when the agent started")
         self.why = {
             gpu.uuid: "fell off the bus"
             for gpu in self.inventory.gpus
             if gpu.uuid in self._vanished
         }
         pids = {each.pid for state in found for each in state.processes or ()}
-        whose = owners(pids)
-        self.foreign, self.uses = {}, {}
+        run_of = runs_of(pids)
+        self.foreign, self._memory_of = {}, {}
         for state in found:
             if state.uuid not in self.states:
                 continue
@@ -128,20 +137,20 @@ class GpuWatch:
             if state.node_problem:
                 self.node_problem("gpus", state.node_problem)
             for each in state.processes or ():
-                run = whose.get(each.pid)
+                run = run_of.get(each.pid)
                 if run is None:
                     self.foreign[state.uuid] = f"foreign process {each.pid}"
                 else:
-                    self.uses[run] = self.uses.get(run, 0) + (each.memory_bytes or 0)
+                    self._memory_of[run] = self._memory_of.get(run, 0) + (each.memory_bytes or 0)
 
-    async def run(self, owners: Owners, changed: Callable[[], None]) -> None:
-        """Look, for ever."""
+    async def run(self, runs_of: RunsOf, changed: Callable[[], None]) -> None:
+        """Read the GPUs again and again, for ever."""
         while True:
-            await self.look(owners)
+            await self.read(runs_of)
             changed()
             await asyncio.sleep(self._every_s)
 
     def close(self) -> None:
-        """No more looks."""
+        """Stop reading."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._backend.close()

@@ -1,1 +1,1 @@
-"""Which submitted jobs may enter the queue."""
+"""Admission: which submitted jobs may enter the queue."""

@@ -1,4 +1,4 @@
-"""Admission: everybody, below a load threshold, or within quotas per user and per virtual cluster.
+"""Admission: all jobs, below a load threshold, or within quotas per user and virtual cluster.
 
 The load threshold is Blox' (EuroSys 2024). A job held back keeps its place in one FIFO queue; its
 waiting time counts from its submit.
@@ -7,29 +7,27 @@ waiting time counts from its submit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools
 from dlsched.core.context import RoundContext
+from dlsched.core.errors import plural
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import AdmissionPolicy
 from dlsched.core.units import Units
 
-__all__ = ["AcceptAll", "LoadThreshold", "Quota"]
-
 
 class AcceptAll(AdmissionPolicy[NoOptions]):
-    """Everybody enters at once."""
+    """Every job enters at once."""
 
     name = "accept-all"
     summary = "every job enters the queue at once (default)"
     admits_all = True
 
     def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
-        """All of them."""
+        """Admit all jobs."""
         return np.ones(len(queue), np.bool_), {}
 
 
@@ -50,21 +48,20 @@ class LoadThreshold(AdmissionPolicy[LoadThresholdOptions]):
 
     name = "load-threshold"
     summary = "admit in order while demand is at most a multiple of the GPUs (Blox)"
-    Options: ClassVar[type[Any]] = LoadThresholdOptions
 
     def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
-        """The longest head of the queue that starts below the threshold."""
+        """Admit the longest head of the queue that starts below the threshold."""
         capacity = ctx.occupancy.capacity_in(ctx.occupancy.in_service)
         limit = self.options.threshold * capacity
         demand = int(ctx.table.gang[ctx.active].sum())
         before = demand + np.cumsum(queue.gang) - queue.gang
-        # demand only grows along the queue, so those that may enter are its head
+        # demand only grows along the queue, so the admitted jobs are its head
         accepted = np.asarray(before <= limit)
         why = Refused(
             "Admission",
-            f"admitted jobs ask for {demand} GPUs, the limit is {limit:g} of {capacity}",
+            f"admitted jobs ask for {plural(demand, 'GPU')}, the limit is {limit:g} of {capacity}",
         )
-        head = queue.rows[~accepted][:1].tolist()  # the others wait behind it
+        head = queue.rows[~accepted][:1].tolist()  # the other jobs wait behind it
         return accepted, dict.fromkeys(head, why)
 
 
@@ -77,18 +74,17 @@ class QuotaOptions:
 
 
 class Quota(AdmissionPolicy[QuotaOptions]):
-    """Each user and each virtual cluster may have so many GPUs' worth of jobs in the queue.
+    """Admitted, unfinished jobs of a user or virtual cluster ask for at most a quota of GPUs.
 
-    Owners do not block each other: a job over its owner's quota waits, those behind it go on, but
-    jobs of one owner enter in order. A job larger than its quota could never enter and is refused.
+    Owners do not block each other: a job over the quota of its owner waits and the jobs behind it
+    may enter, but jobs of one owner enter in order. A job larger than its quota is refused.
     """
 
     name = "quota"
-    summary = "at most so many GPUs per user and per virtual cluster"
-    Options: ClassVar[type[Any]] = QuotaOptions
+    summary = "at most a quota of GPUs per user and per virtual cluster"
 
     def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
-        """Walk the queue in order, counting per owner."""
+        """Admit jobs in order, with a count for each owner."""
         active = ctx.units
         limits = (("user", self.options.user), ("vc", self.options.vc))
         used: dict[tuple[str, int], int] = {}
@@ -127,7 +123,7 @@ def _over(
         name = ctx.table.names[kind][owner]
         if gang > limit:
             return Refused(
-                "Never", f"asks for {gang} GPUs, the quota of {kind} {name} is {limit:g}"
+                "Never", f"asks for {plural(gang, 'GPU')}, the quota of {kind} {name} is {limit:g}"
             )
         have = used.get((kind, owner), 0)
         if have + gang > limit or (kind, owner) in closed:

@@ -1,16 +1,16 @@
-"""How fast two jobs would run on the same GPUs, guessed from the few pairs that were measured.
+"""The throughput of two jobs on the same GPUs, estimated from a few measured pairs.
 
-For some *reference* jobs every pair is known. A new job is tried beside some of them, each type and
-reference with probability p. What is missing of its row is completed from the rows of the
-references (they are nearly of low rank), and the job is taken for the reference whose row points in
-the most similar direction. From then on its pairs are that reference's pairs, scaled by its own
-speed alone. Pairs that really ran are remembered as they were.
+For some *reference* jobs every pair is known. A new job is profiled with some of them, each type
+and reference with probability p. The missing entries of its row are completed from the rows of
+the references (which have nearly low rank), and the job is matched with the reference that has the
+most similar direction of its row. From then on its pairs are those of the reference, scaled by its
+own throughput alone. Pairs that really ran are stored as measured.
 
-Rows are normalised: throughput beside the other, over throughput alone, from 0 to 1.
+Rows are normalised: throughput together with another job, over throughput alone, from 0 to 1.
 
 Source: Gavel (OSDI 2020), section 6, with matrix completion as in Quasar (ASPLOS 2014). The
 published code reads the profile of a new job at the wrong columns as soon as there are fewer
-references than kinds of jobs; here it reads those that were tried.
+references than kinds of jobs; here it reads the profiled ones.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
 
-__all__ = ["CoLocation", "Match", "completed", "nearest", "tried"]
-
 RANK = 10
 REGULARISATION = 1e-2
-ROUNDING_DIGITS = 12  # distances that differ beyond are equal
-SWEEPS = 50  # of alternating least squares; it settles in far fewer
+ROUNDING_DIGITS = 12  # distances are compared with so many digits
+SWEEPS = 50  # of alternating least squares; it converges in far fewer
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The reference that a job is taken for.
+    """The reference that a job is matched with.
 
     Attributes:
         reference: its number.
-        distance: 1 − cosine of the angle between the rows; NaN when it was drawn by lot.
-        runner_up: the distance of the next one.
+        distance: 1 − cosine of the angle between the rows; NaN when it was drawn at random.
+        runner_up: the distance of the second nearest reference.
     """
 
     reference: int
@@ -48,7 +46,7 @@ class Match:
 
 
 def tried(profile: Floats, probability: float, rng: np.random.Generator) -> Floats:
-    """A profile as far as it was tried: every entry with this probability, else NaN."""
+    """A random part of a profile: every entry with this probability, else NaN."""
     return np.where(rng.random(profile.shape) < probability, profile, np.nan)
 
 
@@ -59,10 +57,10 @@ def completed(
     rank: int = RANK,
     regularisation: float = REGULARISATION,
 ) -> Floats:
-    """Fill in what is NaN by probabilistic matrix factorisation, and clip to [0, 1].
+    """Complete NaN entries by probabilistic matrix factorisation, and clip them to [0, 1].
 
-    Minimises Σ_known (M − U Vᵀ)² + μ (‖U‖² + ‖V‖²) by alternating least squares. What is known
-    stays as it is.
+    Minimises Σ_known (M − U Vᵀ)² + μ (‖U‖² + ‖V‖²) by alternating least squares. Known entries are
+    not changed.
     """
     known = ~np.isnan(rows)
     if known.all():
@@ -78,7 +76,7 @@ def completed(
 
 
 def _fitted(values: Floats, known: Any, factors: Floats, regularisation: float) -> Floats:
-    """The best factors of every row while those of the columns are fixed."""
+    """The best factors of every row for fixed factors of the columns."""
     rank = factors.shape[1]
     normal = np.einsum("rc,ci,cj->rij", known.astype(np.float64), factors, factors)
     normal += regularisation * np.eye(rank)
@@ -88,7 +86,7 @@ def _fitted(values: Floats, known: Any, factors: Floats, regularisation: float) 
 
 
 def nearest(row: Floats, references: Floats, rng: np.random.Generator) -> Match:
-    """The reference at the least cosine distance, the first of equals; any for a row of zeros."""
+    """The reference with the least cosine distance; a random one for a row of zeros."""
     sizes = np.linalg.norm(references, axis=1) * np.linalg.norm(row)
     if not (sizes > 0).any():
         return Match(int(rng.integers(len(references))), np.nan, np.nan)
@@ -100,15 +98,13 @@ def nearest(row: Floats, references: Floats, rng: np.random.Generator) -> Match:
 
 
 class CoLocation:
-    """What is known and guessed about pairs."""
+    """Estimated and measured throughputs of pairs."""
 
     def __init__(self, references: Floats, probability: float = 1.0) -> None:
-        """Begin with references.
+        """Start with the references.
 
-        Args:
-            references: normalised throughput of the first beside the last, [reference, type,
-                reference], all known.
-            probability: with which a new job is tried on each type beside each reference.
+        `references` is the normalised throughput of the first together with the last, [reference,
+        type, reference], all known; `probability` is that of profiling a new job with each of them.
 
         Raises:
             BadInput: a value is not from 0 to 1, or there is no reference.
@@ -116,7 +112,7 @@ class CoLocation:
         if not references.size:
             raise BadInput("co-location needs at least one reference job")
         if not ((references >= 0) & (references <= 1)).all():
-            raise BadInput("throughputs beside another job must be 0 to 1 times those alone")
+            raise BadInput("throughputs together with another job must be 0 to 1 times those alone")
         if not 0 <= probability <= 1:
             raise BadInput(f"profiling must have a probability from 0 to 1, not {probability:g}")
         self._references = references
@@ -125,12 +121,10 @@ class CoLocation:
         self._measured: dict[tuple[Hashable, Hashable, int], float] = {}
 
     def arrive(self, job: Hashable, profile: Floats, rng: np.random.Generator) -> Match:
-        """Try a new job and match it.
+        """Profile a new job and match it.
 
-        Args:
-            job: what it is called from now on.
-            profile: what trying it would show, [type, reference]; NaN where it could not be tried.
-            rng: which entries are tried, and where the completion starts.
+        `profile` is its full profile, [type, reference], NaN where it cannot be measured; `rng`
+        draws the measured entries and the start of the completion.
         """
         rows = self._references.reshape(len(self._references), -1)
         seen = tried(profile, self._probability, rng).reshape(1, -1)
@@ -142,16 +136,23 @@ class CoLocation:
         return match
 
     def beside(self, job: Hashable, other: Hashable, alone: Floats) -> Floats:
-        """Throughput of a job beside another, [type], from its throughputs alone."""
+        """Throughput of a job together with another, [type], from its throughputs alone."""
         mine, theirs = self._matches[job], self._matches[other]
         guess: Floats = self._references[mine, :, theirs] * alone
-        for kind in range(len(guess)):
-            guess[kind] = self._measured.get((job, other, kind), guess[kind])
+        for gpu_type in range(len(guess)):
+            guess[gpu_type] = self._measured.get((job, other, gpu_type), guess[gpu_type])
         return guess
 
-    def measured(self, job: Hashable, other: Hashable, kind: int, rate: float) -> None:
-        """A pair really ran: this is how fast the first was on a type (0 if it failed)."""
-        self._measured[job, other, kind] = rate
+    def measured(self, job: Hashable, other: Hashable, gpu_type: int, rate: float) -> None:
+        """Enter a measurement of a pair.
+
+        Args:
+            job: the measured job.
+            other: its partner.
+            gpu_type: the GPU type.
+            rate: steps/s of the job; 0 if it failed.
+        """
+        self._measured[job, other, gpu_type] = rate
 
     def state_dict(self) -> dict[str, Any]:
         """Matches and measurements."""
@@ -161,6 +162,6 @@ class CoLocation:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._matches = {job: int(reference) for job, reference in state["matches"]}
-        self._measured = {(a, b, int(kind)): rate for a, b, kind, rate in state["measured"]}
+        self._measured = {(a, b, int(gpu_type)): rate for a, b, gpu_type, rate in state["measured"]}

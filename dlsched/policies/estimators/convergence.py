@@ -1,10 +1,10 @@
-"""How many epochs a training still needs, from the losses it has shown.
+"""How many epochs a training still needs, from the losses that it has reported.
 
     loss(k) = 1 / (b0·k + b1) + b2,    b0, b1, b2 ≥ 0
 
-fitted by least squares in which recent points count more: they are cut into three stretches of
-equal length, whose errors are divided by 1, 1/4 and 1/16. A training has converged at the first
-epoch over which the loss has fallen by no more than a threshold within the last epochs.
+fitted by least squares with larger weights for recent points: the points are divided into three
+parts of equal length, with errors divided by 1, 1/4 and 1/16. A training has converged at the first
+epoch at which the loss has fallen by at most a threshold within the last epochs.
 
 Source: Optimus (EuroSys 2018), section 3.1, with the weights and the criterion of its prototype.
 """
@@ -19,12 +19,10 @@ import numpy as np
 from dlsched.core.arrays import Floats
 from dlsched.core.nonnegative import nonnegative_fit
 
-__all__ = ["LossCurve", "converges_at", "fit_losses", "inverse_fit", "spreads"]
-
 LEAST_POINTS = 3
-STARTS = 12  # values of b2 from which the fit sets out
+STARTS = 12  # values of b2 from which the fit starts
 ITERATIONS = 60
-SETTLED = 1e-12  # relative gain of an iteration that counts as none
+SETTLED = 1e-12  # relative gain of an iteration below which the fit stops
 
 
 class LossCurve(NamedTuple):
@@ -49,25 +47,20 @@ class LossCurve(NamedTuple):
 
 
 def spreads(count: int) -> Floats:
-    """By what the errors of points are divided, oldest first."""
+    """The divisors of the points' errors, oldest first."""
     part = -(-count // 3)
     return np.repeat([1.0, 1 / 4, 1 / 16], part)[:count]
 
 
 def inverse_fit(epochs: Floats, losses: Floats, floor: float) -> tuple[float, float, float]:
-    """b0 and b1 for a given b2, where 1 / (loss - b2) is a line; and what is left of it."""
+    """b0 and b1 for a given b2, from the line 1 / (loss − b2); and the squared error."""
     columns = np.stack([epochs, np.ones_like(epochs)], axis=1)
     (falls, begins), left = nonnegative_fit(columns, 1.0 / (losses - floor))
     return float(falls), float(begins), left
 
 
 def fit_losses(epochs: Floats, losses: Floats) -> LossCurve | None:
-    """The curve through losses; None where there are too few, or they are no losses.
-
-    Args:
-        epochs: ascending.
-        losses: positive.
-    """
+    """The curve through losses by ascending epoch; None where there are too few valid ones."""
     fine = np.isfinite(losses) & np.isfinite(epochs) & (losses > 0)
     epochs, losses = epochs[fine].astype(float), losses[fine].astype(float)
     if len(np.unique(epochs)) < LEAST_POINTS:
@@ -89,7 +82,7 @@ def fit_losses(epochs: Floats, losses: Floats) -> LossCurve | None:
 def _descend(
     epochs: Floats, losses: Floats, weights: Floats, start: Floats
 ) -> tuple[float, Floats]:
-    """Levenberg and Marquardt's steps, cut off at 0; returns the squared error and where."""
+    """Levenberg-Marquardt steps, clipped at 0; returns the squared error and the curve."""
     here = start
     error = _error(epochs, losses, weights, here)
     damping = 1e-3
@@ -138,9 +131,9 @@ def converges_at(
     Args:
         curve: its losses.
         progress: epochs done.
-        window: epochs that are looked back over.
-        threshold: by which the loss may still fall within them.
-        most: epochs that are looked at.
+        window: number of last epochs.
+        threshold: the most by which the loss may fall within them.
+        most: the last epoch that is considered.
     """
     for epoch in range(max(progress - window, window - 1), most + 1):
         if curve.at(epoch - window + 1) - curve.at(epoch) <= threshold:

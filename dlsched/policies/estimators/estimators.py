@@ -1,14 +1,14 @@
-"""Predicted durations: what a policy may believe about a job when it arrives.
+"""Predicted durations: the estimate of a job's run time that policies use.
 
-`oracle` knows; `noise` knows roughly; `declared` and `user` ask the user (for an estimate, or for
-the job's time limit); `history` looks at what the same user's jobs took before, as QSSF-like
-studies do. A policy never sees the truth in any other way.
+`oracle` is the true duration; `noise` the true one with an error; `declared` and `user` come from
+the user (an estimate, or the job's time limit); `history` is the mean of earlier jobs of the same
+user, as in QSSF-like studies. A policy never sees the true duration in any other way.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import Estimator
 from dlsched.core.units import Units
-
-__all__ = ["Declared", "History", "HistoryOptions", "Noise", "Oracle", "UserLimit"]
 
 
 class Oracle(Estimator[NoOptions]):
@@ -29,13 +27,13 @@ class Oracle(Estimator[NoOptions]):
     knows = True
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """The truth."""
+        """The true durations."""
         return true_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseOptions:
-    """The truth times a log-normal factor."""
+    """The true duration times a log-normal factor."""
 
     sigma: float = option(0.5, "standard deviation of the factor's logarithm", low=0.0)
     seed: int = option(0, "seed of the factors; the run's unless given", low=0)
@@ -44,16 +42,15 @@ class NoiseOptions:
 class Noise(Estimator[NoiseOptions]):
     """The true duration times exp(σ·z), z standard normal; the factor belongs to the job.
 
-    Each job's factor depends on the seed and its row only, so that runs of different policies see
-    the same errors.
+    The factor of a job depends only on the seed and its row, so that runs of different policies
+    have the same errors.
     """
 
     name = "noise"
     summary = "the true duration times a log-normal error (noise:SIGMA)"
-    Options: ClassVar[type[Any]] = NoiseOptions
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """The truth with its error."""
+        """The true durations with their errors."""
         factors = [
             np.random.default_rng((self.options.seed, ctx.seed, row)).standard_normal()
             for row in units.rows.tolist()
@@ -77,21 +74,20 @@ class UserLimit(Estimator[NoOptions]):
 class DeclaredOptions:
     """The user's own estimate."""
 
-    column: str = option("expected", "the trace's column of seconds that the user thinks it takes")
+    column: str = option("expected", "the trace's column with the user's estimate in seconds")
 
 
 class Declared(Estimator[DeclaredOptions]):
-    """What the user thinks it takes; the time limit where the user does not say.
+    """The user's estimate, or the time limit where there is none.
 
-    A job that is given neither is not known.
+    The duration of a job with neither is unknown.
     """
 
     name = "declared"
     summary = "the user's own estimate (column expected), else the time limit"
-    Options: ClassVar[type[Any]] = DeclaredOptions
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """Seconds, as declared."""
+        """The declared seconds."""
         said = units.table.extra.get(self.options.column)
         if said is None:
             return units.time_limit
@@ -103,19 +99,18 @@ class Declared(Estimator[DeclaredOptions]):
 class HistoryOptions:
     """Learning from finished jobs."""
 
-    last: int = option(20, "how many of the most recent similar jobs to average", low=1)
-    default_s: float = option(3600.0, "prediction before any job has finished, in seconds", low=1.0)
+    last: int = option(20, "number of most recent similar jobs in the mean", low=1)
+    default_s: float = option(3600.0, "predicted seconds before any job has finished", low=1.0)
 
 
 class History(Estimator[HistoryOptions]):
     """The mean run time of the user's last jobs of the same size, else of the user, else of all.
 
-    Only jobs that have finished by now count, so it knows no more than a live cluster would.
+    Only finished jobs count, as in a live cluster.
     """
 
     name = "history"
-    summary = "mean of the user's recent jobs of that size, else of the user, else of everybody"
-    Options: ClassVar[type[Any]] = HistoryOptions
+    summary = "mean of the user's recent jobs of that size, else of the user, else of all users"
 
     def __init__(self, options: HistoryOptions) -> None:
         super().__init__(options)
@@ -123,7 +118,7 @@ class History(Estimator[HistoryOptions]):
         self._runs: dict[tuple[int, int], list[float]] = {}
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """Means over the most recent similar runs."""
+        """The means of the most recent similar runs."""
         self._learn(ctx)
         return np.array(
             [
@@ -150,15 +145,15 @@ class History(Estimator[HistoryOptions]):
         return self.options.default_s
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learnt, as [user, GPUs, run times], and from how many runs."""
+        """The run times as [user, GPUs, run times], and the number of runs."""
         runs = [[user, gang, list(took)] for (user, gang), took in self._runs.items()]
         return {"seen": self._seen, "runs": runs}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on learning."""
+        """Continue from a `state_dict`."""
         self._seen = state["seen"]
         self._runs = {(int(user), int(gang)): list(took) for user, gang, took in state["runs"]}
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Users keep their codes; of the finished rows, the oldest are forgotten."""
+        """Follow a table that was packed; the oldest finished rows are gone."""
         self._seen = max(self._seen - finished_gone, 0)

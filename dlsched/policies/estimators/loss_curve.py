@@ -1,9 +1,9 @@
-"""The estimator `loss-curve`: what is left of a training, from the losses it reports.
+"""The estimator `loss-curve`: the remaining time of a training, from the losses that it reports.
 
-When a job arrives it is thought to take as long as similar ones did (`history`). Once it has
-reported losses at three different epochs, a curve is fitted to them, and the job is thought to end
-in the epoch in which it converges; see `convergence`. Where the curve does not converge within
-`most` epochs, it is thought to go on for `else_epochs` more. What a user expects goes before both.
+The prediction for a new job is the run time of similar jobs (`history`). After losses at three
+different epochs a curve is fitted to them, and the job is predicted to end in the epoch in which it
+converges; see `convergence`. If the curve does not converge within `most` epochs, `else_epochs`
+more are predicted. A user's own estimate has precedence over both.
 
 Jobs report `loss` and `epoch` (`--metrics losses` in a replay), or `steps_done` (a live cluster).
 """
@@ -11,7 +11,7 @@ Jobs report `loss` and `epoch` (`--metrics losses` in a replay), or `steps_done`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from dlsched.core.units import COMPLETED, Units
 from dlsched.policies.estimators.convergence import LEAST_POINTS, converges_at, fit_losses
 from dlsched.policies.estimators.estimators import History, HistoryOptions
 
-__all__ = ["LossCurves"]
-
-MOST_POINTS = 100  # of a job; of more, every other one is forgotten
+MOST_POINTS = 100  # of a job; of more points, every second one is forgotten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +31,15 @@ class LossCurveOptions:
     """When a training has converged."""
 
     threshold: float = option(
-        0.05, "it has converged when its loss falls by no more in `window` epochs", low=0.0
+        0.05, "a job has converged when its loss falls by at most this in `window` epochs", low=0.0
     )
-    window: int = option(10, "epochs that are looked back over", low=2)
-    most: int = option(100, "epochs within which it must converge", low=1)
-    else_epochs: float = option(20.0, "epochs that are left where it does not", low=0.0)
+    window: int = option(10, "number of last epochs that are compared", low=2)
+    most: int = option(100, "epochs within which a job is expected to converge", low=1)
+    else_epochs: float = option(20.0, "remaining epochs of a job that does not", low=0.0)
     epoch_steps: float = option(
-        1000.0, "steps that count as an epoch, of jobs that report steps only", low=1.0
+        1000.0, "steps of an epoch, for jobs that report only steps", low=1.0
     )
-    default_s: float = option(3600.0, "prediction before any job has finished, in seconds", low=1.0)
+    default_s: float = option(3600.0, "predicted seconds before any job has finished", low=1.0)
 
 
 class LossCurves(Estimator[LossCurveOptions]):
@@ -49,21 +47,20 @@ class LossCurves(Estimator[LossCurveOptions]):
 
     name = "loss-curve"
     summary = "a curve fitted to the losses that a job reports; before that, history"
-    Options: ClassVar[type[Any]] = LossCurveOptions
     revises = True
 
     def __init__(self, options: LossCurveOptions) -> None:
         super().__init__(options)
         self._history = History(HistoryOptions(default_s=options.default_s))
         self._points: dict[int, list[tuple[float, float]]] = {}
-        self._epochs: dict[int, float] = {}  # in all, as believed, by row
+        self._epochs: dict[int, float] = {}  # predicted total, by row
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """As long as similar jobs took."""
+        """The run times of similar jobs."""
         return self._history.predict(units, true_work, ctx)
 
     def revise(self, units: Units, ctx: RoundContext) -> Floats:
-        """Look at what was reported since, and say anew how long each takes."""
+        """Fit the losses reported since, and return new predictions of the total duration."""
         work = np.full(len(units), np.nan)
         reported = ctx.table.extra
         if "loss" not in reported or not {"epoch", "steps_done"} & reported.keys():
@@ -109,7 +106,7 @@ class LossCurves(Estimator[LossCurveOptions]):
         self._epochs[row] = float(at) if at >= 0 else now + options.else_epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """Points, what is believed, and the history."""
+        """Points, predictions, and the history."""
         return {
             "points": [[row, *point] for row, seen in self._points.items() for point in seen],
             "epochs": [[row, epochs] for row, epochs in self._epochs.items()],
@@ -125,7 +122,7 @@ class LossCurves(Estimator[LossCurveOptions]):
         self._history.load_state_dict(state["history"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Points follow their rows."""
+        """Follow a table that was packed."""
         place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
         self._points = {place[row]: seen for row, seen in self._points.items() if row in place}
         self._epochs = {place[row]: epochs for row, epochs in self._epochs.items() if row in place}

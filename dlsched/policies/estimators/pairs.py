@@ -1,16 +1,16 @@
-"""The estimator `co-location`: pairs of jobs are guessed, and measured once they really ran.
+"""The estimator `co-location`: throughputs of pairs are estimated, and measured when a pair runs.
 
-Durations and speeds alone are known, as by `oracle`. How fast two jobs run on the same GPUs is
-known for pairs of reference kinds only; a new job is tried beside some of them and taken for the
-reference that it resembles most (see `co_location`). What a pair did when it ran replaces the
-guess.
+Durations and throughputs alone are the true ones, as with `oracle`. The throughput of two jobs on
+the same GPUs is known only for pairs of reference kinds. A new job is profiled with some of them
+and matched with the most similar reference (see `co_location`). The measured throughput of a pair
+that ran replaces its estimate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,68 +18,77 @@ from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import Change, RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.options import option
-from dlsched.core.performance import Speeds
+from dlsched.core.speed.belief import Belief
+from dlsched.core.speed.truth import Speeds
 from dlsched.core.stage import Estimator
 from dlsched.core.units import Units
 from dlsched.policies.estimators.co_location import CoLocation
 
-__all__ = ["GuessedPairs", "PairOptions", "PairsByResemblance"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOptions:
-    """Pairs by resemblance."""
+    """Throughputs of pairs by resemblance."""
 
     probability: float = option(
-        0.5, "with which a new job is tried on a type beside a reference", low=0.0, high=1.0
+        0.5, "probability of profiling a new job on a type with a reference", low=0.0, high=1.0
     )
-    references: int = option(16, "kinds of jobs of which all pairs are known", low=1)
-    seed: int = option(0, "of what is drawn by lot; the run's unless given", low=0)
+    references: int = option(16, "number of kinds of jobs with all pairs known", low=1)
+    seed: int = option(0, "seed of random choices; by default the run's seed", low=0)
 
 
 @runtime_checkable
 class MeasuredPairs(Speeds, Protocol):
-    """Speeds that also know kinds of jobs, and of some kinds how all their pairs run."""
+    """Speeds that also know kinds of jobs, and for some kinds the throughputs of all pairs."""
 
     def codes(self, rows: Rows) -> Ints:
-        """The kinds of rows; −1 where nothing is known."""
+        """The kinds of rows; −1 where unknown."""
         ...
 
     def paired_kinds(self, types: Sequence[str], scale: int = 1) -> Ints:
-        """Kinds that run on so many GPUs of each type, and whose pairs were all measured there."""
+        """Kinds that run on so many GPUs of each type, with all their pairs measured there."""
         ...
 
     def normalised(self, kinds: Ints, others: Ints, types: Sequence[str], scale: int = 1) -> Floats:
-        """Throughput beside another over that alone, [kind, type, other]; NaN where unknown."""
+        """Throughput of kinds together with others, over that alone; NaN where unknown.
+
+        Args:
+            kinds: the measured kinds.
+            others: their partners.
+            types: GPU types.
+            scale: GPUs of both jobs.
+
+        Returns:
+            [kind, type, other].
+        """
         ...
 
 
 @runtime_checkable
 class PartlyMeasured(MeasuredPairs, Protocol):
-    """Such speeds of a world in which not all is known that could be: the live one."""
+    """Such speeds where some pairs of known kinds are not measured yet, as in a live cluster."""
 
     def known_together(
         self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]
     ) -> Floats:
-        """Steps/s of both halves of pairs, [pair, type, half]; NaN where not measured."""
+        """Steps/s of both jobs of pairs, [pair, type, job]; NaN where not measured."""
         ...
 
 
 @dataclass(slots=True)
 class _References:
-    """The reference kinds for one number of GPUs, and who is taken for which."""
+    """The reference kinds for one number of GPUs, and the matched reference of each row."""
 
     kinds: Ints
-    normal: Floats  # beside another over alone, [reference, type, reference]
+    normal: Floats  # together over alone, [reference, type, reference]
     pairs: CoLocation
     matched: dict[int, int] = field(default_factory=dict)  # by row
 
 
 class GuessedPairs:
-    """Speeds as they are believed: alone as they are, together by resemblance or measurement.
+    """Throughputs alone as they are, of pairs as estimated or measured.
 
-    Jobs are paired with those of as many GPUs. For numbers of GPUs for which the profile has no
-    pairs, they count as not fitting together.
+    Only jobs with equally many GPUs are paired. For numbers of GPUs without pairs in the profile,
+    jobs count as not fitting together.
     """
 
     def __init__(self, truth: MeasuredPairs, options: PairOptions) -> None:
@@ -89,16 +98,23 @@ class GuessedPairs:
         self._measured: dict[tuple[int, int, int], tuple[float, float]] = {}
 
     def alone(self, rows: Rows, scales: Ints, types: Sequence[str]) -> Floats:
-        """The truth."""
+        """The true durations."""
         return self._truth.alone(rows, scales, types)
 
     def steps_per_work(self, rows: Rows) -> Floats:
-        """The truth."""
+        """The true durations."""
         return self._truth.steps_per_work(rows)
 
     def together(self, first: Rows, second: Rows, scales: Ints, types: Sequence[str]) -> Floats:
-        """Guessed steps/s of both halves, [pair, type, half], and measured ones."""
-        self._look_at(tuple(types))
+        """Estimated or measured steps/s of both jobs of pairs, [pair, type, job].
+
+        Args:
+            first: rows.
+            second: their partners.
+            scales: GPUs of each pair.
+            types: GPU types.
+        """
+        self._choose_references(tuple(types))
         found = np.zeros((len(first), len(types), 2))
         for scale in np.unique(scales).tolist():
             references = self._references(scale)
@@ -113,11 +129,11 @@ class GuessedPairs:
             pair: number
             for number, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True))
         }
-        for (one, two, kind), rates in self._measured.items():
+        for (one, two, gpu_type), rates in self._measured.items():
             if (one, two) in place:
-                found[place[one, two], kind] = rates
+                found[place[one, two], gpu_type] = rates
             elif (two, one) in place:
-                found[place[two, one], kind] = rates[::-1]
+                found[place[two, one], gpu_type] = rates[::-1]
         return found
 
     def _guess(self, references: _References, first: Rows, second: Rows, scale: int) -> Floats:
@@ -132,26 +148,35 @@ class GuessedPairs:
         ]
         return np.stack(halves, axis=2).reshape(len(first), len(self._types), 2)
 
-    def ran(self, one: int, other: int, kind: str, ctx: RoundContext) -> bool:
-        """Two jobs ran side by side: from now on it is known how fast; says whether that is new.
+    def ran(self, one: int, other: int, gpu_type: str, ctx: RoundContext) -> bool:
+        """Replace an estimate by the true throughput after two jobs ran together.
 
-        Where speeds are measured as jobs run, they are known already, or not yet.
+        In a live cluster speeds are measured by other means, so nothing changes here.
+
+        Args:
+            one: a row.
+            other: its partner.
+            gpu_type: where they ran.
+            ctx: the round.
+
+        Returns:
+            whether the throughput was unknown before.
         """
-        if kind not in self._types or isinstance(self._truth, PartlyMeasured):
+        if gpu_type not in self._types or isinstance(self._truth, PartlyMeasured):
             return False
-        key = one, other, self._types.index(kind)
+        key = one, other, self._types.index(gpu_type)
         if key in self._measured:
             return False
         rows = np.array([one]), np.array([other])
-        rates = self._truth.together(*rows, ctx.table.gang[[one]], [kind])[0, 0]
+        rates = self._truth.together(*rows, ctx.table.gang[[one]], [gpu_type])[0, 0]
         self._measured[key] = (float(rates[0]), float(rates[1]))
         return True
 
-    def _look_at(self, types: tuple[str, ...]) -> None:
-        """Choose references anew for other types.
+    def _choose_references(self, types: tuple[str, ...]) -> None:
+        """Choose references for these GPU types.
 
         Raises:
-            BadInput: a profile that all is taken from has no pairs at all.
+            BadInput: the profile has no pairs at all.
         """
         if types == self._types:
             return
@@ -168,7 +193,7 @@ class GuessedPairs:
                 count = min(self._options.references, len(known))
                 kinds = np.sort(rng.choice(known, size=count, replace=False))
                 normal = self._truth.normalised(kinds, kinds, self._types, scale)
-                # what a live cluster knows, it has tried
+                # a live cluster has measured all that it knows
                 measured = isinstance(self._truth, PartlyMeasured)
                 chance = 1.0 if measured else self._options.probability
                 made = _References(kinds, normal, CoLocation(normal, chance))
@@ -181,15 +206,15 @@ class GuessedPairs:
         kind = self._truth.codes(np.array([row]))
         profile = self._truth.normalised(kind, references.kinds, self._types, scale)[0]
         if not isinstance(self._truth, PartlyMeasured):
-            profile = np.nan_to_num(profile, nan=0.0)  # the table has all there is
+            profile = np.nan_to_num(profile, nan=0.0)  # the table has all measurements
         rng = np.random.default_rng((self._options.seed, row))
         references.matched[row] = references.pairs.arrive(row, profile, rng).reference
 
     def rename(self, place: Mapping[int, int]) -> None:
-        """Jobs have other row numbers now; of those that are gone, nothing is kept."""
+        """Follow a table that was packed: `place` is the new row number by the old one."""
         self._measured = {
-            (place[one], place[other], kind): rates
-            for (one, other, kind), rates in self._measured.items()
+            (place[one], place[other], gpu_type): rates
+            for (one, other, gpu_type), rates in self._measured.items()
             if one in place and other in place
         }
         for references in self._of_scale.values():
@@ -198,69 +223,68 @@ class GuessedPairs:
                 references.matched = {place[r]: m for r, m in matched.items() if r in place}
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been measured; guesses are drawn again alike."""
+        """The measurements; the same estimates are drawn again."""
         return {"measured": [[*key, *rates] for key, rates in self._measured.items()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._measured = {(int(a), int(b), int(k)): (x, y) for a, b, k, x, y in state["measured"]}
 
 
 class PairsByResemblance(Estimator[PairOptions]):
-    """True durations; pairs as GuessedPairs has them."""
+    """True durations; throughputs of pairs by `GuessedPairs`."""
 
     name = "co-location"
-    summary = "true durations; speeds of pairs on the same GPUs by resemblance, then as measured"
-    Options: ClassVar[type[Any]] = PairOptions
+    summary = "true durations; speeds of co-located pairs by resemblance, then as measured"
     knows = True
 
     def __init__(self, options: PairOptions) -> None:
         super().__init__(options)
         self._guessed: GuessedPairs | None = None
-        self._state: Mapping[str, Any] = {}  # until there is somebody to have it
+        self._state: Mapping[str, Any] = {}  # until `GuessedPairs` exists
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
-        """The truth."""
+        """The true durations."""
         return true_work
 
-    def believed(self, speeds: Speeds | None) -> Speeds | None:
-        """The truth about jobs alone, guesses about pairs.
+    def believed(self, perf: Belief) -> Belief:
+        """True throughputs of jobs alone, estimated ones of pairs.
 
         Raises:
             BadInput: there is no table.
         """
-        if not isinstance(speeds, MeasuredPairs):
+        if not isinstance(perf.by_type, MeasuredPairs):
             raise BadInput("--estimate co-location needs a table of throughputs: --profiles")
-        self._guessed = GuessedPairs(speeds, self.options)
+        self._guessed = GuessedPairs(perf.by_type, self.options)
         if self._state:
             self._guessed.load_state_dict(self._state)
-        return self._guessed
+        return replace(perf, by_type=self._guessed)
 
     def observe(self, ctx: RoundContext) -> None:
-        """Pairs that have run are measured."""
+        """Measure the pairs that have run."""
         occupancy = ctx.occupancy
         if self._guessed is None:
             return
         for row, others in list(occupancy.beside.items()):
             if row < others[0]:
                 node = occupancy.held[row].nodes[0]
-                kind = occupancy.cluster.gpu_types[int(occupancy.type_of[node])]
-                if self._guessed.ran(row, others[0], kind, ctx):
+                gpu_type = occupancy.cluster.gpu_types[int(occupancy.type_of[node])]
+                if self._guessed.ran(row, others[0], gpu_type, ctx):
                     ctx.changes.append(Change("adapt", ctx.now, row))
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Jobs have other row numbers now."""
+        """Follow a table that was packed."""
         if self._guessed is not None:
             self._guessed.rename(
                 {before: row for row, before in enumerate(old.tolist()) if before >= 0}
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been measured."""
+        """The measurements."""
         return dict(self._state) if self._guessed is None else self._guessed.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._state = state
         if self._guessed is not None and state:
             self._guessed.load_state_dict(state)

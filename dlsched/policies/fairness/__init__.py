@@ -1,1 +1,1 @@
-"""How the cluster is divided among accounts."""
+"""Fairness: how the cluster is divided among accounts."""

@@ -1,9 +1,9 @@
-"""Two rules that dominant resource fairness is compared with, and that fail where it does not.
+"""Two rules with which dominant resource fairness is compared, each without one of its properties.
 
-- Asset fairness: everybody holds the same sum of shares. It can leave somebody with less than an
-  equal cut of everything would.
-- CEEI, competitive equilibrium from equal incomes: max Σ_i log x_i under the capacities. It pays to
-  misstate one's demand.
+- Asset fairness: all accounts hold the same sum of shares. An account can get less than from an
+  equal division of all resources.
+- CEEI, competitive equilibrium from equal incomes: max Σ_i log x_i under the capacities. An account
+  can gain by misstating its demand.
 
 Source: DRF (NSDI 2011), sections 5 and 6.
 """
@@ -17,15 +17,13 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 
-__all__ = ["asset_fair", "competitive"]
-
-BARRIERS = tuple(10.0**-k for k in range(1, 11))  # further down, the equations are singular
+BARRIERS = tuple(10.0**-k for k in range(1, 11))  # with smaller ones the equations are singular
 
 
 def asset_fair(
     capacity: Sequence[Fraction], demands: Sequence[Sequence[Fraction]]
 ) -> list[Fraction]:
-    """Tasks with x_i · Σ_j D_ij / R_j equal for all, the largest such point."""
+    """The most tasks x for which x_i · Σ_j D_ij / R_j is equal for all accounts i."""
     assets = [
         sum((d / r for d, r in zip(demand, capacity, strict=True)), Fraction(0))
         for demand in demands

@@ -1,4 +1,4 @@
-"""What accounts (virtual clusters) ask for now, as vectors of resources."""
+"""The present demand of accounts (virtual clusters), as vectors of resources."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from dlsched.core.arrays import Floats
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 
-__all__ = ["Accounts", "accounts_of"]
-
-LEAST_WEIGHT = Fraction(1, 1000)  # of an account without a guarantee, against one guaranteed GPU
+LEAST_WEIGHT = Fraction(1, 1000)  # of an account without a guarantee; one guaranteed GPU weighs 1
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Accounts that have jobs, and the cluster.
+    """The accounts that have jobs, and the capacity of the cluster.
 
     Attributes:
-        codes: of those that have jobs, ascending.
+        codes: codes of the accounts that have jobs, ascending.
         count: number of all accounts.
         capacity: GPUs in service, then CPUs and GB of memory where they are known.
-        demands: what one GPU of an account's jobs comes with, in the order of `capacity`.
-        wanted: GPUs of all its jobs, waiting and running.
-        guaranteed: GPUs that the cluster file guarantees it.
+        demands: by account, resources per GPU of its jobs, in the order of `capacity`.
+        wanted: by account, GPUs of all its jobs, waiting and running.
+        guaranteed: by account, GPUs that the cluster file guarantees.
     """
 
     codes: list[int]
@@ -37,7 +35,7 @@ class Accounts:
     guaranteed: list[int]
 
     def weights(self, *, by_quota: bool) -> list[Fraction]:
-        """Equal, or the guaranteed GPUs."""
+        """The weight of each account: 1, or with `by_quota` its guaranteed GPUs."""
         if not by_quota:
             return [Fraction(1)] * len(self.codes)
         return [max(Fraction(gpus), LEAST_WEIGHT) for gpus in self.guaranteed]

@@ -1,16 +1,17 @@
-"""Dominant resource fairness: equal shares of what each account needs most.
+"""Dominant resource fairness: equal shares of the resource that each account needs most.
 
 Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica, "Dominant Resource Fairness: Fair Allocation
 of Multiple Resource Types", NSDI 2011. An account's tasks all need one vector D of resources; of
 capacity R it holds U. Its dominant share is max_j U_j / R_j, divided by its weight. DRF is max-min
 fairness over dominant shares.
 
-- `filled`: the continuous form by progressive filling (section 4.1). All grow at one rate; whoever
-  needs a resource that is full, or has what it can use, stops. So somebody who does not need the
-  full resource goes on, which keeps the outcome efficient with zero demands.
+- `filled`: the continuous form by progressive filling (section 4.1). All accounts grow at one
+  rate; an account stops when a resource that it needs is full, or when it can use no more. An
+  account that does not need the full resource continues, so the result is efficient.
 - `served`: the discrete form (Algorithm 1), one whole task at a time.
 
-Everything is in exact fractions: float ties would turn orders round. There are few accounts.
+All numbers are exact fractions, since rounding would change the order of ties. There are few
+accounts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -28,29 +29,27 @@ from dlsched.core.stage import Entitlements, FairnessPolicy
 from dlsched.core.units import Units
 from dlsched.policies.fairness.demand import accounts_of
 
-__all__ = ["Drf", "Served", "dominant_share", "filled", "precedence", "served"]
-
 Vector = Sequence[Fraction]
 Cap = Fraction | int | None
 
 
 def shares(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> list[Fraction]:
-    """Weighted share of every resource that there is any of."""
+    """Weighted share of every resource with a capacity above 0."""
     return [u / (r * weight) for u, r in zip(used, capacity, strict=True) if r > 0]
 
 
 def dominant_share(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> Fraction:
-    """The largest weighted share of any resource, of the total and not of what is free."""
+    """The largest weighted share of any resource; shares are of the capacity."""
     return max(shares(used, capacity, weight), default=Fraction(0))
 
 
 def precedence(used: Vector, capacity: Vector, weight: Fraction | int = 1) -> tuple[Fraction, ...]:
-    """What to sort accounts by when equal dominant shares are told apart by the next largest."""
+    """The sort key of accounts: dominant share, then the next largest shares."""
     return tuple(sorted(shares(used, capacity, weight), reverse=True))
 
 
 def eligible(demand: Vector, capacity: Vector) -> bool:
-    """It needs nothing of which there is none."""
+    """Whether an account needs only resources that exist."""
     return all(r > 0 or d == 0 for d, r in zip(demand, capacity, strict=True))
 
 
@@ -60,12 +59,12 @@ def filled(
     weights: Sequence[Fraction | int],
     caps: Sequence[Cap],
 ) -> list[Fraction]:
-    """Tasks of each account, fractions allowed.
+    """Tasks of each account by progressive filling, fractions allowed.
 
     Args:
         capacity: R.
         demands: D of one task, by account.
-        weights: by account, more than 0.
+        weights: of each account, above 0.
         caps: tasks that an account can use; None for any number.
     """
     pace = [
@@ -96,7 +95,7 @@ def filled(
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What came of serving accounts in turn.
+    """The result of Algorithm 1.
 
     Attributes:
         tasks: whole tasks by account.
@@ -115,16 +114,16 @@ def served(
     *,
     misfit: Literal["skip", "stop"] = "skip",
 ) -> Served:
-    """Always serve the account with the least dominant share.
+    """Serve the account with the least dominant share, one task at a time.
 
-    Equal shares: the one served less often, then the one listed first.
+    Of equal shares, the account served less often is next, then the one listed first.
 
     Args:
         capacity: R.
         demands: D of one task, by account.
-        weights: by account, more than 0.
+        weights: of each account, above 0.
         caps: tasks that an account has; None for any number.
-        misfit: what a task that does not fit does: its account waits (`skip`), or all do (`stop`).
+        misfit: after a task that does not fit, its account waits (`skip`) or all accounts (`stop`).
     """
     free = list(capacity)
     tasks, sequence = [0] * len(demands), list[int]()
@@ -155,12 +154,14 @@ class Options:
     """Dominant resource fairness between virtual clusters."""
 
     weights: Literal["equal", "guaranteed"] = option(
-        "equal", "weigh virtual clusters equally, or by their guaranteed GPUs in the cluster file"
+        "equal",
+        "weight of virtual clusters: equal, or their guaranteed GPUs in the cluster file "
+        "(a thousandth of a GPU without a guarantee)",
     )
 
 
 class Drf(FairnessPolicy[Options]):
-    """Entitlement = the account's GPUs under DRF; whoever wants may borrow what is left.
+    """The entitlement of an account is its GPUs under DRF; any account may borrow unused GPUs.
 
     A task is one GPU with its part of the CPUs and the memory that the account's jobs ask for on
     average, where these are known; an account can use as many as its jobs have GPUs.
@@ -168,10 +169,9 @@ class Drf(FairnessPolicy[Options]):
 
     name = "drf"
     summary = "virtual clusters get equal shares of the resource that each needs most"
-    Options: ClassVar[type[Any]] = Options
 
     def entitle(self, units: Units, ctx: RoundContext) -> Entitlements | None:
-        """Continuous shares of those who have jobs now."""
+        """Continuous shares of the accounts that have jobs now."""
         accounts = accounts_of(units, ctx)
         if accounts is None:
             return None

@@ -1,17 +1,17 @@
-"""HUG: the guarantee of DRF, and of what is left as much as can be given without inviting lies.
+"""HUG: the guarantee of DRF, and the highest utilisation that keeps true demands optimal.
 
 Chowdhury, Liu, Ghodsi, Stoica, "HUG: Multi-Resource Fairness for Correlated and Elastic Demands",
 NSDI 2016. To make one unit of progress a tenant k needs d_k^i of every link i (capacities are 1,
 max_i d_k^i = 1); beyond that it could use more of any link, up to e_k^i.
 
-    stage 1   M* = 1 / max_i Σ_k d_k^i,   a_k^i = M* d_k^i          everybody progresses by M*
-    stage 2   nobody gets more than M* of a link:  u_k^i = max(a_k^i, min(M*, e_k^i))
-              what is left of each link is divided max-min up to these bounds
+    stage 1   M* = 1 / max_i Σ_k d_k^i,   a_k^i = M* d_k^i          all tenants progress by M*
+    stage 2   no tenant gets more than M* of a link:  u_k^i = max(a_k^i, min(M*, e_k^i))
+              the rest of each link is divided max-min fairly up to these bounds
 
-Were the bound higher, a tenant could claim more than it needs, shrink M* and collect what becomes
-spare. Among tenants who trust each other (cooperative) the bound is e alone.
+With a higher bound, a tenant could claim more than it needs, lower M*, and collect what becomes
+free. If tenants trust each other (cooperative), the bound is e alone.
 
-Everything is in exact fractions; there are few tenants.
+All numbers are exact fractions; there are few tenants.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -29,17 +29,15 @@ from dlsched.core.stage import Entitlements, FairnessPolicy
 from dlsched.core.units import Units
 from dlsched.policies.fairness.demand import accounts_of
 
-__all__ = ["Hug", "Utilised", "progress", "utilised", "whole"]
-
 Matrix = Sequence[Sequence[Fraction]]
 
 
 @dataclass(frozen=True, slots=True)
 class Utilised:
-    """What HUG gives.
+    """The allocation of HUG.
 
     Attributes:
-        guarantee: M*, the progress that everybody has.
+        guarantee: M*, the guaranteed progress of every tenant.
         entitled: a, [tenant][link].
         ceiling: c, [tenant][link].
     """
@@ -52,12 +50,10 @@ class Utilised:
 def utilised(
     demands: Matrix, elastic: Matrix | None = None, *, cooperative: bool = False
 ) -> Utilised:
-    """Both stages.
+    """Both stages of HUG.
 
-    Args:
-        demands: d, [tenant][link]; the largest of each tenant is 1, or all are 0.
-        elastic: e, [tenant][link]; 1 wherever a link is needed at all if not given.
-        cooperative: tenants do not lie.
+    `demands` d and `elastic` e are [tenant][link]; the largest d of each tenant is 1, or all are 0.
+    e is 1 on every link that is needed if not given. Cooperative tenants state true demands.
     """
     links = range(len(demands[0]) if demands else 0)
     most = max((sum((d[i] for d in demands), Fraction(0)) for i in links), default=Fraction(0))
@@ -78,7 +74,7 @@ def utilised(
 
 
 def _divided(least: list[Fraction], most: list[Fraction]) -> list[Fraction]:
-    """One link of capacity 1: totals as equal as can be between these bounds.
+    """Divide one link of capacity 1 as equally as possible between these bounds.
 
     Σ_k min(max(h, least_k), most_k) rises with the level h in straight pieces between the bounds.
     """
@@ -99,7 +95,7 @@ def _divided(least: list[Fraction], most: list[Fraction]) -> list[Fraction]:
 
 
 def progress(demand: Sequence[Fraction], given: Sequence[Fraction]) -> Fraction:
-    """What it got by what it needs, the least over the links that it needs; 0 without any."""
+    """The least ratio of allocation to demand over the links that a tenant needs; 0 without any."""
     return min((a / d for a, d in zip(given, demand, strict=True) if d > 0), default=Fraction(0))
 
 
@@ -135,10 +131,9 @@ class Hug(FairnessPolicy[Options]):
 
     name = "hug"
     summary = "guaranteed progress by dominant shares, with bounded borrowing"
-    Options: ClassVar[type[Any]] = Options
 
     def entitle(self, units: Units, ctx: RoundContext) -> Entitlements | None:
-        """Both stages for those who have jobs now."""
+        """Both stages for the accounts that have jobs now."""
         accounts = accounts_of(units, ctx)
         if accounts is None:
             return None

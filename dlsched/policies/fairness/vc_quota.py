@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlsched.core.cluster import Cluster
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
 from dlsched.core.stage import Entitlements, FairnessPolicy
 from dlsched.core.units import Units
-
-__all__ = ["VcQuota"]
 
 
 class VcQuota(FairnessPolicy[NoOptions]):

@@ -1,1 +1,1 @@
-"""What a start costs in a replay; in the live world, how a job is started."""
+"""Launch: the cost of a start in a replay; in the live world, how a job is started."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from dlsched.core.occupancy import Placement
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import LaunchPart
 from dlsched.core.units import UnitTable
-
-__all__ = ["ConstantOverhead", "ProfiledOverhead"]
 
 
 class ConstantOverhead(LaunchPart[NoOptions]):
@@ -31,21 +28,20 @@ class ProfiledOptions:
     """Each job's own overhead."""
 
     column: str = option(
-        "restart_overhead", "the trace's column of seconds a start of the job takes"
+        "restart_overhead", "the trace's column with the seconds that a start of the job takes"
     )
-    per_node: float = option(0.0, "seconds more for each node after the first", low=0.0)
+    per_node: float = option(0.0, "additional seconds for each node after the first", low=0.0)
 
 
 class ProfiledOverhead(LaunchPart[ProfiledOptions]):
-    """A job takes what its own column says, plus something for each further node.
+    """The overhead of a job comes from its own column, plus some seconds for each further node.
 
-    Checkpoints and start-up differ between models (Tiresias and Sia measured seconds to minutes);
-    a job whose column is empty takes the run's overhead.
+    Checkpoints and start-up differ between models (Tiresias and Sia measured seconds to minutes). A
+    job with an empty column has the run's overhead.
     """
 
     name = "profiled"
-    summary = "a start costs what the job's own column says, plus seconds per further node"
-    Options: ClassVar[type[Any]] = ProfiledOptions
+    summary = "a start costs the seconds in the job's own column, plus seconds per further node"
 
     def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
         """The job's overhead on this placement, in seconds."""

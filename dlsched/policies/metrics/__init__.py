@@ -1,1 +1,1 @@
-"""What jobs report while they run."""
+"""Metrics: the values that jobs report while they run."""

@@ -1,29 +1,27 @@
-"""Losses that trainings report in a replay: a curve a job, as the trace has it."""
+"""Losses that trainings report in a replay: one curve for each job, from the trace."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dlsched.core.context import RoundContext
-from dlsched.core.metrics import Metric, MetricBoard
+from dlsched.core.job_metrics import Metric, MetricBoard
 from dlsched.core.options import option
 from dlsched.core.stage import MetricsPart
 from dlsched.core.units import Units
 
-__all__ = ["Losses"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossOptions:
-    """What is reported beside the truth."""
+    """The noise of reported losses."""
 
     sigma: float = option(
         0.0, "standard deviation of the logarithm of a factor on each loss", low=0.0
     )
-    seed: int = option(0, "seed of the factors; the run's unless given", low=0)
+    seed: int = option(0, "seed of the factors; by default the run's seed", low=0)
 
 
 class Losses(MetricsPart[LossOptions]):
@@ -36,14 +34,13 @@ class Losses(MetricsPart[LossOptions]):
     name = "losses"
     summary = "epochs done and the loss, from the trace's columns epoch_s and loss_*"
     needs = frozenset({"epoch_s", "loss_falls", "loss_begins", "loss_floor"})
-    Options: ClassVar[type[Any]] = LossOptions
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(key="epoch", merge="mean"),
         Metric(key="loss", merge="mean"),
     )
 
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
-        """Push where each running job stands."""
+        """Report the progress and loss of each running job."""
         epochs = running.executed / running.extra("epoch_s")
         below = running.extra("loss_falls") * epochs + running.extra("loss_begins")
         losses = 1.0 / below + running.extra("loss_floor")

@@ -1,16 +1,14 @@
-"""Where metrics come from in a replay: nowhere, or from the trace's count of iterations."""
+"""Metrics in a replay: none, or from the trace's count of iterations."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from dlsched.core.context import RoundContext
-from dlsched.core.metrics import Metric, MetricBoard
+from dlsched.core.job_metrics import Metric, MetricBoard
 from dlsched.core.options import NoOptions
 from dlsched.core.stage import MetricsPart
 from dlsched.core.units import Units
-
-__all__ = ["Iterations", "NoMetrics"]
 
 
 class NoMetrics(MetricsPart[NoOptions]):
@@ -20,7 +18,7 @@ class NoMetrics(MetricsPart[NoOptions]):
     summary = "jobs report nothing of their own (default)"
 
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
-        """Nothing."""
+        """Report nothing."""
 
 
 class Iterations(MetricsPart[NoOptions]):
@@ -40,10 +38,10 @@ class Iterations(MetricsPart[NoOptions]):
 
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)
-        self._reported: dict[int, float] = {}  # iterations pushed so far, by row
+        self._reported: dict[int, float] = {}  # iterations reported so far, by row
 
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
-        """Push what each running job has done since its last report."""
+        """Report the iterations of each running job since its last report."""
         total = running.extra("total_iterations")
         work = running.predicted_work
         done = running.executed / work * total
@@ -56,10 +54,10 @@ class Iterations(MetricsPart[NoOptions]):
                 board.push(row, "iteration_time", float(work[k] / total[k]))
 
     def state_dict(self) -> dict[str, object]:
-        """What was pushed so far."""
+        """The iterations reported so far."""
         return {"reported": dict(self._reported)}
 
     def load_state_dict(self, state: object) -> None:
-        """Go on reporting."""
+        """Continue from a `state_dict`."""
         assert isinstance(state, dict)
         self._reported = dict(state["reported"])

@@ -1,1 +1,1 @@
-"""On which GPUs: one file a rule."""
+"""Placement: the GPUs on which a job runs."""

@@ -6,26 +6,22 @@ Consolidated as in Blox (EuroSys 2024), yarn and skew as in Tiresias (NSDI 2019)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from dlsched.core.allocation import Refused
-from dlsched.core.free import Ask, FreeGpus
-from dlsched.core.occupancy import Placement, lowest_node
+from dlsched.core.cluster.occupancy import Placement, lowest_node
+from dlsched.core.errors import plural
+from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import PlacementPolicy
-from dlsched.policies.placement.spanning import MinNodes, tightest_node
-
-__all__ = ["Consolidated", "Skew", "Yarn", "is_skewed"]
+from dlsched.policies.placement.spanning import MinNodes, members, taken_in_turn, tightest_node
 
 
-def fragmented(ask: Ask, free: FreeGpus, nodes: int) -> Refused:
-    """A refusal that says how the free GPUs lie."""
+def fragmented(request: GpuRequest, free: FreeGpus, nodes: int) -> Refused:
+    """A refusal that tells how many GPUs are free, and over how many nodes the job may span."""
     total = free.total
-    if total < ask.gang:
-        return Refused("Resources", f"needs {ask.gang} GPUs, {total} are free")
-    return Refused(
-        "Fragmented", f"{total} free, need {ask.gang} on {nodes} node{'s'[: nodes != 1]}"
-    )
+    if total < request.gang:
+        return Refused.too_few_free(request.gang, total)
+    return Refused("Fragmented", f"{total} free, need {request.gang} on {plural(nodes, 'node')}")
 
 
 class Consolidated(PlacementPolicy[NoOptions]):
@@ -37,10 +33,10 @@ class Consolidated(PlacementPolicy[NoOptions]):
     name = "consolidated"
     summary = "one node or not at all: exact fit, else the tightest"
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Take the tightest node that holds the whole gang."""
-        node = tightest_node(free, ask.gang)
-        return free.one_node(node, ask.gang) if node >= 0 else fragmented(ask, free, 1)
+        node = tightest_node(free, request.gang)
+        return free.one_node(node, request.gang) if node >= 0 else fragmented(request, free, 1)
 
 
 class Yarn(PlacementPolicy[NoOptions]):
@@ -54,10 +50,10 @@ class Yarn(PlacementPolicy[NoOptions]):
     name = "yarn"
     summary = "first fit on one node; larger gangs on idle nodes under one switch"
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Try one switch after the other."""
         cluster = free.occupancy.cluster
-        gang, size = ask.gang, cluster.largest_node
+        gang, size = request.gang, cluster.largest_node
         for switch in range(int(cluster.switch_of.max()) + 1):
             under = free.nodes & self._nodes_under(switch, free)
             if gang <= size:
@@ -68,7 +64,7 @@ class Yarn(PlacementPolicy[NoOptions]):
             parts = self._whole_nodes(gang, size, under, free)
             if parts is not None:
                 return free.across(parts)
-        return fragmented(ask, free, -(-gang // size))
+        return fragmented(request, free, -(-gang // size))
 
     @staticmethod
     def _nodes_under(switch: int, free: FreeGpus) -> int:
@@ -112,7 +108,7 @@ TENSOR_MB = {
 
 
 def is_skewed(largest_mb: float, total_mb: float, pack_limit: float) -> bool:
-    """Does one tensor dominate the model's messages, so that it should stay on few nodes?"""
+    """Whether one tensor dominates the messages of a model, so that it should run on few nodes."""
     return total_mb > 0 and largest_mb / total_mb > pack_limit
 
 
@@ -126,53 +122,46 @@ class SkewOptions:
 
 
 class Skew(PlacementPolicy[SkewOptions]):
-    """Consolidate the models whose tensor sizes are skewed; the others take what is left over.
+    """Consolidate models with skewed tensor sizes; the other models use fragmented nodes.
 
-    The columns `largest_tensor_mb` and `total_tensor_mb`, or the names of the models Tiresias
-    profiled, say which. A job that says neither is not consolidated. Skewed jobs get the fewest
+    The sizes come from the columns `largest_tensor_mb` and `total_tensor_mb`, or from the name of a
+    model that Tiresias profiled. A job with neither is not consolidated. Skewed jobs get the fewest
     nodes that could hold them on an empty cluster, or wait; the others fill the fullest nodes.
     """
 
     name = "skew"
     summary = "consolidate models with skewed tensor sizes (Tiresias), pack the others"
-    Options: ClassVar[type[Any]] = SkewOptions
 
     def __init__(self, options: SkewOptions) -> None:
         super().__init__(options)
         self._anywhere = MinNodes(NoOptions())
 
-    def consolidates(self, ask: Ask) -> bool:
-        """Must this job stay together?"""
-        largest, total = ask.extra("largest_tensor_mb"), ask.extra("total_tensor_mb")
+    def consolidates(self, request: GpuRequest) -> bool:
+        """Whether this job must be consolidated."""
+        largest, total = request.extra("largest_tensor_mb"), request.extra("total_tensor_mb")
         if largest is None or total is None or largest != largest or total != total:  # noqa: PLR0124 - NaN
-            model = str(ask.extra("model") or "").lower().replace("-", "")
+            model = str(request.extra("model") or "").lower().replace("-", "")
             largest, total = TENSOR_MB.get(model, (0.0, 0.0))
         return is_skewed(float(largest), float(total), self.options.pack_limit)
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
-        """On as few nodes as the gang could ever use, or (not skewed) on the fullest nodes."""
-        if self.consolidates(ask):
-            placed = self._anywhere.place(ask, free)
-            fewest = -(-ask.gang // free.occupancy.cluster.largest_node)
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
+        """Place skewed jobs on the fewest possible nodes, the others on the fullest nodes."""
+        if self.consolidates(request):
+            placed = self._anywhere.place(request, free)
+            fewest = -(-request.gang // free.occupancy.cluster.largest_node)
             if not isinstance(placed, Refused) and len(placed.nodes) <= fewest:
                 return placed
-            return fragmented(ask, free, fewest)
-        return self._fill_fullest(ask, free)
+            return fragmented(request, free, fewest)
+        return self._fill_fullest(request, free)
 
     @staticmethod
-    def _fill_fullest(ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def _fill_fullest(request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Use up the nodes with the fewest free GPUs first, so that whole nodes stay whole."""
-        parts: list[tuple[int, int]] = []
-        need = ask.gang
-        for count in range(1, len(free.level)):
-            nodes = free.with_exactly(count)
-            while need and nodes:
-                node = lowest_node(nodes)
-                nodes ^= 1 << node
-                parts.append((node, min(need, count)))
-                need -= min(need, count)
-        return free.across(sorted(parts)) if not need else fragmented(ask, free, 1)
+        counts = range(1, len(free.level))
+        full = (node for count in counts for node in members(free.with_exactly(count)))
+        parts = taken_in_turn(request.gang, free, full)
+        return fragmented(request, free, 1) if parts is None else free.across(sorted(parts))
 
-    def sameness(self, ask: Ask) -> object:
-        """Skewed and other jobs of one size are refused differently."""
-        return (ask.gang, self.consolidates(ask))
+    def sameness(self, request: GpuRequest) -> object:
+        """Skewed and other jobs of equal size can have different outcomes."""
+        return (request.gang, self.consolidates(request))

@@ -6,6 +6,7 @@ GPU ids ascend inside a node; ties go to the lowest node.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,31 +14,40 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
-from dlsched.core.free import Ask, FreeGpus
-from dlsched.core.occupancy import Placement, lowest_node
+from dlsched.core.cluster.occupancy import Placement, lowest_node
+from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import PlacementPolicy
 
-__all__ = [
-    "BestFit",
-    "Count",
-    "FirstFree",
-    "MinNodes",
-    "RandomNodes",
-    "Roomiest",
-    "WorstFit",
-]
+
+def too_few(request: GpuRequest, free: FreeGpus) -> Refused:
+    """The only refusal of a spanning placement: too few free GPUs."""
+    return Refused.too_few_free(request.gang, free.total)
 
 
-def too_few(ask: Ask, free: FreeGpus) -> Refused:
-    """The one refusal of a spanning placement."""
-    return Refused("Resources", f"needs {ask.gang} GPUs, {free.total} are free")
+def members(nodes: int) -> Iterator[int]:
+    """The nodes of a set of bits, ascending."""
+    while nodes:
+        yield lowest_node(nodes)
+        nodes &= nodes - 1
+
+
+def taken_in_turn(gang: int, free: FreeGpus, nodes: Iterable[int]) -> list[tuple[int, int]] | None:
+    """What each node gives if they are used up in this order; None when they have too few."""
+    parts: list[tuple[int, int]] = []
+    for node in nodes:
+        parts.append((node, min(gang, free.usable_on(node))))
+        gang -= parts[-1][1]
+        if not gang:
+            return parts
+    return None
 
 
 def tightest_node(free: FreeGpus, gang: int) -> int:
     """The node with the fewest usable GPUs that still holds the gang (lowest id), or -1."""
-    for count in range(gang, len(free.level)):
-        nodes = free.with_exactly(count)
+    usable = free.nodes
+    for members in free.level[gang:]:
+        nodes = members & usable
         if nodes:
             return lowest_node(nodes)
     return -1
@@ -50,49 +60,42 @@ class FirstFree(PlacementPolicy[NoOptions]):
     summary = "nodes and GPUs in ascending order, may span"
     spans = True
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Take the first free GPUs; refused only when the pool has too few."""
         some = free.with_at_least(1)
-        if some and free.usable_on(lowest_node(some)) >= ask.gang:
-            return free.one_node(lowest_node(some), ask.gang)
-        parts: list[tuple[int, int]] = []
-        need = ask.gang
-        while need and some:
-            node = lowest_node(some)
-            some ^= 1 << node
-            got = min(need, free.usable_on(node))
-            parts.append((node, got))
-            need -= got
-        return free.across(parts) if not need else too_few(ask, free)
+        if some and free.usable_on(lowest_node(some)) >= request.gang:
+            return free.one_node(lowest_node(some), request.gang)
+        parts = taken_in_turn(request.gang, free, members(some))
+        return too_few(request, free) if parts is None else free.across(parts)
 
 
 class Count(FirstFree):
-    """Counting only: the cluster is one bag of GPUs (which ones is of no interest)."""
+    """Counting only: the cluster is one pool of identical GPUs."""
 
     name = "count"
-    summary = "GPU counting only: the cluster is one bag of GPUs"
+    summary = "GPU counting only: the cluster is one pool of identical GPUs"
 
 
 class MinNodes(PlacementPolicy[NoOptions]):
-    """The fewest nodes; among such sets the least GPUs left over; then the lowest ids."""
+    """The fewest nodes; of these sets the one with fewest GPUs left over; then the lowest ids."""
 
     name = "min-nodes"
     summary = "fewest nodes, then least left over; may span (default)"
     spans = True
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Take the tightest single node, or else the smallest set of nodes."""
-        node = tightest_node(free, ask.gang)
+        node = tightest_node(free, request.gang)
         if node >= 0:
-            return free.one_node(node, ask.gang)
+            return free.one_node(node, request.gang)
         counts = fewest_nodes(
-            [free.with_exactly(k).bit_count() for k in range(len(free.level))], ask.gang
+            [free.with_exactly(k).bit_count() for k in range(len(free.level))], request.gang
         )
         if counts is None:
-            return too_few(ask, free)
+            return too_few(request, free)
         parts: list[tuple[int, int]] = []
-        need = ask.gang
-        for size in range(len(counts) - 1, 0, -1):  # whole nodes first, the last one gives the rest
+        need = request.gang
+        for size in range(len(counts) - 1, 0, -1):  # whole nodes first, the last gives the rest
             nodes = free.with_exactly(size)
             for _ in range(counts[size]):
                 node = lowest_node(nodes)
@@ -105,15 +108,13 @@ class MinNodes(PlacementPolicy[NoOptions]):
 def fewest_nodes(available: list[int], gang: int) -> list[int] | None:
     """How many nodes of each size to use: fewest nodes, then least left over, large nodes first.
 
-    Args:
-        available: number of nodes by usable GPUs.
-        gang: GPUs needed.
+    `available` is the number of nodes by usable GPUs.
 
     Returns:
         the number of nodes to use by usable GPUs; None when all together have too few.
     """
     nodes, reach = 0, 0
-    for size in range(len(available) - 1, 0, -1):  # the largest nodes show how few can do
+    for size in range(len(available) - 1, 0, -1):  # the largest nodes give the least number
         used = min(available[size], -((reach - gang) // size)) if reach < gang else 0
         nodes += used
         reach += used * size
@@ -165,17 +166,17 @@ class BestFit(PlacementPolicy[NoOptions]):
     summary = "tightest single node, else nodes with most free GPUs; may span"
     spans = True
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Nodes by free GPUs descending until the rest fits one node, the tightest such."""
         parts: list[tuple[int, int]] = []
-        need, taken = ask.gang, 0
+        need, taken = request.gang, 0
         while need:
             rest = FreeGpusWithout(free, taken)
             node = tightest_node(rest, need)
             if node < 0:
                 node = roomiest_node(rest)
                 if node < 0:
-                    return too_few(ask, free)
+                    return too_few(request, free)
             got = min(need, free.usable_on(node))
             parts.append((node, got))
             taken |= 1 << node
@@ -208,24 +209,16 @@ class Roomiest(PlacementPolicy[NoOptions]):
     name = "roomiest"
     summary = "the node with most free GPUs first, ranks in that order; may span"
     spans = True
+    ranks_ascend: ClassVar[bool] = False  # do they go to nodes in the order of their numbers?
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Take from the emptiest node, then the next emptiest."""
-        parts = self._parts(ask, free)
-        return too_few(ask, free) if parts is None else free.across(parts)
-
-    def _parts(self, ask: Ask, free: FreeGpus) -> list[tuple[int, int]] | None:
-        parts: list[tuple[int, int]] = []
-        need, taken = ask.gang, 0
-        while need:
-            node = roomiest_node(FreeGpusWithout(free, taken))
-            if node < 0:
-                return None
-            got = min(need, free.usable_on(node))
-            parts.append((node, got))
-            taken |= 1 << node
-            need -= got
-        return parts
+        counts = range(len(free.level) - 1, 0, -1)
+        roomy = (node for count in counts for node in members(free.with_exactly(count)))
+        parts = taken_in_turn(request.gang, free, roomy)
+        if parts is None:
+            return too_few(request, free)
+        return free.across(sorted(parts) if self.ranks_ascend else parts)
 
 
 class WorstFit(Roomiest):
@@ -233,18 +226,14 @@ class WorstFit(Roomiest):
 
     name = "worst-fit"
     summary = "the node with most free GPUs first (spread); may span"
-
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
-        """Take from the emptiest node, then the next emptiest."""
-        parts = self._parts(ask, free)
-        return too_few(ask, free) if parts is None else free.across(sorted(parts))
+    ranks_ascend = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomOptions:
     """Random placement."""
 
-    seed: int = option(0, "seed of the placement's own generator; the run's unless given", low=0)
+    seed: int = option(0, "seed of the placement's own generator; by default the run's seed", low=0)
 
 
 class RandomNodes(PlacementPolicy[RandomOptions]):
@@ -252,20 +241,19 @@ class RandomNodes(PlacementPolicy[RandomOptions]):
 
     name = "random"
     summary = "nodes drawn at random, one GPU at a time; may span"
-    Options: ClassVar[type[Any]] = RandomOptions
     spans = True
 
     def __init__(self, options: RandomOptions) -> None:
         super().__init__(options)
         self._rng = np.random.default_rng(options.seed)
 
-    def place(self, ask: Ask, free: FreeGpus) -> Placement | Refused:
-        """Draw node after node; the draws go on from decision to decision."""
-        left = {node: free.usable_on(node) for node in _members(free.with_at_least(1))}
-        if sum(left.values()) < ask.gang:
-            return too_few(ask, free)
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
+        """Draw node after node; the sequence continues from decision to decision."""
+        left = {node: free.usable_on(node) for node in members(free.with_at_least(1))}
+        if sum(left.values()) < request.gang:
+            return too_few(request, free)
         got: dict[int, int] = {}
-        for _ in range(ask.gang):
+        for _ in range(request.gang):
             nodes = list(left)
             node = nodes[int(self._rng.integers(len(nodes)))]
             got[node] = got.get(node, 0) + 1
@@ -279,16 +267,8 @@ class RandomNodes(PlacementPolicy[RandomOptions]):
         return {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on drawing where the other left off."""
+        """Continue the sequence of a `state_dict`."""
         self._rng.bit_generator.state = state["rng"]
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Nothing here is by row."""
-
-
-def _members(nodes: int) -> list[int]:
-    found = []
-    while nodes:
-        found.append(lowest_node(nodes))
-        nodes &= nodes - 1
-    return found
+        """There is no state by row."""

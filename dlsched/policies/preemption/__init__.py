@@ -1,1 +1,1 @@
-"""What a suspension saves in a replay; in the live world, how a job is stopped."""
+"""Preemption: the work that a suspension saves in a replay; live, how a job is stopped."""

@@ -7,11 +7,9 @@ import math
 from dlsched.core.options import NoOptions
 from dlsched.core.stage import PreemptionPart
 
-__all__ = ["Checkpoint", "Kill", "Periodic"]
-
 
 class Checkpoint(PreemptionPart[NoOptions]):
-    """The job is told, saves everything, and leaves."""
+    """The job is notified, saves all its work, and leaves."""
 
     name = "checkpoint"
     summary = "a suspended job saves all its work (default)"
@@ -23,7 +21,7 @@ class Checkpoint(PreemptionPart[NoOptions]):
 
 
 class Periodic(PreemptionPart[NoOptions]):
-    """The job is stopped as it is and goes on from its last periodic checkpoint.
+    """The job is stopped and continues from its last periodic checkpoint.
 
     Checkpoints are taken every `--checkpoint-interval` seconds of work since the start; without an
     interval nothing of this start survives.
@@ -40,11 +38,11 @@ class Periodic(PreemptionPart[NoOptions]):
 
 
 class Kill(PreemptionPart[NoOptions]):
-    """The job is killed and begins again where this start began."""
+    """The job is killed and repeats all work since its last start."""
 
     name = "kill"
     summary = "a suspended job loses everything since its last start"
 
     def saved(self, before: float, now: float, interval: float | None) -> float:
-        """Nothing of this start."""
+        """No work of this start."""
         return before

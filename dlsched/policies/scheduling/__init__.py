@@ -1,1 +1,1 @@
-"""Who runs: one file a policy or a family of one paper."""
+"""Which jobs run: one file a policy, or a folder for a family of one paper."""

@@ -2,24 +2,25 @@
 
 Hwang, Kim, Kim, Shin, Park, "Elastic Resource Sharing for Distributed Deep Learning", NSDI 2021.
 Divide M GPUs among jobs whose throughput p(k) on k GPUs is known, to minimise the average JCT.
-GPUs are granted one by one. Of two jobs, a ends first with its present share and b later; when a
-has ended b will have more, which greedy marginal throughput overlooks. Apathy takes b's share to be
-then what it would have with this GPU. So one more GPU is better spent on b if and only if
+GPUs are granted one by one. Of two jobs, a ends first with its present share and b later. When a
+has ended, b will have more GPUs, which greedy marginal throughput ignores. The apathetic view
+assumes that b's share will then be the one it has with this GPU. So one more GPU is better spent
+on b if and only if
 
     (p_b(m+1) - p_b(m)) / p_b(m+1)  >  (p_a(m+1) - p_a(m)) / p_a(m)
 
-The job that beats all others in turn gets it. With `length=known` a is the one with less remaining
-work over present throughput, with `length=attained` the one with less attained service.
+The job that wins against all others gets it. With `length=known`, a is the job with less remaining
+work divided by present throughput; with `length=attained`, the job with less attained service.
 
-The authors published no program; what the paper leaves open is settled here: two jobs without GPUs
-compare by the time they would take on their fewest, ties go to the earlier; a job's first grant is
-its fewest GPUs at once; nobody grows beyond the knee of its throughput.
+The authors published no program. What the paper leaves open is decided here as follows: two jobs
+without GPUs compare by the time that they would take on their fewest GPUs, ties go to the earlier
+job; a job's first grant is its fewest GPUs at once; no job grows beyond the knee of its throughput.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,10 +30,14 @@ from dlsched.core.errors import BadInput
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool, shown
-
-__all__ = ["Afs", "Sharing", "shares"]
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.gang_sizes import (
+    bounds_of,
+    capacity,
+    has_known_scaling,
+    resize,
+    share_by_pool,
+)
 
 
 class Sharing:
@@ -40,20 +45,20 @@ class Sharing:
 
     Attributes:
         sizes: GPUs of each job so far.
-        grants: jobs in the order in which they got something.
+        grants: jobs in the order of their grants.
     """
 
     def __init__(
         self, rates: Floats, ahead: Floats, least: Ints, most: Ints, *, known_length: bool = True
     ) -> None:
-        """Begin with nobody having anything.
+        """Start without grants.
 
         Args:
             rates: throughput on 1, 2, … GPUs, [job, GPUs - 1].
-            ahead: remaining work; or attained service, where lengths are not known.
+            ahead: remaining work, or attained service where lengths are not known.
             least: GPUs of a job's first grant.
-            most: GPUs beyond which a job gets none.
-            known_length: what `ahead` is.
+            most: the most GPUs of a job.
+            known_length: whether `ahead` is remaining work.
         """
         count = len(ahead)
         self._rates = np.concatenate([np.zeros((count, 1)), rates], axis=1)
@@ -69,10 +74,10 @@ class Sharing:
         self._grows = np.full(count, np.inf)  # the gain of one more, relative to what it has
 
     def grant(self, gpus: int) -> Ints:
-        """Divide so many GPUs; returns how many each job has.
+        """Grant so many GPUs; returns the GPUs of each job.
 
-        The winner is found by one pass over the jobs, each against the best so far. Only the last
-        winner has changed since the pass before, so a pass resumes where that one stood.
+        One pass over the jobs, each against the best so far, finds the winner. Only the last winner
+        has changed since the previous pass, so a pass resumes at its position.
         """
         self._eligible = self._least <= np.minimum(self._most, gpus)
         best: list[int] = []  # the best so far, at each place where it changed
@@ -108,7 +113,7 @@ class Sharing:
         return took
 
     def _pass(self, best: list[int], place: int) -> int:
-        """Go on from a place with the best so far; `best` ends with the winner."""
+        """Continue a pass from a position; `best` ends with the winner."""
         count = len(self._ends)
         if not best:
             later = self._eligible[place:]
@@ -125,7 +130,7 @@ class Sharing:
         return count
 
     def _beats(self, holder: int, place: int) -> Bools:
-        """Which jobs from a place on are better served than the holder."""
+        """Which jobs from a position on win against the holder."""
         ends, sizes = self._ends[place:], self.sizes[place:]
         earlier = ends < self._ends[holder]
         as_a = ~(self._keeps[holder] > self._grows[place:])
@@ -137,7 +142,7 @@ class Sharing:
 
 
 def _knees(rates: Floats, least: Ints, most: Ints) -> Ints:
-    """The most GPUs that each job gains from: where the next one would not help, it stops."""
+    """The most GPUs from which each job gains: the next one would not help."""
     after = np.arange(1, rates.shape[1] + 1)[None, :]  # GPUs after which a job may stop
     next_rate = np.concatenate([rates[:, 1:], np.zeros((len(rates), 1))], axis=1)
     stops = (next_rate <= rates) & (after >= least[:, None]) & (after < most[:, None])
@@ -172,29 +177,28 @@ class AfsOptions:
     """Apathetic future share."""
 
     length: Literal["known", "attained"] = option(
-        "known", "who ends first: by predicted remaining work, or by attained service"
+        "known", "which job ends first: by predicted remaining work, or by attained service"
     )
 
 
 class Afs(SchedulingPolicy[AfsOptions]):
-    """Shares are divided anew when jobs come or go or are known better, and kept in between."""
+    """GPUs are divided again when jobs come, go or are known better, and kept in between."""
 
     name = "afs"
     summary = "elastic jobs: apathetic future share (AFS-L, or by attained service)"
-    Options: ClassVar[type[Any]] = AfsOptions
     needs = frozenset({"predicted_work"})
     preemptive = True
-    rests = False  # who stays grows when others leave
+    rests = False  # jobs grow when others leave
 
     def __init__(self, options: AfsOptions) -> None:
         super().__init__(options)
         self._due = True  # something has changed since shares were last divided
-        self._version = 0  # of what was believed of speeds then
+        self._version = 0  # of the fitted speeds at that time
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Divide if somebody came or went; between rounds only idle GPUs are given."""
-        version = 0 if ctx.scaling is None else ctx.scaling.version(units.rows)
-        walk.stable_until(-np.inf if version else np.inf)  # what is fitted to jobs goes on changing
+        """Divide if jobs came or went; between rounds only give idle GPUs."""
+        version = ctx.perf.version(units.rows)
+        walk.stable_until(-np.inf if version else np.inf)  # fitted speeds keep changing
         self._due = self._due or bool(ctx.changes) or version != self._version
         self._version = version
         if not self._due or not len(units):
@@ -212,21 +216,17 @@ class Afs(SchedulingPolicy[AfsOptions]):
     def _divide(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
         gang = units.gang
         width = int(max(gang.max(), np.minimum(units.table.max_gpus[units.rows].max(), gpus), 1))
-        rates = np.full((len(units), width), np.nan)
-        if ctx.scaling is not None:
-            rates = ctx.scaling.rates(units.rows, width)
-        known = shown(rates)
+        rates = ctx.perf.rate_by_count(units.rows, width)
+        known = has_known_scaling(rates)
         least, most = bounds_of(units, known)
-        ahead = units.remaining_work
-        if ctx.scaling is not None:
-            ahead = np.where(known, ctx.scaling.steps_left(units), ahead)
-        rates[~known] = 1.0  # whatever they have, it is their gang
+        ahead = np.where(known, ctx.perf.steps_left(units), units.remaining_work)
+        rates[~known] = 1.0  # they have their gang or nothing
         if self.options.length == "attained":
             ahead = units.attained
         elif np.isnan(ahead).any():
             lacking = int(np.isnan(ahead).sum())
             raise BadInput(
-                f"the work that is left is not known of {lacking} of {len(units)} jobs: estimate "
+                f"the remaining work of {lacking} of {len(units)} jobs is not known: estimate "
                 "it (--estimate) or decide by attained service (-o length=attained)"
             )
         runs = rates[np.arange(len(units)), least - 1] > 0
@@ -241,12 +241,12 @@ class Afs(SchedulingPolicy[AfsOptions]):
         ).sizes
 
     def state_dict(self) -> dict[str, Any]:
-        """Whether shares are due, and what they rest on."""
+        """Whether a division is due, and the version of the fitted speeds."""
         return {"due": self._due, "version": self._version}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on."""
+        """Continue from a `state_dict`."""
         self._due, self._version = bool(state["due"]), int(state["version"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Nothing is kept by row."""
+        """There is no state by row."""

@@ -1,13 +1,13 @@
 """Backfill: EASY and conservative.
 
 EASY: Lifka, JSSPP 1995, and Mu'alem & Feitelson, TPDS 2001; conservative: Feitelson & Weil, IPPS
-1998. First come, first served, but a job behind may start if
-it delays nobody: not the head (EASY), or nobody at all (conservative). Both need a predicted
-duration; a job that has outrun its prediction counts as ending one round from now (60 s where
-there are no rounds).
+1998. First come, first served, but a job behind the
+head may start if it does not delay the head (EASY), or any job before it (conservative). Both need
+predicted durations, in seconds; a job that has outrun its prediction counts as ending one round
+from now (60 s where there are no rounds).
 
-GPUs are counted per pool. Where placement refuses a job that the count admits, the job waits for
-the next end.
+GPUs are counted by pool. If the placement refuses a job for which enough GPUs are free, the job
+waits until the next job ends.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Rows
-from dlsched.core.calendar import Booking, Calendar
+from dlsched.core.cluster.calendar import Booking, Calendar
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
 
-__all__ = ["Conservative", "Easy"]
-
-OVERRUN_S = 60.0  # without rounds, a job that has outrun its prediction counts as ending so late
+OVERRUN_S = 60.0  # seconds until the end of a job that has outrun its prediction, without rounds
 
 
 def predicted_ends(units: Units, ctx: RoundContext) -> Floats:
@@ -49,8 +47,8 @@ def first_overrun(ctx: RoundContext) -> float:
 
 
 def clock_text(time: float) -> str:
-    """A moment as users read it."""
-    return f"{time:,.0f} s" if np.isfinite(time) else "no time that is known"
+    """A time as text for users."""
+    return f"{time:,.0f} s" if np.isfinite(time) else "an unknown time"
 
 
 @dataclass(slots=True)
@@ -62,14 +60,14 @@ class Shadow:
 
 
 class Easy(SchedulingPolicy[NoOptions]):
-    """Start heads while they fit; then whoever does not delay the first that does not."""
+    """Start heads of the queue while they fit; then jobs that do not delay the first misfit."""
 
     name = "easy"
     summary = "FIFO with backfill that never delays the head (EASY)"
     needs = frozenset({"predicted_work"})
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Each pool on its own, in order of submit."""
+        """Decide for each pool by itself, in order of submission."""
         queue = units[np.argsort(units.submit_time, kind="stable")]
         for pool in np.unique(queue.pool).tolist():
             self._backfill(queue[queue.pool == pool], pool, ctx, walk)
@@ -95,10 +93,10 @@ class Easy(SchedulingPolicy[NoOptions]):
 
     @staticmethod
     def _start_heads(rows: list[int], walk: Walk) -> tuple[list[int], int]:
-        """Start from the head while it fits; a job that waits for its quota blocks nobody.
+        """Start from the head while it fits; a job that waits for its quota does not block.
 
         Returns:
-            the positions started, and that of the first that does not fit.
+            the positions started, and the position of the first job that does not fit.
         """
         started: list[int] = []
         for position, row in enumerate(rows):
@@ -121,7 +119,7 @@ class Easy(SchedulingPolicy[NoOptions]):
         ctx: RoundContext,
         walk: Walk,
     ) -> Shadow:
-        """The earliest end at which enough GPUs are free for the head; all ends then count."""
+        """The head's reservation: the earliest time at which enough GPUs are free for it."""
         running = ctx.running
         running = running[running.pool == pool]
         ends = np.concatenate([predicted_ends(running, ctx), ctx.now + duration[started]])
@@ -138,14 +136,14 @@ class Easy(SchedulingPolicy[NoOptions]):
 
 
 class Conservative(SchedulingPolicy[NoOptions]):
-    """Every job gets a reservation when it arrives, and nobody may delay it.
+    """Every job gets a reservation when it arrives, and no job may delay it.
 
-    The plan is kept from decision to decision and made anew, in order of submit, when a job ends
-    earlier or later than planned.
+    The plan is kept from decision to decision; it is made again, in order of submission, when a job
+    ends earlier or later than planned.
     """
 
     name = "conservative"
-    summary = "FIFO with backfill that delays nobody (conservative)"
+    summary = "FIFO with backfill that delays no job (conservative)"
     needs = frozenset({"predicted_work"})
 
     def __init__(self, options: NoOptions) -> None:
@@ -155,7 +153,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
         self._planned: dict[int, Booking] = {}  # waiting and running rows
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Keep or renew the plan, then start whose time has come."""
+        """Keep the plan or make a new one, then start the jobs that are due."""
         queue = units[np.argsort(units.submit_time, kind="stable")]
         running = ctx.running
         if self._is_off(queue, running, ctx):
@@ -171,7 +169,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
         walk.stable_until(min([*later, *ends]) if all_started and (later or ends) else -np.inf)
 
     def _is_off(self, queue: Units, running: Units, ctx: RoundContext) -> bool:
-        """Did something happen that the plan did not foresee?"""
+        """Whether something happened that the plan did not predict."""
         for pool, capacity in self._capacity.items():
             if capacity != ctx.pools.capacity(pool, ctx.occupancy):
                 return True
@@ -224,7 +222,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
         self._planned[row] = booking
 
     def _start_due(self, queue: Units, ctx: RoundContext, walk: Walk) -> bool:
-        """Start whose time has come; did all of them find their GPUs?"""
+        """Start the jobs that are due; returns whether all of them found their GPUs."""
         all_started = True
         for row in queue.rows.tolist():
             booking = self._planned.get(row)
@@ -239,9 +237,9 @@ class Conservative(SchedulingPolicy[NoOptions]):
         return all_started
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """The plan follows; a booking whose row is gone counts as one that ended early."""
+        """Follow a table that was packed; a booking of a row that is gone counts as ended early."""
         new = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
-        gone = len(old)  # numbers that no row has, so that the next look finds them ended
+        gone = len(old)  # numbers that no row has, so that the next decision finds them ended
         planned: dict[int, Booking] = {}
         for before, booking in self._planned.items():
             row = new.get(before, gone)
@@ -258,7 +256,7 @@ class Conservative(SchedulingPolicy[NoOptions]):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on with the plan."""
+        """Continue with the plan."""
         self._planned = {
             int(row): Booking(row=int(row), gpus=int(gpus), start=start, end=end)
             for row, gpus, start, end in state["planned"]

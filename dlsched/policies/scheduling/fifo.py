@@ -1,100 +1,79 @@
-"""First come, first served: strict (fifo) and with everybody who fits behind (first-fit).
+"""First come, first served: strict (fifo) and with every job that fits behind (first-fit).
 
 As in Tiresias' and Blox' simulators (fifo, fjf). Order: (priority, submit time), then admission.
 Non-preemptive, except in the strict rounds of Blox (`misfit=tail-preempt`), where a job at the head
-may push out jobs behind it.
+may suspend jobs behind it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TypeVar
 
 import numpy as np
 
 from dlsched.core.allocation import Misfit, Ranking
-from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.units import Units
-from dlsched.policies.scheduling.classes import PriorityClasses
-from dlsched.policies.scheduling.order import order_by
-
-__all__ = ["Fifo", "FirstFit"]
+from dlsched.core.units import Units, UnitTable
+from dlsched.policies.scheduling.ordering import order_by
+from dlsched.policies.scheduling.priority_classes import MISFIT, ClassOptions, PriorityClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FifoOptions:
+class FifoOptions(ClassOptions):
     """First come, first served."""
 
-    misfit: Misfit = option("stop", "what a job that does not fit does to those behind it")
-    guard_s: float = option(np.inf, "seconds unscheduled after which a job goes first", low=0.0)
+    misfit: Misfit = option("stop", MISFIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstFitOptions:
-    """First come, first served, with everybody who fits."""
-
-    guard_s: float = option(np.inf, "seconds unscheduled after which a job goes first", low=0.0)
+class FirstFitOptions(ClassOptions):
+    """First come, first served, with every job that fits."""
 
 
-class Fifo(SchedulingPolicy[FifoOptions]):
-    """From the head of the queue while the head fits."""
+C = TypeVar("C", bound=ClassOptions)
 
-    name = "fifo"
-    summary = "first come, first served; the head blocks those behind it"
-    Options: ClassVar[type[Any]] = FifoOptions
 
-    def __init__(self, options: FifoOptions) -> None:
+class _InOrder(SchedulingPolicy[C]):
+    """Jobs by priority class, then by submit time."""
+
+    def __init__(self, options: C, misfit: Misfit) -> None:
         super().__init__(options)
-        self._classes = PriorityClasses(options.guard_s)
-        self.preemptive = options.misfit == "tail-preempt"
+        self._misfit = misfit
+        self._classes = PriorityClasses(options)
+        self.memories = (self._classes,)
+        self.fills = self._classes.fills(misfit)
+        self.preemptive = misfit == "tail-preempt"
+        self.rounds_fill = "with room" if self.preemptive else "always"
+
+    def fill_key(self, row: int, table: UnitTable) -> float:
+        """Its submit time."""
+        return table.submit_time.item(row)
 
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """By priority, then submit time."""
         order = order_by(self._classes.of(units, ctx), units.submit_time)
         stable = np.inf if self.options.guard_s == np.inf else -np.inf
-        return Ranking(order=order, misfit=self.options.misfit, stable_until=stable)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Rows lifted by the starvation guard."""
-        return self._classes.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Remember rows lifted."""
-        self._classes.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Rows lifted, under their new numbers."""
-        self._classes.renumber(old)
+        return Ranking(order=order, misfit=self._misfit, stable_until=stable)
 
 
-class FirstFit(SchedulingPolicy[FirstFitOptions]):
-    """Walk the whole queue in order and start whatever fits; large jobs may starve."""
+class Fifo(_InOrder[FifoOptions]):
+    """Start jobs from the head of the queue while the head fits."""
+
+    name = "fifo"
+    summary = "first come, first served; the head blocks the jobs behind it"
+
+    def __init__(self, options: FifoOptions) -> None:
+        super().__init__(options, options.misfit)
+
+
+class FirstFit(_InOrder[FirstFitOptions]):
+    """Start every job that fits, in queue order; large jobs may starve."""
 
     name = "first-fit"
-    summary = "first come, first served; smaller jobs may pass those that do not fit (fjf)"
-    Options: ClassVar[type[Any]] = FirstFitOptions
+    summary = "first come, first served; smaller jobs may pass jobs that do not fit (fjf)"
 
     def __init__(self, options: FirstFitOptions) -> None:
-        super().__init__(options)
-        self._classes = PriorityClasses(options.guard_s)
-
-    def rank(self, units: Units, ctx: RoundContext) -> Ranking:
-        """By priority, then submit time; misfits are passed."""
-        order = order_by(self._classes.of(units, ctx), units.submit_time)
-        stable = np.inf if self.options.guard_s == np.inf else -np.inf
-        return Ranking(order=order, misfit="skip", stable_until=stable)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Rows lifted by the starvation guard."""
-        return self._classes.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Remember rows lifted."""
-        self._classes.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Rows lifted, under their new numbers."""
-        self._classes.renumber(old)
+        super().__init__(options, "skip")

@@ -1,13 +1,13 @@
-"""The Gittins index of a job's attained service, from a sample of what past jobs needed.
+"""The Gittins index of a job's attained service, from a sample of the service of past jobs.
 
 Gu et al., "Tiresias", NSDI 2019. With S the total GPU-seconds of a job
 and a its attained service,
 
     G(a) = P(S - a <= Δ | S > a) / E[min(S - a, Δ) | S > a]
 
-for a fixed Δ: the chance to finish within the next Δ of service, per unit of service that it takes.
-A larger index runs first. `artifact` is what Tiresias' simulator computes instead; there the
-expectation sums S itself, which punishes jobs close to their end (`docs/policies/tiresias.md`).
+for a fixed Δ: the chance to finish within the next Δ of service, per unit of service spent. The job
+with the largest index runs first. `artifact` is what Tiresias' simulator computes instead: there
+the expectation sums S itself, which delays jobs close to their end (`docs/policies/tiresias.md`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from typing import Literal
 import numpy as np
 
 from dlsched.core.arrays import Floats
-
-__all__ = ["GittinsIndex"]
 
 SCALE = 1_000_000.0  # the artifact's tables hold a million times the index
 

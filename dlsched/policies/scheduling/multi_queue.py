@@ -2,9 +2,9 @@
 
 The queues of Tiresias, NSDI 2019, without promotion and index: a job starts in the
 first queue and falls to the tail of the next when its attained service reaches the queue's limit.
-Queues are walked in order, each in list order; what does not fit is skipped. After each decision
-the waiting jobs of a queue stand behind its running ones, so that equals do not displace each
-other and the order inside a queue is by "last started".
+Queues are served in order, each in list order; a job that does not fit is skipped. After each
+decision the waiting jobs of a queue move behind its running ones, so that equal jobs do not
+displace each other and a queue is ordered by the last start.
 
 Inputs: attained service in GPU-seconds (or seconds), limits in the same unit.
 """
@@ -12,7 +12,7 @@ Inputs: attained service in GPU-seconds (or seconds), limits in the same unit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 from dlsched.core.allocation import Ranking, Rebuild
 from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
 from dlsched.core.context import RoundContext
-from dlsched.core.following import follow
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.following import follow
+from dlsched.core.walk.walk import Walk
 
-__all__ = ["FeedbackQueues", "MultiQueue"]
-
-# a limit counts as reached when service is this close to it: times are float seconds
+# a limit counts as reached when service is this close to it, since times are floats
 REACHED_S = 1e-6
 
 
@@ -38,21 +36,21 @@ class MultiQueueOptions:
 
     limits: tuple[float, ...] = option(
         (3250.0, 7200.0),
-        "service at which a job leaves each queue but the last, ascending",
+        "service at which a job leaves each queue except the last, ascending",
         low=0.0,
     )
     service: Literal["gpu-time", "time"] = option(
-        "gpu-time", "attained service in GPU-seconds, or in seconds on GPUs"
+        "gpu-time", "unit of attained service: GPU-seconds, or seconds on GPUs"
     )
-    rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
+    rebuild: Rebuild = option("sticky", "sticky: running jobs keep their GPUs; full: none does")
 
 
 class FeedbackQueues:
-    """Which queue each row is in, and where in it.
+    """The queue of each row, and its place there.
 
     Attributes:
-        queue: per row, -1 before it joins.
-        place: per row; the order inside a queue.
+        queue: by row, -1 before it joins.
+        place: by row, ascending within a queue.
     """
 
     def __init__(self, queues: int) -> None:
@@ -63,20 +61,28 @@ class FeedbackQueues:
 
     def join(self, units: Units) -> Rows:
         """Put rows not seen before at the tail of the first queue; returns their positions."""
-        if len(self.queue) < len(units.table):
-            more = len(units.table) - len(self.queue)
-            self.queue = np.concatenate([self.queue, np.full(more, -1, np.int8)])
-            self.place = np.concatenate([self.place, np.zeros(more, np.int64)])
+        self.reserve(len(units.table))
         new = np.flatnonzero(self.queue[units.rows] < 0)
         if new.size:
             self.move(units.rows[new], np.zeros(len(new), np.int8))
         return new
 
+    def reserve(self, count: int) -> None:
+        """Make room for so many rows."""
+        more = count - len(self.queue)
+        if more > 0:
+            self.queue = np.concatenate([self.queue, np.full(more, -1, np.int8)])
+            self.place = np.concatenate([self.place, np.zeros(more, np.int64)])
+
+    def append(self, row: int, queue: int) -> None:
+        """Put a row at the tail of a queue."""
+        self.queue[row], self.place[row] = queue, self._tail
+        self._tail += 1
+
     def move(self, rows: Rows, queue: NDArray[np.int8]) -> None:
         """Put rows at the tails of queues, in the order given."""
         self.queue[rows] = queue
-        self.place[rows] = self._tail + np.arange(len(rows))
-        self._tail += len(rows)
+        self.rearrange(rows)
 
     def order(self, units: Units) -> Rows:
         """Positions by queue, then by place in it."""
@@ -84,9 +90,7 @@ class FeedbackQueues:
 
     def running_first(self, units: Units, running: Bools) -> None:
         """In each queue move the waiting rows behind the running ones, both keeping their order."""
-        rows = units.rows
-        order = np.lexsort((self.place[rows], ~running))
-        self.rearrange(rows[order])
+        self.rearrange(units.rows[np.lexsort((self.place[units.rows], ~running))])
 
     def rearrange(self, rows: Rows) -> None:
         """Give rows new places in the order given; their queues stay."""
@@ -103,7 +107,7 @@ class FeedbackQueues:
         return {"queue": self.queue.copy(), "place": self.place.copy(), "tail": self._tail}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from them."""
+        """Continue from a `state_dict`."""
         self.queue = np.array(state["queue"], np.int8)
         self.place = np.array(state["place"], np.int64)
         self._tail = int(state["tail"])
@@ -114,13 +118,13 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
 
     name = "multi-queue"
     summary = "multi-level feedback queues on attained service, FIFO inside a queue"
-    Options: ClassVar[type[Any]] = MultiQueueOptions
     preemptive = True
-    rests = False  # a running job falls to the next queue whether or not somebody waits
+    rests = False  # a running job is demoted even if no job waits
 
     def __init__(self, options: MultiQueueOptions) -> None:
         super().__init__(options)
         self._queues = FeedbackQueues(len(options.limits) + 1)
+        self.memories = (self._queues,)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Demote, walk the queues, put waiting jobs behind running ones."""
@@ -133,8 +137,8 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
         running = walk.runs(units)
         if not running.all():
-            everybody = ctx.units
-            self._queues.running_first(everybody, walk.runs(everybody))
+            active = ctx.units
+            self._queues.running_first(active, walk.runs(active))
         next_fall = self._next_fall(units, service, speed, running, ctx.now)
         walk.wake_at(next_fall)
         walk.stable_until(next_fall)
@@ -160,15 +164,3 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
     ) -> float:
         wait = (self._limit_of(units)[running] - service[running]) / speed[running]
         return now + float(wait.min()) if wait.size else np.inf
-
-    def state_dict(self) -> dict[str, Any]:
-        """The queues."""
-        return self._queues.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Go on with the queues."""
-        self._queues.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """The queues follow."""
-        self._queues.renumber(old)

@@ -7,38 +7,37 @@ The preemptive ones are those of Tiresias' simulator (NSDI 2019):
 * `srtf`: least predicted remaining time first, preemptive (Tiresias' "shortest").
 * `srsf`: least remaining time × GPUs first, preemptive (Tiresias' "shortest-gpu").
 
-The preemptive ones rebuild from empty: take in order what fits, skip the rest. Equal keys keep the
-order of the previous decision (`ties=persistent`) or that of admission (`ties=submit`, Blox).
-Durations are predictions (`--estimate`); a job that outruns its prediction has 0 left.
+The preemptive ones start from an empty cluster: they take jobs that fit in order and skip the
+others. Equal keys keep the order of the previous decision (`ties=persistent`) or of admission
+(`ties=submit`, Blox). Durations are predictions in seconds (`--estimate`); a job that has outrun
+its prediction has 0 left.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from dlsched.core.allocation import Misfit, Ranking, Rebuild
+from dlsched.core.allocation import Ranking
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
-from dlsched.core.following import follow
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-from dlsched.policies.scheduling.classes import PriorityClasses
-from dlsched.policies.scheduling.order import PersistentOrder, next_crossing, order_by
-
-__all__ = ["Sjf", "SjfGpu", "Srsf", "Srtf"]
+from dlsched.core.units import Units, UnitTable
+from dlsched.policies.scheduling.key_order import KeyOptions, KeyOrder
+from dlsched.policies.scheduling.ordering import PersistentOrder, order_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SjfOptions:
     """Shortest predicted duration first."""
 
-    misfit: Literal["stop", "skip"] = option("stop", "what a misfit does to those behind it")
+    misfit: Literal["stop", "skip"] = option(
+        "stop", "what a job that does not fit means for the jobs behind it"
+    )
 
 
 class Sjf(SchedulingPolicy[SjfOptions]):
@@ -46,8 +45,16 @@ class Sjf(SchedulingPolicy[SjfOptions]):
 
     name = "sjf"
     summary = "shortest predicted duration first, non-preemptive"
-    Options: ClassVar[type[Any]] = SjfOptions
     needs = frozenset({"predicted_work"})
+    rounds_fill = "always"
+
+    def __init__(self, options: SjfOptions) -> None:
+        super().__init__(options)
+        self.fills = options.misfit
+
+    def fill_key(self, row: int, table: UnitTable) -> float:
+        """Its predicted duration."""
+        return table.predicted_work.item(row)
 
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """By predicted duration; ties in order of admission."""
@@ -56,35 +63,39 @@ class Sjf(SchedulingPolicy[SjfOptions]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortestOptions:
+class ShortestOptions(KeyOptions):
     """The preemptive orders."""
 
-    misfit: Misfit = option("skip", "what a job that does not fit does to those behind it")
-    rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
     ties: Literal["persistent", "submit"] = option(
-        "persistent", "equal keys keep the previous decision's order, or that of admission"
+        "persistent", "order of equal keys: that of the previous decision, or of admission"
     )
-    guard_s: float = option(np.inf, "seconds unscheduled after which a job goes first", low=0.0)
     charge_restart: bool = option(
-        False, "count the restart overhead into the remaining time of jobs that do not run"
+        False, "add the restart overhead to the remaining time of jobs that do not run"
     )
 
 
-class Shortest(SchedulingPolicy[ShortestOptions]):
-    """The common part: a key, its growth while running, and the rebuild."""
+class Shortest(KeyOrder[ShortestOptions]):
+    """The common part of the preemptive orders."""
 
-    Options: ClassVar[type[Any]] = ShortestOptions
     needs = frozenset({"predicted_work"})
-    preemptive = True
 
     def __init__(self, options: ShortestOptions) -> None:
         super().__init__(options)
-        self._classes = PriorityClasses(options.guard_s)
+        if options.charge_restart:
+            self.fills = None
+        if options.ties == "persistent":
+            self.rounds_fill = None
         self._previous = PersistentOrder()
+        self.memories = (self._classes, self._previous)
 
     @abstractmethod
-    def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
-        """The sort key per unit, smallest first, and its growth per second while running."""
+    def waiting_key(self, row: int, table: UnitTable) -> float:
+        """The sort key of one row while it waits."""
+
+    def fill_key(self, row: int, table: UnitTable) -> tuple[float, float]:
+        """Its key, then its place in the previous order."""
+        place = self._previous.place(row) if self.options.ties == "persistent" else 0.0
+        return self.waiting_key(row, table), place
 
     def _remaining(self, units: Units, ctx: RoundContext) -> Floats:
         remaining = units.remaining_work
@@ -92,37 +103,15 @@ class Shortest(SchedulingPolicy[ShortestOptions]):
             remaining = remaining + np.where(units.running, 0.0, ctx.restart_overhead)
         return remaining
 
-    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Rank and follow; the order holds until a running job's key meets a waiting one's."""
-        key, growth = self.key(units, ctx)
-        priority = self._classes.of(units, ctx)
-        ranking = Ranking(
-            order=self._order(units, priority, key, ctx),
-            misfit=self.options.misfit,
-            rebuild=self.options.rebuild,
-        )
-        follow(walk, units, ranking)
-        if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
-            walk.stable_until(next_crossing(key, growth, walk.runs(units), ctx.now))
-
     def _order(self, units: Units, priority: Floats | None, key: Floats, ctx: RoundContext) -> Rows:
         if self.options.ties == "persistent" and priority is None:
             return self._previous.sort(units, key, remember=ctx.mode == "full")
-        return order_by(priority, key)
+        return super()._order(units, priority, key, ctx)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The previous order and the rows lifted by the starvation guard."""
-        return self._classes.state_dict() | self._previous.state_dict()
 
-    def load_state_dict(self, state: Any) -> None:
-        """Go on from that order."""
-        self._classes.load_state_dict(state)
-        self._previous.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """The order and the rows lifted, under their new numbers."""
-        self._classes.renumber(old)
-        self._previous.renumber(old)
+def _left(row: int, table: UnitTable) -> float:
+    """Predicted seconds of work that a waiting row has left."""
+    return max(table.predicted_work.item(row) - table.executed.item(row), 0.0)
 
 
 class Srtf(Shortest):
@@ -135,17 +124,25 @@ class Srtf(Shortest):
         """Remaining seconds, which shrink as the job runs."""
         return self._remaining(units, ctx), np.full(len(units), -1.0)
 
+    def waiting_key(self, row: int, table: UnitTable) -> float:
+        """Remaining seconds."""
+        return _left(row, table)
+
 
 class Srsf(Shortest):
     """Least remaining service (time × GPUs) first."""
 
     name = "srsf"
     summary = "least predicted remaining time x GPUs first, preemptive (Tiresias' 'shortest-gpu')"
-    rests = False  # running keys shrink at different speeds, so ties depend on every decision
+    rests = False  # running keys shrink at different rates: ties depend on every decision
 
     def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
         """Remaining GPU-seconds."""
         return self._remaining(units, ctx) * units.gang, -units.gang.astype(np.float64)
+
+    def waiting_key(self, row: int, table: UnitTable) -> float:
+        """Remaining GPU-seconds."""
+        return _left(row, table) * table.gang.item(row)
 
 
 class SjfGpu(Shortest):
@@ -158,3 +155,7 @@ class SjfGpu(Shortest):
     def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
         """The gang size, which never changes."""
         return units.gang.astype(np.float64), np.zeros(len(units))
+
+    def waiting_key(self, row: int, table: UnitTable) -> float:
+        """The gang size."""
+        return float(table.gang.item(row))

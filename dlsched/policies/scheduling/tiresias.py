@@ -1,38 +1,37 @@
 """Tiresias: discretized 2D-LAS and 2D-Gittins.
 
 Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019.
-Minimise the average JCT of gangs whose duration nobody knows, preemptively. Attained
+Minimise the average JCT of gangs of unknown duration, preemptively. Attained
 service has two dimensions, W = seconds executed × GPUs, in GPU-seconds. Jobs fall through queues as
 W passes the limits (`dlas-gpu`; `dlas` counts seconds only); with a sample of past jobs the queues
 are sorted by Gittins index (`gittins`). A job that has waited `knob` times as long as it executed
-is promoted to the first queue and starts counting anew; knob 0 never promotes.
+is promoted to the first queue, and its service counts from 0 again; knob 0 never promotes.
 
-`clock` says which seconds count, `equals` who goes first in a queue. `jump` says when a fall is
-noticed: `exact` at the moment the limit is reached, `artifact` at the time the original's formula
-gives (off for resumed jobs). `index` likewise, see `gittins`.
+`clock` chooses the seconds that count, `equals` the order within a queue. `jump` chooses when a
+demotion is noticed: `exact` when the limit is reached, `artifact` at the time that the artifact's
+formula gives (wrong for resumed jobs). `index` chooses between paper and artifact, see `gittins`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dlsched.core.allocation import Ranking, Rebuild
 from dlsched.core.arrays import Bools, Floats, Ints, Rows, carried
 from dlsched.core.context import RoundContext
-from dlsched.core.following import follow
 from dlsched.core.options import option
-from dlsched.core.scheduling import SchedulingPolicy
-from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.scheduling import QuietRounds, SchedulingPolicy
+from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk.following import follow
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.demotions import Demotions
 from dlsched.policies.scheduling.gittins import GittinsIndex
 from dlsched.policies.scheduling.multi_queue import REACHED_S, FeedbackQueues
 
-__all__ = ["Tiresias"]
-
-RELEARN = 1.1  # learn the index anew when the history has grown by this factor
+RELEARN = 1.1  # growth of the history after which the index is learned again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +43,33 @@ class TiresiasOptions:
     )
     limits: tuple[float, ...] = option(
         (3250.0, 7200.0),
-        "service at which a job leaves each queue but the last, ascending",
+        "service at which a job leaves each queue except the last, ascending",
         low=0.0,
     )
     knob: float = option(
         0.0, "promote after waiting this many times the executed time; 0 never does", low=0.0
     )
-    jump: Literal["exact", "artifact"] = option("exact", "when a fall to the next queue is noticed")
+    jump: Literal["exact", "artifact"] = option("exact", "when a demotion is noticed")
     index: Literal["theory", "artifact"] = option(
-        "theory", "the Gittins index of paper or artifact"
+        "theory", "the Gittins index as in the paper or as in the artifact"
     )
     sample: tuple[float, ...] = option(
         (),
-        "GPU-seconds of past jobs (a file, one number a line); empty: the run's own finished jobs",
+        "GPU-seconds of past jobs (a file, one number a line); empty: those finished in this run",
         from_file=True,
     )
-    delta: float = option(3250.0, "the Gittins index looks so many GPU-seconds ahead", low=1e-9)
-    rebuild: Rebuild = option("sticky", "sticky keeps running jobs on their GPUs, full re-places")
+    delta: float = option(3250.0, "Δ of the Gittins index, in GPU-seconds", low=1e-9)
+    rebuild: Rebuild = option("sticky", "sticky: running jobs keep their GPUs; full: none does")
     clock: Literal["executed", "held"] = option(
-        "executed", "service counts seconds of work, or all seconds on GPUs, restarts included"
+        "executed", "seconds that count as service: of work, or on GPUs with restarts included"
     )
     equals: Literal["running", "arrival"] = option(
-        "running", "in a queue, running jobs stand before waiting ones, or who came first does"
+        "running", "order within a queue: running jobs first, or by arrival"
     )
 
 
 class Falling(NamedTuple):
-    """Running rows that may fall to a next queue, as columns."""
+    """Running rows that may be demoted to the next queue, as columns."""
 
     positions: Rows  # among the units ranked
     rows: Rows
@@ -83,13 +82,13 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     name = "tiresias"
     summary = "discretized 2D-LAS (dlas-gpu, dlas) and 2D-Gittins, with promotion"
-    Options: ClassVar[type[Any]] = TiresiasOptions
     preemptive = True
-    rests = False  # queues and waits move on whether or not somebody waits
+    rests = False  # queues and waiting times change even if no job waits
 
     def __init__(self, options: TiresiasOptions) -> None:
         super().__init__(options)
         self._queues = FeedbackQueues(len(options.limits) + 1)
+        self.memories = (self._queues,)
         self._limits: Floats = np.array([*options.limits, np.inf])
         self._at_promotion: Floats = np.zeros(0)  # seconds executed before the last promotion
         self._wait: Floats = np.zeros(0)  # seconds waited, once executed, since the last promotion
@@ -97,6 +96,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self._last = 0.0  # time of the last decision
         self._took_over = False
         self._reads_all_clocks = options.knob > 0 or options.variant == "gittins"
+        self.fills = "skip"
         self._gittins: GittinsIndex | None = None
         self._learnt_from = 0
         if options.sample:
@@ -109,8 +109,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         """
         waiting = (~units.running).nonzero()[0]
         self._join(units, waiting, ctx, walk)
-        # where nobody is promoted or ranked by index, only the clocks of those who can still fall
-        # matter, and they are few: then the others' are not read at all
+        # without promotion and index, only the clocks of rows that may still be demoted
+        # matter, and these are few: the other clocks are not read
         executed = self._executed(units) if self._reads_all_clocks else None
         if executed is not None:
             self._advance_waits(units, executed, ctx.now)
@@ -123,36 +123,70 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             order = self._order(units, executed, ctx)
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
             running = walk.runs(units)
-            falling = None  # others run now
+            falling = None  # other rows run now
             if self.options.equals == "running" and np.count_nonzero(running) < len(running):
-                everybody = ctx.units
-                self._queues.running_first(everybody, walk.runs(everybody))
+                active = ctx.units
+                self._queues.running_first(active, walk.runs(active))
         if falling is None:
             falling = self._can_fall(units, running, executed)
         jump = self._next_jump(units, executed, running, falling, ctx.now)
         walk.wake_at(jump)
         walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
 
+    def fill_key(self, row: int, table: UnitTable) -> tuple[float, float]:
+        """Its queue and its place there; a new row will be the last of the first."""
+        queue, place = self._queues.queue, self._queues.place
+        if row >= len(queue) or queue[row] < 0:
+            return 0, np.inf
+        return queue.item(row), place.item(row)
+
+    def quiet_rounds(self, ctx: RoundContext, admitted: Ints) -> QuietRounds | None:
+        """Demotions, where the time of each can be told while its row runs."""
+        options = self.options
+        if self._reads_all_clocks or options.jump != "exact" or options.rebuild != "sticky":
+            return None
+        self._reserve(len(ctx.table))
+        rows = np.fromiter(ctx.occupancy.held, np.int64, len(ctx.occupancy.held))
+        if (self._queues.queue[rows] < 0).any():
+            return None  # another policy has started it
+        demotions = Demotions(
+            self._queues,
+            self._limits,
+            ctx,
+            admitted,
+            by_gpus=options.variant != "dlas",
+            held=options.clock == "held",
+        )
+        units = Units(ctx.table, rows, ctx.now)
+        falling = self._can_fall(units, units.running, None)
+        demotions.enter(falling.rows, ctx.now, self._until_fall(falling))
+        return demotions
+
     # -- step 2: arrivals -------------------------------------------------------------------------
 
     def _join(self, units: Units, waiting: Rows, ctx: RoundContext, walk: Walk) -> None:
         """Put new rows at the tail of the first queue.
 
-        Whoever runs was once started by this policy and so has joined, except before its first full
-        decision: another policy may have been in charge until then.
+        A running row was started by this policy and so has joined before, except at the first full
+        decision, since another policy may have started it.
         """
         if self._took_over:
             units = units[waiting]
         self._took_over = self._took_over or ctx.mode == "full"
         if not len(units):
             return
-        more = len(units.table) - len(self._wait)
+        self._reserve(len(units.table))
+        for position in self._queues.join(units).tolist():
+            walk.output("promotions", int(units.rows[position]), 0.0)
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many rows."""
+        more = count - len(self._wait)
         if more > 0:
             self._at_promotion = np.concatenate([self._at_promotion, np.zeros(more)])
             self._wait = np.concatenate([self._wait, np.zeros(more)])
             self._promotions = np.concatenate([self._promotions, np.zeros(more, np.int64)])
-        for position in self._queues.join(units).tolist():
-            walk.output("promotions", int(units.rows[position]), 0.0)
+        self._queues.reserve(count)
 
     # -- step 3: clocks, demotion, promotion ------------------------------------------------------
 
@@ -166,7 +200,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         return some.executed if self.options.variant == "dlas" else some.executed * some.gang
 
     def _limit(self, some: Falling) -> Floats:
-        """Service at which they leave their queues; none leaves the last."""
+        """Service at which rows leave their queues; infinite in the last queue."""
         limit: Floats = self._limits[self._queues.queue[some.rows]]
         return limit
 
@@ -211,7 +245,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         return np.where(rises, 0.0, executed)
 
     def _promotion_wait(self, executed: Floats) -> Floats:
-        """Seconds a row must have waited to be promoted."""
+        """Seconds for which a row must have waited to be promoted."""
         due = executed * self.options.knob
         return np.floor(due) if self.options.jump == "artifact" else due
 
@@ -226,7 +260,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         return self._queues.order(units)
 
     def _learnt(self, ctx: RoundContext) -> GittinsIndex:
-        """The index of the sample given, or of the jobs that have finished in this run."""
+        """The index from the given sample, or from the jobs that have finished in this run."""
         if self.options.sample and self._gittins is not None:
             return self._gittins
         count = len(ctx.finished)
@@ -249,7 +283,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         falling: Falling,
         now: float,
     ) -> float:
-        """When the next row reaches its limit, or has waited enough to be promoted."""
+        """When the next row reaches its limit, or has waited long enough to be promoted."""
         waits = [np.inf]
         if falling.rows.size:
             waits.append(float(self._until_fall(falling).min()))
@@ -274,7 +308,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     def state_dict(self) -> dict[str, Any]:
         """Queues, waits and promotions."""
-        return self._queues.state_dict() | {
+        return super().state_dict() | {
             "at_promotion": self._at_promotion.copy(),
             "wait": self._wait.copy(),
             "promotions": self._promotions.copy(),
@@ -284,8 +318,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from them."""
-        self._queues.load_state_dict(state)
+        """Continue from a `state_dict`."""
+        super().load_state_dict(state)
         self._at_promotion = np.array(state["at_promotion"], np.float64)
         self._wait = np.array(state["wait"], np.float64)
         self._promotions = np.array(state["promotions"], np.int64)
@@ -294,8 +328,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             self._gittins = GittinsIndex(state["learnt"], self.options.delta, self.options.index)
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Queues, waits and promotions follow."""
-        self._queues.renumber(old)
+        """Follow a table that was packed."""
+        super().renumber(old, finished_gone)
         self._at_promotion = carried(self._at_promotion, old, 0.0)
         self._wait = carried(self._wait, old, 0.0)
         self._promotions = carried(self._promotions, old, 0)

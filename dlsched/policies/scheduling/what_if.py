@@ -1,13 +1,13 @@
 """The what-if chooser: try every combination of parts on the present state, take the best.
 
 Agarwal et al., "Blox", EuroSys 2024, calls the idea a scheduler synthesizer.
-Every so many rounds the present jobs are run on, without further arrivals, under each
-combination of scheduling × admission × placement; the one with the least predicted average JCT is
-installed, ties to the first in the order of the lists (scheduling first). Jobs held back by
-admission keep their place.
+Every so many rounds the policy forecasts the present jobs, without further arrivals, under each
+combination of scheduling × admission × placement. The combination with the least predicted average
+JCT is installed, the first one of equals (scheduling first). Jobs held back by admission keep their
+place.
 
-`score=progress` looks only two rounds ahead: the sum over jobs of what is then still undone (as a
-fraction) plus queueing delay over predicted run time; far cheaper, and more short-sighted.
+`score=progress` looks only two rounds ahead: it adds up, over jobs, the fraction of work not done
+by then plus queueing delay over predicted run time. It is far cheaper, and more short-sighted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,9 +28,7 @@ from dlsched.core.units import Units
 
 if TYPE_CHECKING:
     from dlsched.core.forecast import Forecast
-    from dlsched.core.walk import Walk
-
-__all__ = ["WhatIf"]
+    from dlsched.core.walk.walk import Walk
 
 SHORT_ROUNDS = 2  # how far the short-sighted score looks
 NO_ROUND_S = 60.0  # a round's length where the semantics has none
@@ -45,16 +43,15 @@ class WhatIfOptions:
         ("accept-all", "load-threshold:1.2", "load-threshold:1.4"), "admission policies to try"
     )
     placement: tuple[str, ...] = option((), "placements to try; empty keeps the run's")
-    every: int = option(1, "choose anew every so many rounds", low=1)
-    score: Literal["mean-jct", "progress"] = option("mean-jct", "what makes a combination good")
+    every: int = option(1, "rounds between two choices", low=1)
+    score: Literal["mean-jct", "progress"] = option("mean-jct", "how combinations are compared")
 
 
 class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
-    """A scheduling policy that seats another one."""
+    """A scheduling policy that installs another one."""
 
     name = "what-if"
     summary = "simulates combinations of parts each round and installs the best (Blox' synthesizer)"
-    Options: ClassVar[type[Any]] = WhatIfOptions
     needs = frozenset({"predicted_work"})
     preemptive = True
     rests = True
@@ -67,26 +64,26 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
 
     @property
     def has_chosen(self) -> bool:
-        """Is somebody seated?"""
+        """Whether a policy is installed."""
         return self._inside is not None
 
     @property
     def inside(self) -> SchedulingPolicy[Any]:
-        """The policy that decides at present."""
+        """The installed policy."""
         if self._inside is None:
             raise BadInput(
-                "it chooses by forecasts, and trainings of measured applications have none"
+                "it chooses by forecasts, which do not exist for trainings of measured applications"
             )
         return self._inside
 
     def install(self, policy: SchedulingPolicy[Any]) -> None:
-        """Seat a policy."""
+        """Install a policy."""
         self._inside = policy
         self.preemptive = policy.preemptive
         self.rests = policy.rests
 
     def choose(self, ctx: RoundContext) -> Mapping[str, str] | None:
-        """Forecast every combination; the parts that differ from the present ones."""
+        """Forecast every combination; returns the best one's parts that differ from the present."""
         if ctx.forecast is None:
             return None
         if self._inside is not None and ctx.number < self._chosen_in + self.options.every:
@@ -121,18 +118,18 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
         return _undone(ctx.forecast(parts, horizon=horizon), ctx, horizon)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """As the seated policy says; the next round may seat another one."""
+        """Let the installed policy decide; the next round may install another one."""
         self.inside.allocate(units, ctx, walk)
         if len(self._combinations()) > 1:
             walk.stable_until(-np.inf)
 
     def state_dict(self) -> dict[str, Any]:
-        """Who is seated, with its state."""
+        """The choice, with the state of the installed policy."""
         inner = None if self._inside is None else self._inside.state_dict()
         return {"seated": dict(self._seated), "chosen_in": self._chosen_in, "inside": inner}
 
     def load_state_dict(self, state: Any) -> None:
-        """Remember the choice; the seat itself is filled by the next choice."""
+        """Restore the choice; the next choice installs the policy."""
         self._seated = {}
         self._chosen_in = -1 if self._inside is None else int(state["chosen_in"])
         if self._inside is not None and state["inside"] is not None:
@@ -140,13 +137,13 @@ class WhatIf(SchedulingPolicy[WhatIfOptions], Chooser):
             self._seated = dict(state["seated"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Whoever is seated follows."""
+        """The installed policy follows a table that was packed."""
         if self._inside is not None:
             self._inside.renumber(old, finished_gone)
 
 
 def _undone(forecast: Forecast, ctx: RoundContext, horizon: float) -> float:
-    """Fractions not done by the horizon, plus queueing delays over predicted run times."""
+    """Fractions of work not done by the horizon, plus queueing delays over predicted run times."""
     table, rows = ctx.table, forecast.rows
     started = np.where(np.isnan(forecast.first_start), ctx.now + horizon, forecast.first_start)
     with np.errstate(divide="ignore", invalid="ignore"):

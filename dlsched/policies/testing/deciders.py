@@ -1,33 +1,32 @@
 """Adversarial deciders: policies that no cluster should run, to test the world around them.
 
-Some do nothing wrong but all that is allowed (`never`, `always-preempt`, `thrash`, `slow`,
-`random`): every invariant must hold under them. The others break a rule (`over-allocate`,
-`raising`): the run must end with one clear line and the occupancy must be as before the decision.
-They are listed apart from the policies that are meant to be used.
+Some keep all rules but are extreme (`never`, `always-preempt`, `thrash`, `slow`, `random`): every
+invariant must hold under them. The others break a rule (`over-allocate`, `raising`): the run must
+end with one clear line and the occupancy must be as before the decision. They are listed apart from
+the policies that are meant to be used.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
+from dlsched.core.cluster.occupancy import Placement, lowest_bits
 from dlsched.core.context import RoundContext
-from dlsched.core.occupancy import Placement, lowest_bits
 from dlsched.core.options import NoOptions, option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-
-__all__ = ["AlwaysPreempt", "Never", "OverAllocate", "Raising", "Random", "Slow", "Thrash"]
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.placement.spanning import members, taken_in_turn
 
 
 def start_all(units: Units, walk: Walk) -> None:
-    """Place waiting rows in the order given; whoever does not fit waits."""
+    """Place waiting rows in the given order; rows that do not fit wait."""
     for row in units.rows.tolist():
         placed = walk.place(row)
         if isinstance(placed, Refused):
@@ -46,27 +45,27 @@ def suspend_all(ctx: RoundContext, walk: Walk) -> list[int]:
 
 
 class Never(SchedulingPolicy[NoOptions]):
-    """Grants nothing to anybody."""
+    """Starts no job."""
 
     name = "testing-never"
-    summary = "grants nothing to anybody"
+    summary = "starts no job"
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Say no to everybody."""
+        """Refuse every row."""
         for row in units.rows.tolist():
             walk.refuse(row, Refused("Testing", "this policy grants nothing"))
 
 
 class AlwaysPreempt(SchedulingPolicy[NoOptions]):
-    """Suspends everybody in each decision and starts those that waited first."""
+    """Suspends all jobs in each decision and starts jobs that waited first."""
 
     name = "testing-always-preempt"
-    summary = "suspends everybody in each decision and starts others first"
+    summary = "suspends all jobs in each decision and starts others first"
     preemptive = True
     rests = False
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Turn everything over."""
+        """Suspend all, then start the others first."""
         waiting = ctx.waiting
         suspended = suspend_all(ctx, walk)
         start_all(waiting, walk)
@@ -74,7 +73,7 @@ class AlwaysPreempt(SchedulingPolicy[NoOptions]):
 
 
 class Thrash(SchedulingPolicy[NoOptions]):
-    """Moves everybody in each decision, from the lowest free GPUs to the highest and back."""
+    """Moves all jobs in each decision, from the lowest free GPUs to the highest and back."""
 
     name = "testing-thrash"
     summary = "moves every running job in each decision"
@@ -92,15 +91,10 @@ class Thrash(SchedulingPolicy[NoOptions]):
 
 def first_free(walk: Walk, row: int, *, upwards: bool) -> Placement | None:
     """The first GPUs that a row may use, nodes ascending or descending; None when too few."""
-    free, need = walk.free_for(row), int(walk.table.gang[row])
-    parts: list[tuple[int, int]] = []
-    nodes = range(len(walk.occupancy.cluster))
-    for node in nodes if upwards else reversed(nodes):
-        got = min(need, free.usable_on(node)) if free.nodes >> node & 1 else 0
-        if got:
-            parts.append((node, got))
-            need -= got
-    return None if need else free.across(parts)
+    free = walk.free_for(row)
+    nodes = list(members(free.with_at_least(1)))
+    parts = taken_in_turn(walk.table.gang.item(row), free, nodes if upwards else reversed(nodes))
+    return None if parts is None else free.across(parts)
 
 
 class Random(SchedulingPolicy[NoOptions]):
@@ -112,7 +106,7 @@ class Random(SchedulingPolicy[NoOptions]):
     rests = False
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Roll dice for every row."""
+        """Choose at random for every row."""
         rng = ctx.rng
         if walk.may_preempt:
             running = ctx.running
@@ -129,27 +123,26 @@ class Random(SchedulingPolicy[NoOptions]):
                 if placement is not None:
                     walk.place_exactly(row, placement)
         if any(row not in walk.occupancy.held for row in candidates):
-            # whoever was left out is thought of again, though nothing may happen by itself
+            # wake again for rows that were left out, since perhaps nothing else happens
             walk.wake_at(ctx.now + float(rng.exponential(100.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowOptions:
-    """How slow."""
+    """How much CPU time to use."""
 
-    cpu_s: float = option(0.001, "CPU seconds burnt in each decision", low=0.0, high=60.0)
+    cpu_s: float = option(0.001, "CPU seconds used in each decision", low=0.0, high=60.0)
 
 
 class Slow(SchedulingPolicy[SlowOptions]):
-    """First fit, after having burnt some CPU time."""
+    """First fit, after some CPU time was used."""
 
     name = "testing-slow"
-    summary = "first fit after burning CPU time"
-    Options: ClassVar[type[Any]] = SlowOptions
+    summary = "first fit after using CPU time"
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Burn, then start whoever fits."""
-        # the one policy that looks at a clock: how long it takes must not change what it decides
+        """Use CPU time, then start jobs that fit."""
+        # the only policy that reads a clock: its duration must not change its decisions
         until = time.process_time() + self.options.cpu_s
         while time.process_time() < until:
             pass
@@ -168,7 +161,6 @@ class Raising(SchedulingPolicy[RaisingOptions]):
 
     name = "testing-raising"
     summary = "raises in the middle of its n-th decision"
-    Options: ClassVar[type[Any]] = RaisingOptions
     preemptive = True
     rests = False
 
@@ -177,7 +169,7 @@ class Raising(SchedulingPolicy[RaisingOptions]):
         self._decisions = 0
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Count decisions; the n-th ends badly, with half of its work done."""
+        """Count decisions; the n-th raises in the middle of its work."""
         self._decisions += 1
         if self._decisions >= self.options.at:
             suspend_all(ctx, walk)
@@ -186,15 +178,15 @@ class Raising(SchedulingPolicy[RaisingOptions]):
             raise RuntimeError(f"decision {self._decisions} went wrong")
 
     def state_dict(self) -> dict[str, Any]:
-        """How many decisions there were."""
+        """The number of decisions."""
         return {"decisions": self._decisions}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on counting."""
+        """Continue from a `state_dict`."""
         self._decisions = int(state["decisions"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Nothing here is by row."""
+        """There is no state by row."""
 
 
 Offence = Literal[
@@ -204,27 +196,26 @@ Offence = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverAllocateOptions:
-    """Which rule to break."""
+    """The rule to break."""
 
-    offence: Offence = option("twice", "which GPUs it gives away that it must not")
+    offence: Offence = option("twice", "the rule that it breaks")
 
 
 class OverAllocate(SchedulingPolicy[OverAllocateOptions]):
-    """First fit, and at the first occasion it gives GPUs that it must not give.
+    """First fit, and at the first occasion an allocation that breaks a rule.
 
-    Twice: to a row that has just been placed. Taken: held by another. Missing: that the node does
-    not have. Out-of-service: of a node that is away. Partial: fewer than the gang. Same-node: one
-    node named twice. Ended: to a row that has ended. Reserved: reserved twice.
+    twice: to a row that was just placed. taken: GPUs that another row holds. missing: GPUs that the
+    node does not have. out-of-service: GPUs of such a node. partial: fewer GPUs than the gang.
+    same-node: one node named twice. ended: to a row that has ended. reserved: reserved twice.
     """
 
     name = "testing-over-allocate"
-    summary = "gives away GPUs that it must not"
-    Options: ClassVar[type[Any]] = OverAllocateOptions
+    summary = "breaks a rule of allocation"
     preemptive = True
     rests = False
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Offend if there is an occasion, before and after the honest part."""
+        """Break the rule if there is an occasion, before and after a correct part."""
         self._offend(ctx, walk)
         start_all(ctx.waiting, walk)
         self._offend(ctx, walk)
@@ -235,7 +226,7 @@ class OverAllocate(SchedulingPolicy[OverAllocateOptions]):
             give(row, placement)
 
     def _unlawful(self, ctx: RoundContext) -> list[tuple[int, Placement]]:
-        """Rows and GPUs that must not come together, if there are any now."""
+        """The (row, placement) that would break the rule now."""
         occupancy, gang = ctx.occupancy, ctx.table.gang
         waiting = [row for row in ctx.waiting.rows.tolist() if row not in occupancy.held]
         held, free = list(occupancy.held.items()), occupancy.free[0]

@@ -1,12 +1,11 @@
-"""A decider that resizes: every elastic job goes through a list of sizes, again and again.
+"""A decider that resizes: every elastic job runs with a list of sizes, one after the other.
 
-Nothing is gained by it. It shows whether the world can do what policies for elastic jobs ask for.
+It has no other purpose than to test that the world can resize jobs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from dlsched.core.allocation import Refused
 from dlsched.core.context import RoundContext
@@ -14,19 +13,17 @@ from dlsched.core.errors import BadInput
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-
-__all__ = ["Resize"]
+from dlsched.core.walk.walk import Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeOptions:
-    """Which sizes, and for how long."""
+    """The sizes, and the time for each."""
 
     sizes: str = option("2,3,1", "GPU counts, joined by commas; a job's k-th start has the k-th")
     period_s: float = option(60.0, "seconds that a job keeps a size", low=0.0)
-    warm: bool = option(False, "count from the first step that a job has told of, not its start")
-    rounds: int = option(1, "how often the list is gone through; then the last size stays", low=1)
+    warm: bool = option(False, "count from the first step that a job reports, not from its start")
+    rounds: int = option(1, "how often the list is repeated; then the last size stays", low=1)
 
 
 class Resize(SchedulingPolicy[ResizeOptions]):
@@ -34,7 +31,6 @@ class Resize(SchedulingPolicy[ResizeOptions]):
 
     name = "testing-resize"
     summary = "takes every elastic job through a list of sizes"
-    Options: ClassVar[type[Any]] = ResizeOptions
     preemptive = True
     rests = False
 
@@ -46,7 +42,7 @@ class Resize(SchedulingPolicy[ResizeOptions]):
         self._sizes = [int(word) for word in words] * options.rounds
 
     def size(self, row: int, starts: int, walk: Walk) -> int:
-        """How many GPUs a job's next start has, after so many."""
+        """The GPUs of a job's next start, after so many starts."""
         table = walk.table
         gang, low, high = (
             int(column[row]) for column in (table.gang, table.min_gpus, table.max_gpus)
@@ -55,7 +51,7 @@ class Resize(SchedulingPolicy[ResizeOptions]):
         return max(low if low >= 0 else gang, min(wanted, high if high >= 0 else gang))
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Resize whom it is time for, if there is room; then start whoever fits."""
+        """Resize the jobs that are due, if there is room; then start jobs that fit."""
         running = ctx.running
         if walk.may_preempt:
             for row in running.rows[~ctx.protected(running)].tolist():
@@ -73,7 +69,7 @@ class Resize(SchedulingPolicy[ResizeOptions]):
         if wanted == now or starts >= len(self._sizes):
             return
         if self.options.warm and begun == float(table.since[row]):
-            return  # it has yet to tell
+            return  # it has not reported a step yet
         due = (begun if self.options.warm else float(table.since[row])) + self.options.period_s
         if ctx.now < due:
             walk.wake_at(due)

@@ -1,70 +1,7 @@
-"""The agent: what it is told, what it knows, what it commands, and the step between."""
+"""The node agent as a pure step: its events, state and commands."""
 
 from __future__ import annotations
 
-from dlsched.protocol.agent.commands import (
-    AnswerWitness,
-    Ask,
-    Command,
-    DropRecord,
-    KillLeftovers,
-    Note,
-    Persist,
-    SendSync,
-    Spawn,
-    Tell,
-    WriteEnd,
-    WriteLease,
-)
-from dlsched.protocol.agent.events import (
-    EndWritten,
-    Event,
-    HealthChanged,
-    KeeperGone,
-    KeeperSpoke,
-    LeftoversGone,
-    Nudged,
-    Persisted,
-    ReplyArrived,
-    Started,
-    Tick,
-    WitnessAnswered,
-    WitnessAsked,
-)
-from dlsched.protocol.agent.one_step import step
-from dlsched.protocol.agent.records import AgentRecord, RunRecord
-from dlsched.protocol.agent.state import AgentState, Asking, Held
-
-__all__ = [
-    "AgentRecord",
-    "AgentState",
-    "AnswerWitness",
-    "Ask",
-    "Asking",
-    "Command",
-    "DropRecord",
-    "EndWritten",
-    "Event",
-    "HealthChanged",
-    "Held",
-    "KeeperGone",
-    "KeeperSpoke",
-    "KillLeftovers",
-    "LeftoversGone",
-    "Note",
-    "Nudged",
-    "Persist",
-    "Persisted",
-    "ReplyArrived",
-    "RunRecord",
-    "SendSync",
-    "Spawn",
-    "Started",
-    "Tell",
-    "Tick",
-    "WitnessAnswered",
-    "WitnessAsked",
-    "WriteEnd",
-    "WriteLease",
-    "step",
-]
+from dlsched.protocol.agent.interface import *  # noqa: F403 - the parts of one interface
+from dlsched.protocol.agent.state import *  # noqa: F403
+from dlsched.protocol.agent.step import *  # noqa: F403

@@ -1,36 +1,27 @@
-"""The leader answers: a reply is used once its term is durable, and while it is young."""
+"""Replies of the leader: one is used after its term is durable, and only while it is fresh."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from dlsched.protocol import messages as m
 from dlsched.protocol import rules
-from dlsched.protocol.agent.commands import (
+from dlsched.protocol.agent.interface import (
+    AgentRecord,
     DropRecord,
-    Note,
+    LogLine,
+    OrderKeeper,
     Persist,
-    Tell,
     WriteLease,
 )
-from dlsched.protocol.agent.records import AgentRecord
 from dlsched.protocol.agent.runs import RunsTurn
-from dlsched.protocol.messages import (
-    Digest,
-    Forget,
-    Kill,
-    Reply,
-    RunId,
-    StopReason,
-    Term,
-    WitnessAnswer,
-)
 
 
 class RepliesTurn(RunsTurn):
-    """What a reply and a witness come to."""
+    """What an agent does with replies and with the answers of witnesses."""
 
-    def receive(self, now: float, reply: Reply) -> None:
-        """Look at a reply: is it for this process, young, and of a term that may still order?"""
+    def receive(self, now: float, reply: m.Reply) -> None:
+        """Check a reply: for this process, fresh, and of no older term than the one on disk."""
         state = self.state
         sent_at = state.sent.get(reply.sequence)
         if (
@@ -40,17 +31,27 @@ class RepliesTurn(RunsTurn):
         ):
             return
         if not rules.is_fresh(sent_at, now, state.timing):
-            self.say(Note("a reply came too late"))
+            self.emit(LogLine("a reply came too late"))
             return
-        if reply.register or reply.want_held:  # orders nothing, so no term can forbid it
+        if reply.refused != self.state.refused:
+            self.change(refused=reply.refused)
+            why = reply.refused and f": {reply.refused}"
+            self.emit(LogLine(f"the daemon {'refuses this agent' if why else 'takes it now'}{why}"))
+        if reply.count_on_from >= self.state.record.incarnation:
+            self.change(answered=reply.sequence)
+            self.count_on_from(reply.count_on_from)
+            return
+        if reply.register or reply.want_held:  # contains no order, so its term does not matter
             news = state.registered or reply.want_held
-            self.change(told_digest=Digest(""), registered=state.registered and not reply.register)
+            self.change(
+                reported_digest=m.Digest(""), registered=state.registered and not reply.register
+            )
             if news:
                 self.change(answered=reply.sequence)
                 self.sync(now)
             return
         if not rules.supersedes(reply.term, state.record.term):
-            self.say(Note(f"a reply of {reply.term} after {state.record.term}"))
+            self.emit(LogLine(f"a reply of {reply.term} after {state.record.term}"))
             return
         self.change(pending=reply)
         if reply.term == state.record.term:
@@ -58,26 +59,34 @@ class RepliesTurn(RunsTurn):
         else:
             self.persist(reply.term)
 
-    def persist(self, term: Term) -> None:
-        """Make a term durable before anything of it is used."""
+    def persist(self, term: m.Term) -> None:
+        """Make a term durable before a reply of that term is used."""
         newest = self.state.writing or self.state.record
         if term > newest.term:
-            record = replace(self.state.record, term=term)
+            record = replace(newest, term=term)
             self.change(writing=record)
-            self.say(Persist(record))
+            self.emit(Persist(record))
+
+    def count_on_from(self, known: m.Incarnation) -> None:
+        """Make an incarnation above the one that the leader knows durable, then sync with it."""
+        newest = self.state.writing or self.state.record
+        record = replace(newest, incarnation=m.Incarnation(max(known, newest.incarnation) + 1))
+        self.change(writing=record)
+        self.emit(Persist(record))
 
     def persisted(self, now: float, record: AgentRecord) -> None:
-        """The own file is durable: begin, or use what waited for it."""
+        """The agent's file is durable: start to sync, or use the reply that waited for it."""
         if self.state.writing == record:
             self.change(writing=None)
+        counted = record.incarnation != self.state.record.incarnation
         self.change(record=record)
-        if not self.state.started:
+        if counted or not self.state.started:
             self.change(started=True)
             self.sync(now)
         self.use_pending(now)
 
     def use_pending(self, now: float) -> None:
-        """Use a reply whose term is durable, if it is still young enough."""
+        """Use the waiting reply if its term is durable and it is still fresh."""
         state, reply = self.state, self.state.pending
         if reply is None or reply.term != state.record.term:
             return
@@ -88,13 +97,13 @@ class RepliesTurn(RunsTurn):
         self.change(
             registered=True,
             answered=reply.sequence,
-            told_digest=state.telling[reply.sequence],
+            reported_digest=state.reported[reply.sequence],
             witnesses=reply.witnesses,
         )
         if reply.desired is not None:
             self.change(desired=reply.desired, desired_digest=reply.desired_digest)
         elif reply.desired_digest != state.desired_digest:
-            self.change(desired_digest=Digest(""))
+            self.change(desired_digest=m.Digest(""))
             self.sync(now)
             return
         if reply.lease is not None:
@@ -107,39 +116,39 @@ class RepliesTurn(RunsTurn):
         if changed:
             self.sync(now)
 
-    def acknowledge(self, reply: Reply) -> None:
-        """What the leader has committed of ends need not be told again."""
+    def acknowledge(self, reply: m.Reply) -> None:
+        """Drop the ends that the leader has committed, and kill the runs that it knows are over."""
         ended, held = dict(self.state.ended), dict(self.state.held)
         for run_id in reply.acknowledged:
             if ended.pop(run_id, None) is None:
                 continue
-            self.say(Tell(run_id, Forget()), DropRecord(run_id))
+            self.emit(OrderKeeper(run_id, m.Forget()), DropRecord(run_id))
             if run_id in held and not held[run_id].quarantined:
                 del held[run_id]
         self.change(ended=ended, held=held)
         for run_id in reply.over:
             if run_id in held and not held[run_id].lost:
-                self.say(Tell(run_id, Kill(StopReason.OVER)))
+                self.emit(OrderKeeper(run_id, m.Kill(m.StopReason.OVER)))
 
-    def write_lease(self, until: float, covers: frozenset[RunId], *, by_leader: bool) -> None:
+    def write_lease(self, until: float, covers: frozenset[m.RunId], *, by_leader: bool) -> None:
         """Replace the lease file."""
         self.change(lease_until=until, covers=covers)
-        self.say(WriteLease(until, covers, by_leader))
+        self.emit(WriteLease(until, covers, by_leader))
 
-    def witnessed(self, now: float, answer: WitnessAnswer) -> None:
-        """A witness has answered; enough of them extend the lease."""
-        state, asking = self.state, self.state.asking
-        if answer.nonce != asking.nonce or answer.witness not in state.witnesses:
+    def witnessed(self, now: float, answer: m.WitnessAnswer) -> None:
+        """Note a witness's answer; extend the lease when enough of them allow it."""
+        state, witness_round = self.state, self.state.witness_round
+        if answer.nonce != witness_round.nonce or answer.witness not in state.witnesses:
             return
-        if state.renewed_at > asking.asked_at:
+        if state.renewed_at > witness_round.asked_at:
             return
-        ages = {**asking.ages, answer.witness: answer.renewed_ago_s}
-        self.change(asking=replace(asking, ages=ages))
-        if not rules.is_fresh(asking.asked_at, now, state.timing):
+        ages = {**witness_round.ages, answer.witness: answer.renewed_ago_s}
+        self.change(witness_round=replace(witness_round, ages=ages))
+        if not rules.is_fresh(witness_round.asked_at, now, state.timing):
             return
         if rules.may_extend(
             ages.values(), len(state.witnesses), state.lease_until, now, state.timing
         ):
-            until = asking.asked_at + state.timing.lease_s
+            until = witness_round.asked_at + state.timing.lease_s
             if until > state.lease_until:
                 self.write_lease(until, state.covers, by_leader=False)

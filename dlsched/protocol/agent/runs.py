@@ -1,43 +1,27 @@
-"""Runs as they are against runs as they are to be: keepers are made, told and survived."""
+"""Held runs against the desired set: keepers are started, ordered and replaced by records."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from dlsched.protocol import messages as m
 from dlsched.protocol import rules
-from dlsched.protocol.agent.commands import (
+from dlsched.protocol.agent.interface import (
     KillLeftovers,
+    OrderKeeper,
+    RunRecord,
     Spawn,
-    Tell,
     WriteEnd,
 )
-from dlsched.protocol.agent.records import RunRecord
-from dlsched.protocol.agent.state import Held
-from dlsched.protocol.agent.turn import Turn
+from dlsched.protocol.agent.state import Held, Turn
 from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
-from dlsched.protocol.messages import (
-    Adjust,
-    DesiredRun,
-    ExitReason,
-    ExitRecord,
-    Freeze,
-    KeeperStatus,
-    Kill,
-    Phase,
-    Release,
-    RunId,
-    Stop,
-    StopReason,
-    Thaw,
-    Want,
-)
 
 
 class RunsTurn(Turn):
-    """What becomes of runs."""
+    """What an agent does with runs."""
 
     def reconcile(self) -> bool:
-        """Order what the difference between desired and held means; whether it is news."""
+        """Act on each difference between desired and held; true when a run was refused."""
         news = False
         for want in self.state.desired:
             run_id = want.key.run_id
@@ -54,35 +38,37 @@ class RunsTurn(Turn):
                 self.spawn(want)
         return news
 
-    def steer(self, held: Held, want: DesiredRun) -> None:
-        """One run as it is against what is wanted of it."""
+    def steer(self, held: Held, want: m.DesiredRun) -> None:
+        """Order the keeper of a held run to do what the leader wants."""
         run_id, has = want.key.run_id, held.desired
         if (want.limits, want.grace_s) != (has.limits, has.grace_s):
-            self.say(Tell(run_id, Adjust(limits=want.limits, grace_s=want.grace_s)))
+            self.emit(OrderKeeper(run_id, m.Adjust(limits=want.limits, grace_s=want.grace_s)))
         match want.want, held.phase:
-            case Want.STOPPED, _:
-                reason = want.stop or StopReason.OVER
-                if held.let_go and self.lent_to(held) is not None:
-                    self.say(Tell(run_id, Kill(reason)))  # to save it would need its GPUs
+            case m.Want.STOPPED, _:
+                reason = want.stop or m.StopReason.OVER
+                if held.let_go and self.blocks_resume(held) is not None:
+                    self.emit(
+                        OrderKeeper(run_id, m.Kill(reason))
+                    )  # without its GPUs it cannot save
                 else:
-                    self.say(Tell(run_id, Stop(reason=reason, step=want.stop_step)))
-            case Want.RUNNING, Phase.STARTING | Phase.PREPARED:
-                self.say(Tell(run_id, Release()))
-            case Want.RUNNING, Phase.SUSPENDED if self.lent_to(held) is None:
-                self.say(Tell(run_id, Thaw()))
-            case Want.SUSPENDED, Phase.RUNNING:
-                self.say(Tell(run_id, Freeze(want.suspend_level, want.suspension)))
-            case Want.SUSPENDED, Phase.SUSPENDED if held.suspension != want.suspension:
-                self.say(Tell(run_id, Freeze(want.suspend_level, want.suspension)))
+                    self.emit(OrderKeeper(run_id, m.Stop(reason=reason, step=want.stop_step)))
+            case m.Want.RUNNING, m.Phase.STARTING | m.Phase.PREPARED:
+                self.emit(OrderKeeper(run_id, m.Release()))
+            case m.Want.RUNNING, m.Phase.SUSPENDED if self.blocks_resume(held) is None:
+                self.emit(OrderKeeper(run_id, m.Thaw()))
+            case m.Want.SUSPENDED, m.Phase.RUNNING:
+                self.emit(OrderKeeper(run_id, m.Freeze(want.suspend_level, want.suspension)))
+            case m.Want.SUSPENDED, m.Phase.SUSPENDED if held.suspension != want.suspension:
+                self.emit(OrderKeeper(run_id, m.Freeze(want.suspend_level, want.suspension)))
             case _:
                 pass
 
-    def lent_to(self, held: Held) -> Held | None:
-        """Who is on the GPUs of a run that has let them go, and leaves it no room there."""
-        return self.in_the_way(held.desired) if held.let_go else None
+    def blocks_resume(self, held: Held) -> Held | None:
+        """A run without which a run that has left its GPUs could use them again; None: no run."""
+        return self.blocker(held.desired) if held.let_go else None
 
-    def in_the_way(self, want: DesiredRun) -> Held | None:
-        """Who is on the GPUs of a run and leaves it no room there."""
+    def blocker(self, want: m.DesiredRun) -> Held | None:
+        """A run on the GPUs of a wanted run that leaves it no room; None: there is room."""
         mine = set(want.gpus)
         on_them = [
             held
@@ -96,15 +82,15 @@ class RunsTurn(Turn):
         return next((held for held in on_them if full & set(held.desired.gpus)), None)
 
     def is_off_its_gpus(self, held: Held) -> bool:
-        """Whether a run is suspended for others to have its GPUs, and has left them."""
+        """Whether a held run has left its GPUs to other runs."""
         wanted = {want.key.run_id: want for want in self.state.desired}
         want = wanted.get(held.desired.key.run_id)
         return rules.is_off_its_gpus(want, held.suspension, let_go=held.let_go)
 
-    def veto(self, want: DesiredRun) -> str:  # noqa: PLR0911  # one reason a return
-        """Why this node will not start a run; empty when it will."""
+    def veto(self, want: m.DesiredRun) -> str:  # noqa: PLR0911  # one reason a return
+        """Why this node refuses to start a run; empty when it starts it."""
         state = self.state
-        if want.want is Want.STOPPED:
+        if want.want is m.Want.STOPPED:
             return "stopped before it was started"
         if want.boot_id != state.boot_id:
             return "assigned to another boot of this node"
@@ -112,7 +98,7 @@ class RunsTurn(Turn):
             return "no such GPU here"
         if set(want.gpus) & set(state.unhealthy):
             return "GPU is unhealthy"
-        holder = self.in_the_way(want)
+        holder = self.blocker(want)
         if holder is not None:
             return f"GPU held by run {holder.desired.key}"
         for held in state.held.values():
@@ -120,12 +106,12 @@ class RunsTurn(Turn):
                 return f"run {held.desired.key} of the same job is here"
         return ""
 
-    def refuse(self, want: DesiredRun, reason: str) -> None:
-        """End a run that was never started."""
-        record = ExitRecord(
+    def refuse(self, want: m.DesiredRun, reason: str) -> None:
+        """Record the end of a run that was never started."""
+        record = m.ExitRecord(
             key=want.key,
             node=self.state.node,
-            reason=ExitReason.NOT_STARTED,
+            reason=m.ExitReason.NOT_STARTED,
             stop=want.stop,
             detail=reason,
             nodes=tuple(share.node for share in want.layout),
@@ -133,16 +119,16 @@ class RunsTurn(Turn):
         )
         self.change(ended={**self.state.ended, want.key.run_id: record})
 
-    def spawn(self, want: DesiredRun) -> None:
-        """Make a keeper for a run."""
+    def spawn(self, want: m.DesiredRun) -> None:
+        """Start a keeper for a run."""
         run_id = want.key.run_id
-        held = Held(desired=want, phase=Phase.STARTING)
+        held = Held(desired=want, phase=m.Phase.STARTING)
         self.change(held={**self.state.held, run_id: held})
         covered = self.state.lease_until if run_id in self.state.covers else None
-        self.say(Spawn(want, covered))
+        self.emit(Spawn(want, covered))
 
-    def keeper_spoke(self, now: float, status: KeeperStatus) -> None:
-        """Take in a keeper's status."""
+    def keeper_reported(self, now: float, status: m.KeeperStatus) -> None:
+        """Take over a keeper's status."""
         run_id = status.desired.key.run_id
         if status.exit is not None:
             if run_id in self.state.held or run_id in self.state.ended:
@@ -165,18 +151,18 @@ class RunsTurn(Turn):
         self.change(held={**self.state.held, run_id: news})
         self.sync(now)
 
-    def note_quarantine(self, status: KeeperStatus) -> None:
-        """GPUs that stuck processes hold."""
+    def note_quarantine(self, status: m.KeeperStatus) -> None:
+        """Note whether a stuck process of an ended run still holds its GPUs."""
         run_id = status.desired.key.run_id
         held = dict(self.state.held)
         if status.quarantined:
-            held[run_id] = Held(desired=status.desired, phase=Phase.STOPPING, quarantined=True)
+            held[run_id] = Held(desired=status.desired, phase=m.Phase.STOPPING, quarantined=True)
         else:
             held.pop(run_id, None)
         self.change(held=held)
 
-    def ended(self, now: float, record: ExitRecord) -> None:
-        """A run's end is on disk: tell it."""
+    def ended(self, now: float, record: m.ExitRecord) -> None:
+        """Report the end of a run, which is on disk."""
         run_id = record.key.run_id
         held = {
             key: value
@@ -186,21 +172,21 @@ class RunsTurn(Turn):
         self.change(held=held, ended={**self.state.ended, run_id: record})
         self.sync(now)
 
-    def keeper_gone(self, run_id: RunId, why: str) -> None:
-        """A keeper is no more: look for what it may have left."""
+    def keeper_gone(self, run_id: m.RunId, why: str) -> None:
+        """A keeper has died: kill the processes that it may have left."""
         held = self.state.held.get(run_id)
         if held is None or held.lost:
             return
-        lost = replace(held, lost=True, phase=Phase.STOPPING, why=why, let_go=False)
+        lost = replace(held, lost=True, phase=m.Phase.STOPPING, why=why, let_go=False)
         self.change(held={**self.state.held, run_id: lost})
-        self.say(KillLeftovers(run_id))
+        self.emit(KillLeftovers(run_id))
 
-    def leftovers_gone(self, now: float, run_id: RunId, found: RunRecord | None) -> None:
-        """A run without keeper and without processes: its record decides, else one is written."""
+    def leftovers_gone(self, now: float, run_id: m.RunId, found: RunRecord | None) -> None:
+        """End a run that has neither keeper nor processes, by its record or by a new one."""
         held = self.state.held.get(run_id)
         if held is None or not held.lost:
             return
-        if run_id in self.state.ended:  # a stuck process is gone at last
+        if run_id in self.state.ended:  # a stuck process has exited at last
             self.change(held={k: v for k, v in self.state.held.items() if k != run_id})
             self.sync(now)
             return
@@ -208,13 +194,13 @@ class RunsTurn(Turn):
             self.ended(now, found.exit)
             return
         if found is None or not found.released:
-            reason = ExitReason.NOT_STARTED
+            reason = m.ExitReason.NOT_STARTED
         elif found.boot_id != self.state.boot_id:
-            reason = ExitReason.NODE_LOST
+            reason = m.ExitReason.NODE_LOST
         else:
-            reason = ExitReason.KEEPER_LOST
+            reason = m.ExitReason.KEEPER_LOST
         desired = held.desired
-        record = ExitRecord(
+        record = m.ExitRecord(
             key=desired.key,
             node=self.state.node,
             reason=reason,
@@ -226,9 +212,9 @@ class RunsTurn(Turn):
         if found is None:
             self.ended(now, record)  # nothing was ever reserved: nothing to overwrite
         else:
-            self.say(WriteEnd(record))
+            self.emit(WriteEnd(record))
 
 
 def _part_of(held: Held) -> float:
-    """What a run that is here takes of each of its GPUs; what is stuck takes all."""
+    """The part of each of its GPUs that a held run uses; a stuck process uses all of it."""
     return WHOLE if held.quarantined else part_of(held.desired.gpu_share)

@@ -1,87 +1,80 @@
-"""What an agent knows."""
+"""What an agent knows, and what one of its steps builds up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from dlsched.protocol.agent.records import AgentRecord, RunRecord
-from dlsched.protocol.messages import (
-    BootId,
-    DesiredRun,
-    Digest,
-    ExitRecord,
-    GpuId,
-    HeldRun,
-    Inventory,
-    NodeName,
-    Phase,
-    Reply,
-    RunId,
-    Term,
+from dlsched.protocol import messages as m
+from dlsched.protocol.agent.interface import (
+    AgentRecord,
+    Command,
+    RunRecord,
+    SendSync,
 )
 from dlsched.protocol.timing import Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A run that exists here."""
+    """A run that exists on this node."""
 
-    desired: DesiredRun
-    phase: Phase
+    desired: m.DesiredRun
+    phase: m.Phase
     quarantined: bool = False
-    lost: bool = False  # its keeper is gone; leftovers are being killed
+    lost: bool = False  # its keeper has died; remaining processes are being killed
     record: RunRecord | None = None
-    why: str = ""  # it was never started
+    why: str = ""  # the keeper could not be started
     suspension: int = 0
     let_go: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """One round of questions to the witnesses."""
+class WitnessRound:
+    """One round of queries to the witnesses, with the ages that were answered."""
 
     nonce: int = 0
     asked_at: float = 0.0
-    ages: Mapping[NodeName, float] = field(default_factory=dict)
+    ages: Mapping[m.NodeName, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """Everything an agent knows; only `record` survives it."""
+    """Everything an agent knows; only `record` outlives its process."""
 
-    node: NodeName
-    inventory: Inventory
+    node: m.NodeName
+    inventory: m.Inventory
     timing: Timing = Timing()
-    boot_id: BootId = BootId("")
+    boot_id: m.BootId = m.BootId("")
     record: AgentRecord = AgentRecord()
     writing: AgentRecord | None = None
-    pending: Reply | None = None  # waits until its term is durable
-    applied: Term = Term()
-    desired_digest: Digest = Digest("")
-    desired: tuple[DesiredRun, ...] = ()
-    held: Mapping[RunId, Held] = field(default_factory=dict)
-    ended: Mapping[RunId, ExitRecord] = field(default_factory=dict)
+    pending: m.Reply | None = None  # waits until its term is durable
+    applied: m.Term = m.Term()
+    desired_digest: m.Digest = m.Digest("")
+    desired: tuple[m.DesiredRun, ...] = ()
+    held: Mapping[m.RunId, Held] = field(default_factory=dict)
+    ended: Mapping[m.RunId, m.ExitRecord] = field(default_factory=dict)
     registered: bool = False
     started: bool = False
     sequence: int = 0
     sent: Mapping[int, float] = field(default_factory=dict)
-    answered: int = -1  # newest sync whose reply was used
-    told_digest: Digest = Digest("")  # of the held set that went out in full and was answered
-    telling: Mapping[int, Digest] = field(default_factory=dict)
+    answered: int = -1  # newest sync with a used reply
+    reported_digest: m.Digest = m.Digest("")  # of the held set that was sent in full and answered
+    reported: Mapping[int, m.Digest] = field(default_factory=dict)
     renewed_sequence: int = -1
     renewed_at: float = 0.0
     lease_until: float = float("-inf")
-    covers: frozenset[RunId] = frozenset()
-    witnesses: tuple[NodeName, ...] = ()
-    asking: Asking = Asking()
+    covers: frozenset[m.RunId] = frozenset()
+    witnesses: tuple[m.NodeName, ...] = ()
+    witness_round: WitnessRound = WitnessRound()
     last_tick: float | None = None
-    unhealthy: tuple[GpuId, ...] = ()
+    unhealthy: tuple[m.GpuId, ...] = ()
+    refused: str = ""  # why the leader takes this agent for none of its node
 
-    def held_runs(self) -> tuple[HeldRun, ...]:
-        """What a sync says."""
+    def held_runs(self) -> tuple[m.HeldRun, ...]:
+        """The held runs as a sync reports them."""
         return tuple(
-            HeldRun(
+            m.HeldRun(
                 key=held.desired.key,
                 phase=held.phase,
                 gpus=held.desired.gpus,
@@ -94,6 +87,66 @@ class AgentState:
             if run_id not in self.ended
         )
 
-    def quarantined(self) -> tuple[GpuId, ...]:
+    def quarantined(self) -> tuple[m.GpuId, ...]:
         """The GPUs that stuck processes hold."""
         return tuple(sorted(g for h in self.held.values() if h.quarantined for g in h.desired.gpus))
+
+
+# -- one step ------------------------------------------------------------------------------------
+
+
+REMEMBERED_SYNCS = 16
+REMEMBERED_STARTS = 32  # without an answer of a leader in between
+
+
+class Turn:
+    """The state and the commands that one step builds up."""
+
+    def __init__(self, state: AgentState) -> None:
+        self.state = state
+        self.commands: list[Command] = []
+
+    def change(self, **changes: object) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # checked by tests
+
+    def emit(self, *commands: Command) -> None:
+        """Add commands."""
+        self.commands.extend(commands)
+
+    def sync(self, now: float) -> None:
+        """Send the leader all held and ended runs."""
+        state = self.state
+        if not state.started:
+            return
+        sequence = state.sequence + 1
+        held = state.held_runs()
+        digest = m.digest_of(held)
+        known = state.registered and digest == state.reported_digest
+        recent = dict(list(state.sent.items())[-REMEMBERED_SYNCS + 1 :])
+        reported = dict(list(state.reported.items())[-REMEMBERED_SYNCS + 1 :])
+        self.change(
+            sequence=sequence,
+            sent={**recent, sequence: now},
+            reported={**reported, sequence: digest},
+        )
+        self.emit(
+            SendSync(
+                m.Sync(
+                    node=state.node,
+                    boot_id=state.boot_id,
+                    incarnation=state.record.incarnation,
+                    sequence=sequence,
+                    last=state.record.term,
+                    applied=state.applied,
+                    held_digest=digest,
+                    held=None if known else held,
+                    ended=tuple(state.ended[run_id] for run_id in sorted(state.ended)),
+                    desired_digest=state.desired_digest,
+                    renewed_sequence=state.renewed_sequence,
+                    health=m.Health(quarantined=state.quarantined(), unhealthy=state.unhealthy),
+                    inventory=None if state.registered else state.inventory,
+                    starts=state.record.starts,
+                )
+            )
+        )

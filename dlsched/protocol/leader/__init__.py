@@ -1,79 +1,9 @@
-"""The leader: what it is told, what it knows, what it commands, and the step between."""
+"""The leader as a pure step: its events, state and commands."""
 
 from __future__ import annotations
 
-from dlsched.protocol.leader.commands import (
-    Alarm,
-    Answer,
-    Command,
-    Confirm,
-    Contend,
-    Persist,
-    Refused,
-    SendNudge,
-    SendReply,
-)
-from dlsched.protocol.leader.events import (
-    AttachAsked,
-    BatchAsked,
-    CancelAsked,
-    Confirmed,
-    Deposed,
-    DownConfirmed,
-    Elected,
-    Event,
-    ForgetAsked,
-    Persisted,
-    PersistFailed,
-    PlaceAsked,
-    RequeueAsked,
-    StopAsked,
-    SubmitAsked,
-    SuspendAsked,
-    SyncArrived,
-    TermsAsked,
-    Tick,
-    Together,
-)
-from dlsched.protocol.leader.one_step import step
-from dlsched.protocol.leader.placeable import recovering, refusal
-from dlsched.protocol.leader.state import WITNESSES, Hearing, LeaderState, Role
-
-__all__ = [
-    "WITNESSES",
-    "Alarm",
-    "Answer",
-    "AttachAsked",
-    "BatchAsked",
-    "CancelAsked",
-    "Command",
-    "Confirm",
-    "Confirmed",
-    "Contend",
-    "Deposed",
-    "DownConfirmed",
-    "Elected",
-    "Event",
-    "ForgetAsked",
-    "Hearing",
-    "LeaderState",
-    "Persist",
-    "PersistFailed",
-    "Persisted",
-    "PlaceAsked",
-    "Refused",
-    "RequeueAsked",
-    "Role",
-    "SendNudge",
-    "SendReply",
-    "StopAsked",
-    "SubmitAsked",
-    "SuspendAsked",
-    "SyncArrived",
-    "TermsAsked",
-    "Tick",
-    "Together",
-    "recovering",
-    "refusal",
-    "step",
-]
+from dlsched.protocol.leader.interface import *  # noqa: F403 - the parts of one interface
+from dlsched.protocol.leader.placing import *  # noqa: F403
+from dlsched.protocol.leader.requests import *  # noqa: F403
+from dlsched.protocol.leader.state import *  # noqa: F403
+from dlsched.protocol.leader.step import *  # noqa: F403

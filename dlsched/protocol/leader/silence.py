@@ -1,9 +1,10 @@
-"""Who is silent: gangs that do not gather, nodes that are not heard."""
+"""Time-outs: gangs that do not prepare in time, and nodes that do not sync."""
 
 from __future__ import annotations
 
+from dlsched.protocol import messages as m
 from dlsched.protocol import rules
-from dlsched.protocol.leader.turn import Turn
+from dlsched.protocol.leader.state import Turn
 from dlsched.protocol.ledger import (
     MemberOver,
     NodeStatus,
@@ -12,20 +13,13 @@ from dlsched.protocol.ledger import (
     SetNode,
     StopRun,
 )
-from dlsched.protocol.messages import (
-    Fence,
-    NodeName,
-    StopReason,
-)
-
-__all__ = ["SilenceTurn"]
 
 
 class SilenceTurn(Turn):
-    """What silence comes to."""
+    """What a leader does about gangs and nodes that stay silent."""
 
     def abort_slow_gangs(self, now: float) -> None:
-        """Stop gangs whose members have not all prepared in time."""
+        """Stop gangs that have not prepared on every node in time."""
         waiting = {
             run_id: since
             for run_id, since in self.state.preparing_from.items()
@@ -35,14 +29,14 @@ class SilenceTurn(Turn):
         for run_id, since in waiting.items():
             run = self.state.reserved.runs[run_id]
             if run.stop is None and now - since > self.state.timing.prepare_s:
-                self.write(StopRun(run.key.run_id, StopReason.ABORT))
+                self.write(StopRun(run.key.run_id, m.StopReason.ABORT))
 
-    def judge_silence(self, now: float) -> None:
-        """Say which nodes are late; lose one only with witnesses and only its fenced runs."""
+    def check_silence(self, now: float) -> None:
+        """Raise alarms for late nodes; end their fenced runs if enough witnesses are renewed."""
         state = self.state
         for name, node in state.reserved.nodes.items():
-            hearing = state.hearings.get(name)
-            heard = hearing.at if hearing is not None else float("-inf")
+            last = state.last_syncs.get(name)
+            heard = last.at if last is not None else float("-inf")
             since = max(state.window_from, heard, state.renewed.get(name, float("-inf")))
             if node.status is not NodeStatus.UP or not rules.window_passed(
                 since, now, state.timing
@@ -51,7 +45,7 @@ class SilenceTurn(Turn):
             fenced = [
                 run
                 for run in self.state.reserved.runs_on(name)
-                if self.state.reserved.jobs[run.key.job].request.fence is Fence.LEASE
+                if self.state.reserved.jobs[run.key.job].request.fence is m.Fence.LEASE
             ]
             self.alarm(f"{name} is late: its runs stay as they are")
             if not fenced:
@@ -60,7 +54,7 @@ class SilenceTurn(Turn):
                 other.chain
                 for witness in state.witnesses
                 if witness != name
-                and (other := state.hearings.get(witness)) is not None
+                and (other := state.last_syncs.get(witness)) is not None
                 and other.chain is not None
             ]
             if rules.is_witnessed(chains, len(state.witnesses), now, state.timing):
@@ -70,8 +64,8 @@ class SilenceTurn(Turn):
             else:
                 self.alarm(f"quorum lost: {name} is silent and too few witnesses are renewed")
 
-    def node_down(self, name: NodeName) -> None:
-        """An operator says that nothing runs on a node."""
+    def node_down(self, name: m.NodeName) -> None:
+        """End all runs of a node, because an operator confirms that nothing runs there."""
         if name not in self.state.reserved.nodes:
             return
         self.write(SetNode(name, NodeStatus.DOWN, "confirmed by an operator"))

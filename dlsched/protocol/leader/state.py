@@ -1,36 +1,27 @@
-"""What a leader knows."""
+"""What a leader knows, and what one of its steps builds up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from dlsched.protocol.leader.commands import (
+from dlsched.protocol import messages as m
+from dlsched.protocol.leader.interface import (
+    Alarm,
     Answer,
+    Command,
     Persist,
 )
 from dlsched.protocol.ledger import (
     Ledger,
     Write,
-)
-from dlsched.protocol.messages import (
-    Digest,
-    Epoch,
-    HeldRun,
-    Incarnation,
-    NodeName,
-    Revision,
-    RunId,
-    Term,
+    apply_all,
 )
 from dlsched.protocol.rules import Chain
 from dlsched.protocol.timing import Timing
 
-__all__ = ["WITNESSES", "Hearing", "LeaderState", "Role"]
-
-
-WITNESSES = 5  # all nodes up to so many, else the first five by name
+WITNESSES = 5  # at most; of more nodes, the first five by name
 
 
 class Role(Enum):
@@ -41,21 +32,30 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hearing:
-    """What this term has heard from one node."""
+class LastSync:
+    """The newest sync of one node in this term."""
 
-    incarnation: Incarnation
+    incarnation: m.Incarnation
     sequence: int
     at: float
-    held: tuple[HeldRun, ...] = ()
-    held_digest: Digest = Digest("")
+    starts: tuple[str, ...] = ()  # of its agent
+    held: tuple[m.HeldRun, ...] = ()
+    held_digest: m.Digest = m.Digest("")
     renewals: Mapping[int, float] = field(default_factory=dict)  # reply sequence -> sent at
     chain: Chain | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An agent was refused although it has a node's name."""
+
+    at: float
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """Everything a leader knows; all but `committed` dies with it."""
+    """Everything a leader knows; only `committed` outlives its process."""
 
     name: str
     timing: Timing = Timing()
@@ -66,26 +66,62 @@ class LeaderState:
     queue_answers: tuple[Answer, ...] = ()
     in_flight: Persist | None = None
     in_flight_answers: tuple[Answer, ...] = ()
-    again: bool = False  # the transaction in flight has to be sent again
+    resend: bool = False  # the transaction in flight must be sent again
     number: int = 0
     confirmed_at: float = float("-inf")
     last_tick: float | None = None
-    window_from: float = 0.0  # no observation is older than this
-    hearings: Mapping[NodeName, Hearing] = field(default_factory=dict)
-    renewed: Mapping[NodeName, float] = field(default_factory=dict)  # last lease sent at
-    prepared: Mapping[RunId, frozenset[NodeName]] = field(default_factory=dict)
-    preparing_from: Mapping[RunId, float] = field(default_factory=dict)
+    window_from: float = 0.0  # observations of silence begin here
+    last_syncs: Mapping[m.NodeName, LastSync] = field(default_factory=dict)
+    renewed: Mapping[m.NodeName, float] = field(default_factory=dict)  # when a lease was last sent
+    prepared: Mapping[m.RunId, frozenset[m.NodeName]] = field(default_factory=dict)
+    preparing_from: Mapping[m.RunId, float] = field(default_factory=dict)
+    taken: frozenset[m.RunId] = frozenset()  # runs of failing gangs whose GPUs a round has taken
     stepped_back: bool = False  # the database is older than what nodes have seen
-    forgotten: Mapping[NodeName, Term] = field(default_factory=dict)  # terms that it lost
-    loaded: Mapping[NodeName, Revision] = field(default_factory=dict)  # as this term began
-    shown: frozenset[str] = frozenset()  # alarms that stand
+    lost_terms: Mapping[m.NodeName, m.Term] = field(default_factory=dict)  # those terms
+    loaded: Mapping[m.NodeName, m.Revision] = field(
+        default_factory=dict
+    )  # at the beginning of this term
+    refusals: Mapping[m.NodeName, Refusal] = field(default_factory=dict)  # the last of each node
+    alarms: frozenset[str] = frozenset()  # that were raised and still hold
 
     @property
-    def epoch(self) -> Epoch:
+    def epoch(self) -> m.Epoch:
         """The committed term."""
         return self.committed.epoch
 
     @property
-    def witnesses(self) -> tuple[NodeName, ...]:
-        """Whom a silent node asks."""
+    def witnesses(self) -> tuple[m.NodeName, ...]:
+        """The nodes that a silent node asks."""
         return tuple(sorted(self.committed.nodes)[:WITNESSES])
+
+
+# -- one step ------------------------------------------------------------------------------------
+
+
+class Turn:
+    """The state and the commands that one step builds up."""
+
+    def __init__(self, state: LeaderState) -> None:
+        self.state = state
+        self.commands: list[Command] = []
+        self.recovery: str | None = None  # computed once: no sync arrives within a round
+
+    def change(self, **changes: object) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # checked by tests
+
+    def emit(self, *commands: Command) -> None:
+        """Add commands."""
+        self.commands.extend(commands)
+
+    def write(self, *writes: Write) -> None:
+        """Make changes: reserved now, committed with the next transaction."""
+        self.change(
+            reserved=apply_all(self.state.reserved, writes), queue=(*self.state.queue, *writes)
+        )
+
+    def alarm(self, text: str) -> None:
+        """Raise an alarm once for as long as it holds."""
+        if text not in self.state.alarms:
+            self.change(alarms=self.state.alarms | {text})
+            self.emit(Alarm(text))

@@ -1,17 +1,17 @@
-"""A term begins, commits and ends."""
+"""A leader's term: how it begins, commits changes and ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from dlsched.protocol.leader.commands import (
+from dlsched.protocol import messages as m
+from dlsched.protocol.leader.interface import (
     Answer,
     Persist,
     SendNudge,
 )
-from dlsched.protocol.leader.state import LeaderState, Role
-from dlsched.protocol.leader.turn import Turn
+from dlsched.protocol.leader.state import LeaderState, Role, Turn
 from dlsched.protocol.ledger import (
     Adopt,
     Ledger,
@@ -21,27 +21,21 @@ from dlsched.protocol.ledger import (
     Write,
     apply_all,
 )
-from dlsched.protocol.messages import (
-    Nudge,
-    Term,
-)
-
-__all__ = ["TermTurn"]
 
 
 class TermTurn(Turn):
-    """How a term begins, what it commits, and how it ends."""
+    """What a leader does about its term."""
 
     def start_windows_anew(self, now: float) -> None:
-        """After a pause nothing is concluded from what was not heard."""
-        hearings = {
-            name: replace(hearing, chain=None, renewals={})
-            for name, hearing in self.state.hearings.items()
+        """Restart all observations of silence after a pause of this process."""
+        last_syncs = {
+            name: replace(last, chain=None, renewals={})
+            for name, last in self.state.last_syncs.items()
         }
-        self.change(window_from=now, hearings=hearings)
+        self.change(window_from=now, last_syncs=last_syncs)
 
     def begin_term(self, now: float, asked_at: float, ledger: Ledger) -> None:
-        """Lead with what the database has."""
+        """Start to lead with the database's content."""
         self.recovery = None
         self.state = LeaderState(
             name=self.state.name,
@@ -61,14 +55,14 @@ class TermTurn(Turn):
         )
 
     def step_down(self) -> None:
-        """Lead no more; whoever waits for an answer is told so."""
+        """Stop to lead; waiting clients are told that their result is unknown."""
         state = self.state
         for answer in (*state.in_flight_answers, *state.queue_answers):
-            self.say(Answer(answer.token, unknown=True))
+            self.emit(Answer(answer.token, unknown=True))
         self.state = LeaderState(name=state.name, timing=state.timing, last_tick=state.last_tick)
 
     def flush(self) -> None:
-        """Put what is gathered into the next transaction."""
+        """Send the collected changes as the next transaction, unless one is in flight."""
         state = self.state
         if (
             state.role is not Role.LEADING
@@ -84,25 +78,25 @@ class TermTurn(Turn):
             queue_answers=(),
             number=transaction.number,
         )
-        self.say(transaction)
+        self.emit(transaction)
 
     def commit(self, number: int) -> None:
-        """A transaction is durable: speak of it."""
+        """A transaction is durable: answer its clients and nudge the nodes that it concerns."""
         state = self.state
         if state.in_flight is None or state.in_flight.number != number:
             return
         before, after = state.committed, apply_all(state.committed, state.in_flight.writes)
-        self.change(committed=after, in_flight=None, in_flight_answers=(), again=False)
-        self.sound(state.in_flight.writes)
-        self.say(*state.in_flight_answers)
+        self.change(committed=after, in_flight=None, in_flight_answers=(), resend=False)
+        self.raise_alarms(state.in_flight.writes)
+        self.emit(*state.in_flight_answers)
         for name, node in after.nodes.items():
             old = before.nodes.get(name)
             if old is None or old != node or before.epoch != after.epoch:
-                term = Term(after.epoch, node.revision)
-                self.say(SendNudge(Nudge(node=name, term=term)))
+                term = m.Term(after.epoch, node.revision)
+                self.emit(SendNudge(m.Nudge(node=name, term=term)))
 
-    def sound(self, writes: Iterable[Write]) -> None:
-        """Alarms of committed facts: a deposed leader sees higher epochs too, and says nothing."""
+    def raise_alarms(self, writes: Iterable[Write]) -> None:
+        """Raise alarms of committed changes only: a deposed leader sees higher epochs, too."""
         for write in writes:
             match write:
                 case RaiseEpoch(epoch=epoch):

@@ -1,92 +1,12 @@
-"""What the database knows, and the only changes that exist.
+"""The ledger, which is the database's content as a value, and its changes.
 
-The leader decides on one ledger and speaks from another: `reserved` has every change that is on
-its way to the database, `committed` only those that came back.
+A leader has two: `reserved` contains every change that it has decided, and `committed` only those
+that the database has confirmed.
 """
 
 from __future__ import annotations
 
-from dlsched.protocol.ledger.applying import SUSPENSIONS, apply, apply_all, with_run, without_jobs
-from dlsched.protocol.ledger.ends import GPU_UNHEALTHY, INFRASTRUCTURE, PREEMPTIONS, judge
-from dlsched.protocol.ledger.rows import (
-    TERMINAL,
-    TRANSITIONS,
-    Cause,
-    Job,
-    JobStatus,
-    Ledger,
-    Member,
-    Node,
-    NodeStatus,
-    Orphan,
-    Request,
-    Run,
-    RunStatus,
-    Terms,
-    having,
-)
-from dlsched.protocol.ledger.writes import (
-    Adopt,
-    Assign,
-    Attach,
-    CancelJob,
-    ChangeTerms,
-    LetGo,
-    MemberOver,
-    OrphanOver,
-    Quarantine,
-    RaiseEpoch,
-    RaiseRevision,
-    RegisterNode,
-    ReleaseRun,
-    SetNode,
-    StopRun,
-    Submit,
-    SuspendRun,
-    Write,
-)
-
-__all__ = [
-    "GPU_UNHEALTHY",
-    "INFRASTRUCTURE",
-    "PREEMPTIONS",
-    "SUSPENSIONS",
-    "TERMINAL",
-    "TRANSITIONS",
-    "Adopt",
-    "Assign",
-    "Attach",
-    "CancelJob",
-    "Cause",
-    "ChangeTerms",
-    "Job",
-    "JobStatus",
-    "Ledger",
-    "LetGo",
-    "Member",
-    "MemberOver",
-    "Node",
-    "NodeStatus",
-    "Orphan",
-    "OrphanOver",
-    "Quarantine",
-    "RaiseEpoch",
-    "RaiseRevision",
-    "RegisterNode",
-    "ReleaseRun",
-    "Request",
-    "Run",
-    "RunStatus",
-    "SetNode",
-    "StopRun",
-    "Submit",
-    "SuspendRun",
-    "Terms",
-    "Write",
-    "apply",
-    "apply_all",
-    "having",
-    "judge",
-    "with_run",
-    "without_jobs",
-]
+from dlsched.protocol.ledger.applying import *  # noqa: F403 - the parts of one interface
+from dlsched.protocol.ledger.ends import *  # noqa: F403
+from dlsched.protocol.ledger.rows import *  # noqa: F403
+from dlsched.protocol.ledger.writes import *  # noqa: F403

@@ -1,6 +1,6 @@
-"""The whole meaning of a change.
+"""The meaning of each change of a ledger.
 
-The live store carries the same changes out as SQL, with the epoch in the WHERE of every write.
+The store applies the same functions to the rows that a change concerns and stores the difference.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.protocol.ledger.ends import (
-    is_own_failure,
-    judge,
-    succeeded,
-)
+from dlsched.protocol import messages as m
+from dlsched.protocol.ledger import writes as change
+from dlsched.protocol.ledger.ends import Meaning, how_it_ended, is_repeated, judge, meaning
 from dlsched.protocol.ledger.rows import (
     TRANSITIONS,
     Cause,
@@ -27,119 +25,92 @@ from dlsched.protocol.ledger.rows import (
     Orphan,
     Run,
     RunStatus,
-    having,
 )
-from dlsched.protocol.ledger.writes import (
-    Adopt,
-    Assign,
-    Attach,
-    CancelJob,
-    ChangeTerms,
-    LetGo,
-    MemberOver,
-    OrphanOver,
-    Quarantine,
-    RaiseEpoch,
-    RaiseRevision,
-    RegisterNode,
-    ReleaseRun,
-    SetNode,
-    StopRun,
-    Submit,
-    SuspendRun,
-    Write,
-)
-from dlsched.protocol.messages import (
-    Epoch,
-    ExitRecord,
-    Incarnation,
-    JobId,
-    LaunchMode,
-    NodeName,
-    Revision,
-    RunNumber,
-    StopReason,
-    Term,
-)
-from dlsched.protocol.table import table_of
+from dlsched.protocol.table import having, table_of
 
 
-def apply(ledger: Ledger, write: Write) -> Ledger:  # noqa: PLR0911, PLR0912  # one case a change
+def apply(ledger: Ledger, write: change.Write) -> Ledger:  # noqa: PLR0911, PLR0912  # one case a change
     """The ledger after one change.
 
     Raises:
-        InvariantBroken: when the change is not possible there, with the job's story.
+        InvariantBroken: the change is not possible, with the job's story.
     """
     match write:
-        case Submit():
+        case change.Submit():
             return _submit(ledger, (write,))
-        case Assign():
-            return _assign(ledger, write)
-        case ReleaseRun(run_id=run_id):
+        case change.Assign():
+            text = f"run {write.key.run}"
+            return _assign(ledger, write.key, write.shares, Cause.ASSIGNED, text)
+        case change.ReleaseRun(run_id=run_id):
             run = ledger.runs[run_id]
             ledger = _put(ledger, replace(run, status=RunStatus.RELEASED, released=True))
             return _move(ledger, run.key.job, Cause.RELEASED)
-        case StopRun(run_id=run_id, reason=reason, step=step, why=why):
+        case change.StopRun(run_id=run_id, reason=reason, step=step, why=why):
             run = ledger.runs[run_id]
-            if run.is_over or (run.stop is not None and reason is not StopReason.CANCEL):
+            if run.is_over or (run.stop is not None and reason is not m.StopReason.CANCEL):
                 return ledger
             ledger = _put(ledger, replace(run, stop=reason, stop_step=step))
-            told = {"reason": why} if why else {}
-            return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **told)
-        case SuspendRun():
+            changes = {"reason": why} if why else {}
+            return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **changes)
+        case change.SuspendRun():
             return _suspend(ledger, write)
-        case LetGo():
+        case change.LetGo():
             return _let_go(ledger, write)
-        case MemberOver():
+        case change.MemberOver():
             return _member_over(ledger, write)
-        case CancelJob(job=job, why=why):
+        case change.CancelJob(job=job, why=why):
             return _move(ledger, job, Cause.CANCELLED, why, reason=why)
-        case ChangeTerms(job=job, terms=terms):
+        case change.Restart(job=job):
+            anew: dict[str, Any] = {"failures": 0, "timeouts": 0, "exit": None}
+            return _move(ledger, job, Cause.RESTARTED, reason="Requeued", **anew)
+        case change.ChangeTerms(job=job, terms=terms):
             row = replace(ledger.jobs[job], changed=terms)
             ledger = replace(ledger, jobs=having(ledger.jobs, job, row))
             live = ledger.live_run(job)
             return ledger if live is None else _bump(ledger, live.members)
-        case RegisterNode():
+        case change.RegisterNode():
             node = ledger.nodes.get(write.node, Node(name=write.node))
             node = replace(
                 node,
                 boot_id=write.boot_id,
                 incarnation=write.incarnation,
                 gpus=write.inventory.gpus,
+                start=write.start,
+                machine=write.inventory.machine,
                 status=NodeStatus.UP,
                 why="",
             )
             return replace(ledger, nodes=having(ledger.nodes, write.node, node))
-        case SetNode(node=name, status=status, why=why):
+        case change.SetNode(node=name, status=status, why=why):
             node = replace(ledger.nodes[name], status=status, why=why)
             if status is NodeStatus.DOWN:  # its disk may come back empty
-                node = replace(node, incarnation=Incarnation(0))
+                node = replace(node, incarnation=m.Incarnation(0), start="")
             return replace(ledger, nodes=having(ledger.nodes, name, node))
-        case Quarantine(node=name, gpus=gpus):
+        case change.Quarantine(node=name, gpus=gpus):
             node = replace(ledger.nodes[name], quarantined=gpus)
             return replace(ledger, nodes=having(ledger.nodes, name, node))
-        case Adopt():
+        case change.Adopt():
             return _adopt(ledger, write)
-        case OrphanOver():
+        case change.OrphanOver():
             return _orphan_over(ledger, write)
-        case RaiseEpoch(epoch=epoch):
-            return replace(ledger, epoch=Epoch(max(epoch, ledger.epoch)))
-        case RaiseRevision(node=name, revision=revision):
+        case change.RaiseEpoch(epoch=epoch):
+            return replace(ledger, epoch=m.Epoch(max(epoch, ledger.epoch)))
+        case change.RaiseRevision(node=name, revision=revision):
             node = ledger.nodes[name]
-            node = replace(node, revision=Revision(max(revision, node.revision)))
+            node = replace(node, revision=m.Revision(max(revision, node.revision)))
             return replace(ledger, nodes=having(ledger.nodes, name, node))
-        case Attach():
+        case change.Attach():
             return ledger
 
 
-def apply_all(ledger: Ledger, writes: Iterable[Write]) -> Ledger:
-    """The ledger after some changes, in order; neighbouring submissions are one change."""
-    waiting: list[Submit] = []
+def apply_all(ledger: Ledger, writes: Iterable[change.Write]) -> Ledger:
+    """The ledger after some changes in order; consecutive submissions are applied as one."""
+    waiting: list[change.Submit] = []
     for write in writes:
-        if isinstance(write, Submit):
+        if isinstance(write, change.Submit):
             waiting.append(write)
             continue
-        if isinstance(write, Attach):
+        if isinstance(write, change.Attach):
             continue
         if waiting:
             ledger, waiting = _submit(ledger, waiting), []
@@ -147,19 +118,19 @@ def apply_all(ledger: Ledger, writes: Iterable[Write]) -> Ledger:
     return _submit(ledger, waiting) if waiting else ledger
 
 
-def _submit(ledger: Ledger, writes: Sequence[Submit]) -> Ledger:
+def _submit(ledger: Ledger, writes: Sequence[change.Submit]) -> Ledger:
     jobs = [(w.job, Job(job=w.job, request=w.request)) for w in writes]
     requests = [((w.request.user, w.request.request_id), w.job) for w in writes]
     return replace(
         ledger,
-        next_job=JobId(max(ledger.next_job, max(w.job for w in writes) + 1)),
+        next_job=m.JobId(max(ledger.next_job, max(w.job for w in writes) + 1)),
         jobs=table_of(ledger.jobs).having_all(jobs),
         requests=table_of(ledger.requests).having_all(requests),
     )
 
 
-def without_jobs(ledger: Ledger, jobs: Iterable[JobId]) -> Ledger:
-    """The ledger without some ended jobs and their runs: they are in the database only."""
+def without_jobs(ledger: Ledger, jobs: Iterable[m.JobId]) -> Ledger:
+    """The ledger without some ended jobs and their runs, which stay in the database."""
     gone = [ledger.jobs[job] for job in jobs if job in ledger.jobs]
     ids = [row.job for row in gone]
     runs = [run_id for job in ids for run_id in ledger.runs_of.get(job, ())]
@@ -174,8 +145,15 @@ def without_jobs(ledger: Ledger, jobs: Iterable[JobId]) -> Ledger:
     )
 
 
+def with_job(ledger: Ledger, job: Job, run: Run | None) -> Ledger:
+    """The ledger with an ended job that had left memory, and its last run if it had one."""
+    if job.job not in ledger.jobs:
+        ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
+    return ledger if run is None else with_run(ledger, job, run)
+
+
 def with_run(ledger: Ledger, job: Job, run: Run) -> Ledger:
-    """The ledger with a run, and its job, that the database knows and memory had dropped."""
+    """The ledger with a run and its job that had left memory."""
     if run.key.run_id in ledger.runs:
         return ledger
     if job.job not in ledger.jobs:
@@ -183,10 +161,10 @@ def with_run(ledger: Ledger, job: Job, run: Run) -> Ledger:
     return _indexed(replace(ledger, runs=having(ledger.runs, run.key.run_id, run)), run)
 
 
-def _bump(ledger: Ledger, nodes: Iterable[NodeName]) -> Ledger:
-    """New revisions for nodes whose desired set has changed."""
+def _bump(ledger: Ledger, nodes: Iterable[m.NodeName]) -> Ledger:
+    """The ledger with new revisions of nodes that have another desired set."""
     rows = [ledger.nodes[name] for name in nodes if name in ledger.nodes]
-    bumped = [(row.name, replace(row, revision=Revision(row.revision + 1))) for row in rows]
+    bumped = [(row.name, replace(row, revision=m.Revision(row.revision + 1))) for row in rows]
     return replace(ledger, nodes=table_of(ledger.nodes).having_all(bumped))
 
 
@@ -196,7 +174,7 @@ def _put(ledger: Ledger, run: Run) -> Ledger:
 
 
 def _indexed(ledger: Ledger, run: Run) -> Ledger:
-    """The ledger with its two indices as one run now says."""
+    """The ledger with its two indices brought up to date for one run."""
     run_id, of = run.key.run_id, ledger.runs_of.get(run.key.job, ())
     if run_id not in of:
         ledger = replace(ledger, runs_of=having(ledger.runs_of, run.key.job, (*of, run_id)))
@@ -211,7 +189,7 @@ def _indexed(ledger: Ledger, run: Run) -> Ledger:
     return replace(ledger, held_by=table_of(ledger.held_by).having_all(changed))
 
 
-def _move(ledger: Ledger, job: JobId, cause: Cause, why: str = "", **changes: Any) -> Ledger:
+def _move(ledger: Ledger, job: m.JobId, cause: Cause, why: str = "", **changes: Any) -> Ledger:
     row = ledger.jobs[job]
     target = TRANSITIONS.get((row.status, cause))
     if target is None:
@@ -224,21 +202,40 @@ def _move(ledger: Ledger, job: JobId, cause: Cause, why: str = "", **changes: An
     return replace(ledger, jobs=having(ledger.jobs, job, row))
 
 
-def _assign(ledger: Ledger, write: Assign) -> Ledger:
-    key = write.key
+def _assign(
+    ledger: Ledger,
+    key: m.RunKey,
+    shares: Iterable[m.Share],
+    cause: Cause,
+    why: str,
+    **changes: Any,
+) -> Ledger:
+    """Give a job's next run its GPUs.
+
+    Args:
+        ledger: in which they must be free.
+        key: of the run.
+        shares: the GPUs, in rank order.
+        cause: of the job's transition.
+        why: for its story.
+        **changes: other fields of its row.
+
+    Raises:
+        InvariantBroken: a GPU is not free.
+    """
     needed = ledger.jobs[key.job].request.gpu_share
-    for share in write.shares:
+    for share in shares:
         held = set(share.gpus) & ledger.busy(share.node, share=needed)
         if held:
             raise InvariantBroken(f"run {key}: {share.node} {sorted(held)} is not free")
     members = {}
-    for share in write.shares:
+    for share in shares:
         node = ledger.nodes[share.node]
         members[share.node] = Member(
             node=share.node,
             gpus=share.gpus,
             boot_id=node.boot_id,
-            since=Term(ledger.epoch, Revision(node.revision + 1)),
+            since=m.Term(ledger.epoch, m.Revision(node.revision + 1)),
         )
     alone = len(members) == 1
     run = Run(
@@ -248,7 +245,7 @@ def _assign(ledger: Ledger, write: Assign) -> Ledger:
         epoch=ledger.epoch,
         released=alone,
     )
-    ledger = _move(ledger, key.job, Cause.ASSIGNED, f"run {key.run}", runs=key.run, reason="")
+    ledger = _move(ledger, key.job, cause, why, runs=key.run, reason="", **changes)
     if alone:
         ledger = _move(ledger, key.job, Cause.RELEASED, "one node")
     return _put(ledger, run)
@@ -257,16 +254,16 @@ def _assign(ledger: Ledger, write: Assign) -> Ledger:
 SUSPENSIONS = 1 << 20  # of a run, in one term
 
 
-def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
+def _suspend(ledger: Ledger, write: change.SuspendRun) -> Ledger:
     run = ledger.runs[write.run_id]
     if not write.suspended and run.gives_way:
         for name, member in run.members.items():
             full = ledger.busy(name, run.key.run_id, share=ledger.share_of(run))
-            lent = set(member.gpus) & full
-            if lent and not member.is_over:
-                raise InvariantBroken(f"run {run.key}: {name} {sorted(lent)} is not free")
+            taken = set(member.gpus) & full
+            if taken and not member.is_over:
+                raise InvariantBroken(f"run {run.key}: {name} {sorted(taken)} is not free")
     gives_way = write.suspended and write.gives_way
-    # numbers of a term that a restore has undone stay below those of the next
+    # numbers of a term that a restore has undone are below those of the next term
     number = max(run.suspension, ledger.epoch * SUSPENSIONS) + 1 if gives_way else run.suspension
     members = {name: replace(member, let_go=False) for name, member in run.members.items()}
     run = replace(
@@ -276,7 +273,7 @@ def _suspend(ledger: Ledger, write: SuspendRun) -> Ledger:
     return _move(_put(ledger, run), run.key.job, cause)
 
 
-def _let_go(ledger: Ledger, write: LetGo) -> Ledger:
+def _let_go(ledger: Ledger, write: change.LetGo) -> Ledger:
     run = ledger.runs[write.run_id]
     member = replace(run.members[write.node], let_go=True)
     new = replace(run, members=having(run.members, write.node, member))
@@ -287,17 +284,17 @@ def _let_go(ledger: Ledger, write: LetGo) -> Ledger:
     return replace(ledger, runs=having(ledger.runs, write.run_id, new))
 
 
-def _adopt(ledger: Ledger, write: Adopt) -> Ledger:
-    """An unknown run; of a known job it keeps that job from starting until it is over."""
+def _adopt(ledger: Ledger, write: change.Adopt) -> Ledger:
+    """Adopt an unknown run; a known job of it cannot start before that run is over."""
     held, name = write.held, write.node
     node = ledger.nodes[name]
-    since = Term(ledger.epoch, Revision(node.revision + 1))
+    since = m.Term(ledger.epoch, m.Revision(node.revision + 1))
     orphan = Orphan(held=held, node=name, since=since)
     ledger = replace(ledger, orphans=having(ledger.orphans, (name, held.key.run_id), orphan))
-    ledger = replace(ledger, next_job=JobId(max(ledger.next_job, held.key.job + 1)))
+    ledger = replace(ledger, next_job=m.JobId(max(ledger.next_job, held.key.job + 1)))
     job = ledger.jobs.get(held.key.job)
     if job is not None and job.request.request_id == held.request_id:
-        runs = RunNumber(max(job.runs, held.key.run))
+        runs = m.RunNumber(max(job.runs, held.key.run))
         line = f"run {held.key.run} is alive on {name}, unknown here"
         job = replace(job, runs=runs, story=(*job.story, line))
         if job.status is JobStatus.PENDING:
@@ -306,8 +303,8 @@ def _adopt(ledger: Ledger, write: Adopt) -> Ledger:
     return _bump(ledger, [name])
 
 
-def _orphan_over(ledger: Ledger, write: OrphanOver) -> Ledger:
-    """An unknown run is over; its record still ends its job when nothing newer was released."""
+def _orphan_over(ledger: Ledger, write: change.OrphanOver) -> Ledger:
+    """An orphan is over; its record ends its job when no newer run was released."""
     place, record = (write.node, write.run_id), write.exit
     orphan = ledger.orphans.get(place)
     ledger = replace(ledger, orphans=table_of(ledger.orphans).without([place]))
@@ -321,23 +318,24 @@ def _orphan_over(ledger: Ledger, write: OrphanOver) -> Ledger:
 
 
 def _job_of_orphan(
-    ledger: Ledger, job: Job, number: RunNumber, record: ExitRecord | None
+    ledger: Ledger, job: Job, number: m.RunNumber, record: m.ExitRecord | None
 ) -> Ledger:
-    runs = RunNumber(max(job.runs, number))
+    runs = m.RunNumber(max(job.runs, number))
     waiting = job.reason.startswith("Orphan")
     job = replace(job, runs=runs, reason="Resources" if waiting else job.reason)
     ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
     newer = any(run.key.run >= number and run.released for run in ledger.runs_of_job(job.job))
     if record is None or newer or job.status is not JobStatus.PENDING or len(record.nodes) > 1:
         return ledger
-    if succeeded(record):
+    said = meaning(record)
+    if said is Meaning.DONE:
         return _move(ledger, job.job, Cause.COMPLETED, "orphan: exit 0", exit=record, reason="")
-    if is_own_failure(record):
+    if said is Meaning.FAILED:
         return _move(ledger, job.job, Cause.FAILED, "orphan", exit=record, reason="")
     return ledger
 
 
-def _member_over(ledger: Ledger, write: MemberOver) -> Ledger:
+def _member_over(ledger: Ledger, write: change.MemberOver) -> Ledger:
     run = ledger.runs[write.run_id]
     member = run.members[write.node]
     if member.exit is not None:
@@ -345,48 +343,55 @@ def _member_over(ledger: Ledger, write: MemberOver) -> Ledger:
     late = run.is_over
     member = replace(member, exit=write.exit, presumed=write.presumed or member.presumed)
     run = replace(run, members=having(run.members, write.node, member))
-    if not late and all(m.is_over for m in run.members.values()):
+    if not late and all(each.is_over for each in run.members.values()):
         run = replace(run, status=RunStatus.OVER)
     ledger = _put(ledger, run)
     if late:
         return _late_exit(ledger, run)
     if run.is_over:
-        return _finish(ledger, run)
+        return _finish(ledger, run, write.again)
     return _end_peers(ledger, run, member)
 
 
 def _end_peers(ledger: Ledger, run: Run, member: Member) -> Ledger:
-    """One member of a gang is over: does the rest of it have to go?"""
+    """One member of a gang is over: stop the other members if they must stop."""
     request = ledger.jobs[run.key.job].request
     if run.status is RunStatus.PREPARING:
-        return apply(ledger, StopRun(run.key.run_id, StopReason.ABORT))
-    fine = member.exit is not None and succeeded(member.exit)
-    if fine and (request.mode is not LaunchMode.BATCH or member.node != next(iter(run.members))):
+        return apply(ledger, change.StopRun(run.key.run_id, m.StopReason.ABORT))
+    fine = meaning(member.exit) is Meaning.DONE
+    if fine and (request.mode is not m.LaunchMode.BATCH or member.node != next(iter(run.members))):
         return ledger
-    return apply(ledger, StopRun(run.key.run_id, StopReason.PEER))
+    return apply(ledger, change.StopRun(run.key.run_id, m.StopReason.PEER))
 
 
 def _late_exit(ledger: Ledger, run: Run) -> Ledger:
-    """A record of a run that was presumed over: it counts while no later run is released."""
+    """A record of a run that was presumed over: it decides if no later run is released.
+
+    A failure that is repeated decides nothing: the job has been queued when the run was lost.
+    """
     job = ledger.jobs[run.key.job]
     newer = [r for r in ledger.runs_of_job(job.job) if r.key.run > run.key.run]
     if job.status.is_terminal or any(r.released for r in newer):
         return ledger
     cause, why, record = judge(run, job)
-    if cause in (Cause.REQUEUED, Cause.LOST):
+    queued = is_repeated(run, job) or _time_is_extended(job, cause)
+    if queued or cause in (Cause.REQUEUED, Cause.LOST):
         return ledger
     for other in newer:
-        ledger = apply(ledger, StopRun(other.key.run_id, StopReason.ABORT))
+        ledger = apply(ledger, change.StopRun(other.key.run_id, m.StopReason.ABORT))
     return _move(ledger, job.job, cause, f"late: {why}", exit=record, reason="")
 
 
-def _finish(ledger: Ledger, run: Run) -> Ledger:
-    """Every member is over: the job ends, or waits for its next run."""
+def _finish(ledger: Ledger, run: Run, again: m.RunId | None) -> Ledger:
+    """Every member is over: the job ends, is pending again, or begins its run `again` in place."""
     job = ledger.jobs[run.key.job]
     if job.status.is_terminal or run.key.run != job.runs:
         return ledger
     cause, why, record = judge(run, job)
-    if cause is Cause.FAILED and job.failures < job.terms.retries:
+    if is_repeated(run, job):
+        if again is not None:
+            end = f"after {how_it_ended(record)} on {record.node}" if record else why
+            return _repeat(ledger, run, again, end)
         return _move(
             ledger,
             job.job,
@@ -395,8 +400,28 @@ def _finish(ledger: Ledger, run: Run) -> Ledger:
             failures=job.failures + 1,
             reason=f"Retry({why})",
         )
+    if _time_is_extended(job, cause):
+        why = f"TimeLimit({job.timeouts + 1} of {job.request.timeouts})"
+        return _move(
+            ledger, job.job, Cause.REQUEUED, why, timeouts=job.timeouts + 1, reason=why, exit=record
+        )
     if cause in (Cause.REQUEUED, Cause.LOST):
-        preemptions = job.preemptions + int(run.stop is StopReason.PREEMPT)  # a move is none
+        preemptions = job.preemptions + int(run.stop is m.StopReason.PREEMPT)  # a move is none
         return _move(ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions)
-    kept = job.reason if cause is Cause.CANCELLED else ""
-    return _move(ledger, job.job, cause, why, exit=record, reason=kept)
+    reason = job.reason if cause is Cause.CANCELLED else ""
+    if cause is Cause.FAILED and record is not None and (record.detail or len(record.nodes) > 1):
+        reason = why
+    return _move(ledger, job.job, cause, why, exit=record, reason=reason)
+
+
+def _repeat(ledger: Ledger, run: Run, again: m.RunId, why: str) -> Ledger:
+    """Begin a job's next run on the GPUs of the one that has failed."""
+    job = ledger.jobs[run.key.job]
+    key = m.RunKey(job.job, m.RunNumber(job.runs + 1), again)
+    why = f"{why}, run {key.run}"
+    return _assign(ledger, key, run.shares, Cause.REPEATED, why, failures=job.failures + 1)
+
+
+def _time_is_extended(job: Job, cause: Cause) -> bool:
+    """Whether a job that has reached its time limit starts again."""
+    return cause is Cause.TIMED_OUT and job.timeouts < job.request.timeouts

@@ -1,39 +1,150 @@
-"""What the end of a run means for its job."""
+"""The verdict on a run that has ended: what its end means for its job.
+
+The rule, with its reasons and a table of cases, is in `docs/how-runs-end.md`; the tests read the
+cases from there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from types import MappingProxyType
+
+from dlsched.protocol import messages as m
 from dlsched.protocol.ledger.rows import (
     Cause,
     Job,
+    JobStatus,
     Member,
     Run,
 )
-from dlsched.protocol.messages import (
-    ExitReason,
-    ExitRecord,
-    LaunchMode,
-    StopReason,
+
+PREEMPTIONS = frozenset({m.StopReason.PREEMPT, m.StopReason.MIGRATE, m.StopReason.RESIZE})
+
+
+INFRASTRUCTURE = frozenset({m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST})
+
+
+BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
+
+
+_LONGEST = 300  # characters of what a node says
+
+
+GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
+
+
+STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
+    {
+        m.StopReason.PREEMPT: "preempted",
+        m.StopReason.MIGRATE: "moved",
+        m.StopReason.RESIZE: "resized",
+        m.StopReason.REQUEUE: "requeued on request",
+        m.StopReason.OVER: "its node lease has ended",
+        m.StopReason.ABORT: "the gang could not start",
+    }
 )
 
-PREEMPTIONS = frozenset({StopReason.PREEMPT, StopReason.MIGRATE, StopReason.RESIZE})
+
+LONGEST_PAUSE_S = 60.0
 
 
-INFRASTRUCTURE = frozenset({ExitReason.NOT_STARTED, ExitReason.NODE_LOST})
+class Meaning(Enum):
+    """What the end of one node's part of a run says about the job."""
+
+    DONE = "done"  # it ended with 0, and nothing says that it stopped early
+    STOPPED = "stopped"  # it ended because it was asked to
+    FAILED = "failed"  # of itself
+    LOST = "lost"  # the infrastructure has lost it, or has not started it
 
 
-GPU_UNHEALTHY = "unhealthy "  # how a member's presumption begins when its GPU is to blame
+def meaning(record: m.ExitRecord | None) -> Meaning:
+    """What one node's exit record means; without a record the part is lost.
+
+    Whatever the training has told or handed in outweighs its exit code. After a stop was asked, no
+    exit code or signal counts as a failure.
+    """
+    if record is None or record.reason in INFRASTRUCTURE:
+        return Meaning.LOST
+    if record.reason is m.ExitReason.EXITED and record.code == 0:
+        if record.told is m.Told.FINISHED:
+            return Meaning.DONE
+        stopped = has_handed_in(record) or record.term_s is not None
+        return Meaning.STOPPED if stopped else Meaning.DONE
+    if has_handed_in(record):
+        return Meaning.STOPPED
+    if record.reason in (m.ExitReason.OUT_OF_MEMORY, m.ExitReason.KEEPER_LOST):
+        return Meaning.FAILED
+    asked = record.stop is not None or record.reason is m.ExitReason.TIME_LIMIT
+    return Meaning.STOPPED if asked else Meaning.FAILED
+
+
+def is_repeated(run: Run, job: Job) -> bool:
+    """Whether the end of a run is a failure that uses up one of its job's retries."""
+    return job.failures < job.terms.retries and judge(run, job)[0] is Cause.FAILED
+
+
+def may_repeat_in_place(run: Run, job: Job) -> bool:
+    """Whether a run that is over may be repeated at once on its own GPUs.
+
+    It has failed by itself after it has executed for a while, and nothing else was asked of it.
+    """
+    records = [member.exit for member in run.members.values()]
+    return (
+        run.stop in (None, m.StopReason.PEER)
+        and not run.suspended
+        and is_repeated(run, job)
+        and not any(each is not None and each.reason is m.ExitReason.UNKILLABLE for each in records)
+        and not failed_too_soon(run, job.failures + 1)
+    )
+
+
+def was_repeated_in_place(run: Run, job: Job) -> bool:
+    """Whether the next run of a job has repeated a run on its GPUs."""
+    end = f", run {run.key.run + 1}"
+    return any(f": {Cause.REPEATED.value} " in x and x.endswith(end) for x in job.story)
+
+
+def failed_too_soon(run: Run, failures: int) -> bool:
+    """Whether a run ended so soon that its job pauses before it starts again.
+
+    `failures` are those of the job, with this one.
+    """
+    ran = (member.exit.ran_s for member in run.members.values() if member.exit is not None)
+    return max(ran, default=0.0) < pause_after(failures)
+
+
+def pause_of_retry(run: Run, job: Job) -> float:
+    """For how long a pending job pauses, in seconds, after a run that has failed too soon."""
+    is_retry = job.status is JobStatus.PENDING and judge(run, job)[0] is Cause.FAILED
+    return pause_after(job.failures) if is_retry and failed_too_soon(run, job.failures) else 0.0
+
+
+def pause_after(failures: int) -> float:
+    """For how long a job pauses, in seconds, after so many failures or failed starts."""
+    return min(2.0 ** min(failures - 1, 10), LONGEST_PAUSE_S)
+
+
+def has_handed_in(record: m.ExitRecord) -> bool:
+    """Whether its ranks agreed to stop, or handed in a checkpoint after the stop was asked."""
+    return record.told is m.Told.STOPPED or record.checkpoint is not None
 
 
 def _ends_instead(run: Run, job: Job, why: str) -> str:
-    """How a job that must not begin anew ends with a run that is to be repeated; else empty.
+    """How a job without requeue ends when its run would be repeated; empty: it is repeated.
 
-    What its owner asks for, or never executed anything, repeats nothing.
+    A run that its owner requeued, or that never executed, may always be repeated.
     """
     records = [member.exit for member in run.members.values()]
     executed = run.released and any(
-        record is None or record.reason is not ExitReason.NOT_STARTED for record in records
+        record is None or record.reason is not m.ExitReason.NOT_STARTED for record in records
     )
-    if job.request.requeue or not executed or run.stop in (StopReason.REQUEUE, StopReason.ABORT):
+    if (
+        job.request.requeue
+        or not executed
+        or run.stop in (m.StopReason.REQUEUE, m.StopReason.ABORT)
+    ):
         return ""
     if any(_lost_its_gpu(member) for member in run.members.values()):
         return f"GpuFail({why})"
@@ -41,83 +152,137 @@ def _ends_instead(run: Run, job: Job, why: str) -> str:
     return "Preempted" if run.stop in PREEMPTIONS and not lost else f"NodeFail({why})"
 
 
-def succeeded(record: ExitRecord) -> bool:
-    """Whether a process ended with 0 by itself."""
-    return record.reason is ExitReason.EXITED and record.code == 0
+def judge(run: Run, job: Job) -> tuple[Cause, str, m.ExitRecord | None]:
+    """What the end of a run means for its job: the cause, the reason in words, and the record.
 
-
-def judge(run: Run, job: Job) -> tuple[Cause, str, ExitRecord | None]:
-    """What the end of a run means for its job, why, and the record that decides.
-
-    What would begin anew ends instead when the job was submitted so.
+    A job without requeue ends where another one would start again.
     """
     cause, why, record = _verdict(run, job)
     if cause is Cause.REQUEUED and (ends := _ends_instead(run, job, why)):
-        told = next((m.exit for m in run.members.values() if m.exit is not None), None)
-        return Cause.LOST, ends, told
+        record = next((each.exit for each in run.members.values() if each.exit is not None), None)
+        return Cause.LOST, ends, record
     return cause, why, record
 
 
 def _verdict(  # noqa: PLR0911  # one case an end
     run: Run, job: Job
-) -> tuple[Cause, str, ExitRecord | None]:
-    """What a run's records say.
+) -> tuple[Cause, str, m.ExitRecord | None]:
+    """What a run's records mean for its job, by the first rule that applies.
 
-    0 is always success. 143, or a signal, under an outstanding stop request is that request's
-    success. What the infrastructure did is never charged to the user; a lost keeper is, by the
-    job's retry rule, because the job's own memory use is its commonest cause.
+    Failures of the infrastructure never count as the job's own. A lost keeper does, because the
+    job's own memory use is its most frequent cause.
     """
     members = list(run.members.values())
-    first = members[:1] if job.request.mode is LaunchMode.BATCH else members
-    records = [m.exit for m in first if m.exit is not None]
-    if len(records) == len(first) and all(map(succeeded, records)):
-        return Cause.COMPLETED, "exit 0", records[0]
-    if run.stop is StopReason.CANCEL:
-        return Cause.CANCELLED, "cancelled", records[0] if records else None
-    if run.stop is StopReason.REQUEUE:
-        return Cause.REQUEUED, "requeued", None
-    for record in records:
-        if record.reason is ExitReason.TIME_LIMIT or record.stop is StopReason.TIME_LIMIT:
-            return Cause.TIMED_OUT, "time limit", record
-    lost = [
-        m for m in members if m.exit is None or m.exit.reason in INFRASTRUCTURE or _lost_its_gpu(m)
-    ]
-    if not lost:
-        for member in members:
-            if member.exit is not None and is_own_failure(member.exit):
-                return Cause.FAILED, _told(member.exit), member.exit
-    for member in lost:
-        if _lost_its_gpu(member):
-            return Cause.REQUEUED, f"{member.node}: {member.presumed}", None
-        detail = member.exit.detail if member.exit else member.presumed
-        why = member.exit.reason.value if member.exit else "lost"
-        return Cause.REQUEUED, f"{member.node}: {why} {detail}".rstrip(), None
-    return Cause.REQUEUED, f"stopped: {run.stop.value if run.stop else 'signal'}", None
+    first = members[:1] if job.request.mode is m.LaunchMode.BATCH else members
+    if all(meaning(each.exit) is Meaning.DONE for each in first):
+        return Cause.COMPLETED, "exit 0", first[0].exit
+    every = [each.exit for each in members if each.exit is not None]
+    if run.stop is m.StopReason.CANCEL:
+        return Cause.CANCELLED, "cancelled", every[0] if every else None
+    if run.stop is m.StopReason.REQUEUE:
+        return Cause.REQUEUED, _in_detail(STOPPED[run.stop], every), None
+    unknown = len(first) < len(members) and meaning(first[0].exit) is Meaning.LOST
+    for record in [] if unknown else every:  # a node without a program has the same limit
+        if m.ExitReason.TIME_LIMIT is record.reason or record.stop is m.StopReason.TIME_LIMIT:
+            return Cause.TIMED_OUT, _in_detail("time limit", every, only_kept=True), record
+    if lost := sorted(filter(_is_lost, members), key=_is_victim):
+        return Cause.REQUEUED, _loss(lost[0]), None
+    asked = _stop_of(run, every)
+    failed = _failure(run, every)
+    if failed is not None:
+        return Cause.FAILED, in_words(failed), failed
+    if asked is None:
+        early = min((each for each in every if meaning(each) is Meaning.STOPPED), key=_order)
+        unasked = "" if early.code or early.signal else ", which the scheduler did not ask for"
+        return Cause.FAILED, in_words(early) + unasked, early
+    return Cause.REQUEUED, _in_detail(STOPPED.get(asked, asked.value), every), None
 
 
-def _lost_its_gpu(member: Member) -> bool:
-    """Whether a member failed while its node said that one of its GPUs was no good."""
-    return (
-        member.exit is not None
-        and member.presumed.startswith(GPU_UNHEALTHY)
-        and is_own_failure(member.exit)
+def _stop_of(run: Run, records: Iterable[m.ExitRecord]) -> m.StopReason | None:
+    """Why the run was asked to stop; the end of another member is no such reason."""
+    reasons = (run.stop, *(record.stop for record in records))
+    return next((each for each in reasons if each not in (None, m.StopReason.PEER)), None)
+
+
+def _failure(run: Run, records: list[m.ExitRecord]) -> m.ExitRecord | None:
+    """The record of the job's own failure; None when there is none that counts.
+
+    When one node was stopped, its ranks take those of other nodes with them, although TERM may not
+    have arrived there. So a code or a signal is no failure after any node has been asked; it is
+    none at all after the ranks have agreed to stop, or have handed in a checkpoint.
+    """
+    failures = [each for each in records if meaning(each) is Meaning.FAILED]
+    if _stop_of(run, records) is not None:
+        if any(map(has_handed_in, records)):
+            return None
+        if _stop_of(replace(run, stop=None), records) is not None:
+            failures = [each for each in failures if each.reason not in BY_ITSELF]
+    return min(failures, key=_order, default=None)
+
+
+def _order(record: m.ExitRecord) -> tuple[bool, float]:
+    """Sorts records of one run so that the node comes first that failed first."""
+    return record.stop is not None, record.ran_s
+
+
+def _is_victim(member: Member) -> bool:
+    """Whether a member was not started because another one could not be."""
+    record = member.exit
+    return record is not None and (
+        record.stop is not None or record.detail == m.NOT_RELEASED_IN_TIME
     )
 
 
-def is_own_failure(record: ExitRecord) -> bool:
-    """Whether an end is the job's own doing: nobody else stopped it."""
-    if record.reason in (ExitReason.OUT_OF_MEMORY, ExitReason.KEEPER_LOST):
-        return True
-    if record.reason is ExitReason.SIGNALLED:
-        return record.stop is None
-    if record.reason is ExitReason.EXITED:
-        return record.code != 0 and not (record.code == 143 and record.stop is not None)
-    return False
+def _is_lost(member: Member) -> bool:
+    return meaning(member.exit) is Meaning.LOST or _lost_its_gpu(member)
 
 
-def _told(record: ExitRecord) -> str:
-    if record.reason is ExitReason.SIGNALLED:
+def _loss(member: Member) -> str:
+    """How a member was lost, in words."""
+    if _lost_its_gpu(member):
+        return f"{member.node}: {member.presumed}"
+    detail = member.exit.detail if member.exit else member.presumed
+    why = member.exit.reason.value if member.exit else "lost"
+    return f"{member.node}: {why} {_one_line(detail)}".rstrip()
+
+
+def _lost_its_gpu(member: Member) -> bool:
+    """Whether a member failed while its node reported one of its GPUs as unhealthy."""
+    return member.presumed.startswith(GPU_UNHEALTHY) and meaning(member.exit) is Meaning.FAILED
+
+
+def in_words(record: m.ExitRecord) -> str:
+    """How a node's part ended, in one line, with what the node said of it and, in a gang, where."""
+    where = f"{record.node}: " if len(record.nodes) > 1 else ""
+    said = _one_line(record.detail) if record.reason is not m.ExitReason.KEEPER_LOST else ""
+    return f"{where}{how_it_ended(record)}{': ' if said else ''}{said}"
+
+
+def _one_line(text: str) -> str:
+    """A text of a node, bounded, without line breaks and control characters."""
+    shown = "".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST])
+    words = " ".join(shown.split())
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+
+
+def how_it_ended(record: m.ExitRecord) -> str:
+    """How a node's part ended, without what was said of it: its code, signal or other reason."""
+    if record.reason is m.ExitReason.SIGNALLED:
         return f"signal {record.signal}"
-    if record.reason is ExitReason.KEEPER_LOST:
-        return f"keeper-lost {record.detail}".rstrip()
-    return f"exit {record.code}" if record.reason is ExitReason.EXITED else record.reason.value
+    if record.reason is m.ExitReason.KEEPER_LOST:
+        return f"keeper-lost {_one_line(record.detail)}".rstrip()
+    return f"exit {record.code}" if record.reason is m.ExitReason.EXITED else record.reason.value
+
+
+def _in_detail(why: str, records: list[m.ExitRecord], *, only_kept: bool = False) -> str:
+    """A reason with how the run left and what it has handed in; `only_kept`: without the former."""
+    parts = []
+    if not only_kept:
+        if any(record.told is m.Told.STOPPED for record in records):
+            parts.append("stopped by agreement")
+        elif (left := next(iter(records), None)) and left.term_s is not None:
+            parts.append(f"{how_it_ended(left)}, {left.term_s:.1f} s after TERM")
+    kept = [record.checkpoint for record in records if record.checkpoint is not None]
+    if kept:
+        parts.append(f"checkpoint of step {max(kept)}")
+    return f"{why} ({', '.join(parts)})" if parts else why

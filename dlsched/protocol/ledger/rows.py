@@ -1,7 +1,7 @@
-"""What the database knows, as a frozen value: jobs, runs, nodes and orphans.
+"""The rows of a ledger as frozen values: jobs, runs, nodes and orphans.
 
-Invariant: a job has at most one run that is not over, unless `MemberOver` says why a lost one
-counts as over.
+Invariant: a job has at most one run that is not over. A lost run counts as over only by a
+`MemberOver` with a named reason.
 """
 
 from __future__ import annotations
@@ -10,48 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TypeVar
 
+from dlsched.protocol import messages as m
 from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
-from dlsched.protocol.messages import (
-    BootId,
-    DesiredRun,
-    Epoch,
-    ExitRecord,
-    Fence,
-    GpuId,
-    HeldRun,
-    Incarnation,
-    JobId,
-    LaunchMode,
-    Limits,
-    NodeName,
-    RequestId,
-    Revision,
-    RunId,
-    RunKey,
-    RunNumber,
-    Share,
-    StopReason,
-    SuspendLevel,
-    Term,
-    Want,
-)
 from dlsched.protocol.table import Table, table_of
-
-K = TypeVar("K")
-
-
-V = TypeVar("V")
-
-
-def having(table: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
-    """The same table with one entry set; cheap for a `Table`, a copy for a small dict."""
-    return table.having(key, value) if isinstance(table, Table) else {**table, key: value}
 
 
 class JobStatus(Enum):
-    """Where a job stands; the last four are terminal."""
+    """The states of a job; the last four are terminal."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -65,7 +31,7 @@ class JobStatus(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing can happen to the job any more."""
+        """Whether the job has ended."""
         return self in TERMINAL
 
 
@@ -85,10 +51,12 @@ class Cause(Enum):
     REQUEUED = "requeued"
     COMPLETED = "completed"
     FAILED = "failed"
-    LOST = "ended"  # its run was lost or taken back, and it must not begin anew
+    LOST = "ended"  # its run was lost or preempted, and it must not start again
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
     ADOPTED = "adopted"
+    RESTARTED = "queued again"  # its user asked for it after its end
+    REPEATED = "restarted in place"  # its run failed; the next one has the same GPUs
 
 
 _LIVE = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.SUSPENDED, JobStatus.STOPPING)
@@ -99,7 +67,7 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
         (JobStatus.PENDING, Cause.ASSIGNED): JobStatus.STARTING,
         (JobStatus.PENDING, Cause.CANCELLED): JobStatus.CANCELLED,
         (JobStatus.PENDING, Cause.ADOPTED): JobStatus.RUNNING,
-        # a late exit of a run that was given up while its successor was not released
+        # a late record of a run that was presumed over, before its successor is released
         (JobStatus.PENDING, Cause.COMPLETED): JobStatus.COMPLETED,
         (JobStatus.PENDING, Cause.FAILED): JobStatus.FAILED,
         (JobStatus.PENDING, Cause.TIMED_OUT): JobStatus.TIMEOUT,
@@ -107,8 +75,10 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
         (JobStatus.RUNNING, Cause.SUSPENDED): JobStatus.SUSPENDED,
         (JobStatus.SUSPENDED, Cause.RESUMED): JobStatus.RUNNING,
     }
+    | {(status, Cause.RESTARTED): JobStatus.PENDING for status in TERMINAL}
     | {(status, Cause.STOP_ASKED): JobStatus.STOPPING for status in _LIVE}
     | {(status, Cause.REQUEUED): JobStatus.PENDING for status in _LIVE}
+    | {(status, Cause.REPEATED): JobStatus.STARTING for status in _LIVE}
     | {(status, Cause.COMPLETED): JobStatus.COMPLETED for status in _LIVE}
     | {(status, Cause.FAILED): JobStatus.FAILED for status in _LIVE}
     | {(status, Cause.LOST): JobStatus.FAILED for status in _LIVE}
@@ -118,15 +88,15 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
 
 
 class NodeStatus(Enum):
-    """What the leader does with a node's syncs."""
+    """The states of a node, as the leader sees it."""
 
     UP = "up"
     LOST = "lost"  # silent for a proven window: its fenced runs are over
-    DOWN = "down"  # an operator says that nothing runs there
+    DOWN = "down"  # an operator confirms that nothing runs there
 
 
 class RunStatus(Enum):
-    """Where one run stands."""
+    """The states of one run."""
 
     PREPARING = "preparing"
     RELEASED = "released"
@@ -135,27 +105,28 @@ class RunStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a client asks for; the same request id with the same content is the same job."""
+    """A client's request; an equal request with the same id means the same job."""
 
-    request_id: RequestId
+    request_id: m.RequestId
     user: str = ""
-    gang: tuple[int, ...] = (1,)  # GPUs a node
-    mode: LaunchMode = LaunchMode.BATCH
-    fence: Fence = Fence.HOLD
+    gang: tuple[int, ...] = (1,)  # GPUs on each node
+    mode: m.LaunchMode = m.LaunchMode.BATCH
+    fence: m.Fence = m.Fence.HOLD
     retries: int = 0  # counts the job's own failures only
-    limits: Limits = Limits()
+    timeouts: int = 0  # so often it starts again after its time limit
+    limits: m.Limits = m.Limits()
     grace_s: float = 30.0
-    suspend_level: SuspendLevel = SuspendLevel.FREEZE
-    requeue: bool = True  # else a run that is lost or taken back is the job's end
-    gpu_share: float | None = None  # needed of each GPU, beside others; None: all of it
-    spec: object = None  # what else the job is; compared, stored, never looked into here
+    suspend_level: m.SuspendLevel = m.SuspendLevel.FREEZE
+    requeue: bool = True  # else the job ends when its run is lost or preempted
+    gpu_share: float | None = None  # part of each GPU that it needs; None: the whole GPU
+    spec: object = None  # the rest of the job; the protocol only compares and stores it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What of a request may change after it was accepted; the request itself never does."""
+    """The parts of a request that may change later; the request itself never changes."""
 
-    limits: Limits
+    limits: m.Limits
     grace_s: float
     retries: int
 
@@ -164,20 +135,21 @@ class Terms:
 class Job:
     """A job's row."""
 
-    job: JobId
+    job: m.JobId
     request: Request
     status: JobStatus = JobStatus.PENDING
     reason: str = "Resources"  # never empty while pending
-    runs: RunNumber = RunNumber(0)  # the highest run number given
+    runs: m.RunNumber = m.RunNumber(0)  # the highest run number given
     failures: int = 0
+    timeouts: int = 0  # after which it was queued again
     preemptions: int = 0
-    exit: ExitRecord | None = None
+    exit: m.ExitRecord | None = None
     story: tuple[str, ...] = ()
-    changed: Terms | None = None  # since it was accepted
+    changed: Terms | None = None  # since its submission
 
     @property
     def terms(self) -> Terms:
-        """Limits, grace and retries as they stand."""
+        """The present limits, grace and retries."""
         if self.changed is not None:
             return self.changed
         asked = self.request
@@ -188,17 +160,17 @@ class Job:
 class Member:
     """One node's part in a run."""
 
-    node: NodeName
-    gpus: tuple[GpuId, ...]
-    boot_id: BootId
-    since: Term  # the node's desired set that first had it
-    exit: ExitRecord | None = None  # recorded by the node; never replaced
-    presumed: str = ""  # why it counts as over without a record, or is not the job's own doing
-    let_go: bool = False  # its node says that the suspended run has nothing on its GPUs
+    node: m.NodeName
+    gpus: tuple[m.GpuId, ...]
+    boot_id: m.BootId
+    since: m.Term  # of the node's desired set that first contained it
+    exit: m.ExitRecord | None = None  # recorded by the node; never replaced
+    presumed: str = ""  # why it counts as over without a record, or is not the job's own failure
+    let_go: bool = False  # its node reports that the suspended run uses no GPU there
 
     @property
     def is_over(self) -> bool:
-        """Whether the node's part is known to be over."""
+        """Whether this node's part is over."""
         return self.exit is not None or bool(self.presumed)
 
 
@@ -206,16 +178,16 @@ class Member:
 class Run:
     """One run's row."""
 
-    key: RunKey
+    key: m.RunKey
     status: RunStatus
-    members: Mapping[NodeName, Member]
-    epoch: Epoch
-    stop: StopReason | None = None
+    members: Mapping[m.NodeName, Member]
+    epoch: m.Epoch
+    stop: m.StopReason | None = None
     stop_step: int | None = None
     suspended: bool = False
-    suspension: int = 0  # the newest in which it gives way; never given twice, restores included
-    gives_way: bool = False  # while suspended, others are to have its GPUs
-    released: bool = False  # whether it may ever have executed
+    suspension: int = 0  # number of the newest `gives_way` suspension; unique even after a restore
+    gives_way: bool = False  # while suspended, other runs may use its GPUs
+    released: bool = False  # whether it may have executed
 
     @property
     def is_over(self) -> bool:
@@ -223,13 +195,18 @@ class Run:
         return self.status is RunStatus.OVER
 
     @property
+    def shares(self) -> tuple[m.Share, ...]:
+        """Its GPUs by node, in rank order."""
+        return tuple(m.Share(node=each.node, gpus=each.gpus) for each in self.members.values())
+
+    @property
     def is_giving_way(self) -> bool:
-        """Whether it is suspended, and nothing else is asked of it, for others to have its GPUs."""
+        """Whether the run is suspended for other runs, and is not asked to stop."""
         return self.suspended and self.gives_way and self.stop is None
 
     @property
     def is_away(self) -> bool:
-        """Whether it is suspended and every node has said that its GPUs are free."""
+        """Whether the run is suspended and has left its GPUs on every node."""
         return (
             self.suspended
             and self.gives_way
@@ -241,57 +218,59 @@ class Run:
 class Orphan:
     """A run that a node holds and the database does not know."""
 
-    held: HeldRun
-    node: NodeName
-    since: Term
+    held: m.HeldRun
+    node: m.NodeName
+    since: m.Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node's row."""
 
-    name: NodeName
-    boot_id: BootId = BootId("")
-    incarnation: Incarnation = Incarnation(0)
-    revision: Revision = Revision(0)
+    name: m.NodeName
+    boot_id: m.BootId = m.BootId("")
+    incarnation: m.Incarnation = m.Incarnation(0)
+    revision: m.Revision = m.Revision(0)
     status: NodeStatus = NodeStatus.UP
     why: str = ""
-    gpus: tuple[GpuId, ...] = ()
-    quarantined: tuple[GpuId, ...] = ()
+    gpus: tuple[m.GpuId, ...] = ()
+    quarantined: tuple[m.GpuId, ...] = ()
+    start: str = ""  # random name of the registered agent's start; empty: an earlier version
+    machine: str = ""  # names its hardware; empty: nothing names it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """The database's content, as far as the protocol cares.
+    """The part of the database that the protocol needs.
 
-    `runs_of` and `held_by` say again what `runs` says, by job and by node, so that nothing looks
-    through all jobs or runs; both follow every change of a run.
+    `runs_of` and `held_by` are indices of `runs` by job and by node, so that no function searches
+    all jobs or runs; every change of a run updates both.
     """
 
-    epoch: Epoch = Epoch(0)
+    epoch: m.Epoch = m.Epoch(0)
     leader: str = ""
-    next_job: JobId = JobId(1)
-    jobs: Mapping[JobId, Job] = field(default_factory=Table)
-    runs: Mapping[RunId, Run] = field(default_factory=Table)
-    nodes: Mapping[NodeName, Node] = field(default_factory=Table)
-    orphans: Mapping[tuple[NodeName, RunId], Orphan] = field(default_factory=Table)
-    history: Mapping[tuple[NodeName, RunId], ExitRecord] = field(default_factory=Table)
-    requests: Mapping[tuple[str, RequestId], JobId] = field(default_factory=Table)
-    runs_of: Mapping[JobId, tuple[RunId, ...]] = field(
+    next_job: m.JobId = m.JobId(1)
+    jobs: Mapping[m.JobId, Job] = field(default_factory=Table)
+    runs: Mapping[m.RunId, Run] = field(default_factory=Table)
+    nodes: Mapping[m.NodeName, Node] = field(default_factory=Table)
+    orphans: Mapping[tuple[m.NodeName, m.RunId], Orphan] = field(default_factory=Table)
+    history: Mapping[tuple[m.NodeName, m.RunId], m.ExitRecord] = field(default_factory=Table)
+    requests: Mapping[tuple[str, m.RequestId], m.JobId] = field(default_factory=Table)
+    runs_of: Mapping[m.JobId, tuple[m.RunId, ...]] = field(
         default_factory=Table, repr=False, compare=False
     )
-    held_by: Mapping[NodeName, frozenset[RunId]] = field(  # its member is not over
+    held_by: Mapping[m.NodeName, frozenset[m.RunId]] = field(  # its member is not over
         default_factory=Table, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        """Derive what was not given: a ledger from elsewhere has plain tables only."""
+        """Make tables and indices of plain mappings."""
         if not isinstance(self.runs, Table) or (self.runs and not self.runs_of):
             self._index()
 
     def _index(self) -> None:
-        of: dict[JobId, tuple[RunId, ...]] = {}
-        by: dict[NodeName, frozenset[RunId]] = {}
+        of: dict[m.JobId, tuple[m.RunId, ...]] = {}
+        by: dict[m.NodeName, frozenset[m.RunId]] = {}
         for run_id, run in self.runs.items():
             of[run.key.job] = (*of.get(run.key.job, ()), run_id)
             for member in run.members.values():
@@ -302,40 +281,37 @@ class Ledger:
         object.__setattr__(self, "runs_of", Table(of))
         object.__setattr__(self, "held_by", Table(by))
 
-    def runs_on(self, node: NodeName) -> list[Run]:
+    def runs_on(self, node: m.NodeName) -> list[Run]:
         """The runs with a member on a node that is not over, in key order."""
         found = [self.runs[run_id] for run_id in self.held_by.get(node, ())]
         return sorted(found, key=lambda run: run.key)
 
-    def runs_of_job(self, job: JobId) -> list[Run]:
-        """Every run of a job that is known here, in the order in which they came."""
+    def runs_of_job(self, job: m.JobId) -> list[Run]:
+        """The known runs of a job, oldest first."""
         return [self.runs[run_id] for run_id in self.runs_of.get(job, ())]
 
-    def live_run(self, job: JobId) -> Run | None:
-        """The job's run that is not over."""
+    def live_run(self, job: m.JobId) -> Run | None:
+        """The job's run that is not over; None: there is none."""
         for run_id in reversed(self.runs_of.get(job, ())):
             if not self.runs[run_id].is_over:
                 return self.runs[run_id]
         return None
 
     def busy(
-        self, node: NodeName, without: RunId | None = None, *, share: float | None = None
-    ) -> set[GpuId]:
-        """The GPUs of a node that have no room for a run; one run may be left out of the count.
+        self, node: m.NodeName, without: m.RunId | None = None, *, share: float | None = None
+    ) -> set[m.GpuId]:
+        """The GPUs of a node that have no room for another run.
 
-        A run that is away holds none, until it is asked to leave: it may want to save before.
-
-        Args:
-            node: whose.
-            without: the run that is not counted.
-            share: what is needed of each GPU; None: all of it.
+        A suspended run that has left its GPUs holds none, until it is asked to stop: then it may
+        need them to save. `without` is a run that is not counted; `share` is the part of each GPU
+        that the other run needs, None for the whole GPU.
         """
         return without_room(self._holders(node, without), part_of(share))
 
     def _holders(
-        self, node: NodeName, without: RunId | None
-    ) -> Iterator[tuple[tuple[GpuId, ...], float]]:
-        """Whose GPUs of a node these are, and what they need of each."""
+        self, node: m.NodeName, without: m.RunId | None
+    ) -> Iterator[tuple[tuple[m.GpuId, ...], float]]:
+        """For each holder on a node: its GPUs and the part of each that it needs."""
         yield self.nodes[node].quarantined, WHOLE
         for run_id in self.held_by.get(node, ()):
             run = self.runs[run_id]
@@ -346,29 +322,29 @@ class Ledger:
                 yield orphan.held.gpus, WHOLE
 
     def share_of(self, run: Run) -> float | None:
-        """What a run needs of each of its GPUs; None: all of it."""
+        """The part of each of its GPUs that a run needs; None: the whole GPU."""
         return self.jobs[run.key.job].request.gpu_share
 
-    def desired(self, node: NodeName) -> tuple[DesiredRun, ...]:
-        """What a node is to hold; runs that are over are not in it."""
+    def desired(self, node: m.NodeName) -> tuple[m.DesiredRun, ...]:
+        """The desired set of a node; it contains no runs that are over."""
         return tuple(self._desired_run(run, node) for run in self.runs_on(node))
 
-    def _desired_run(self, run: Run, node: NodeName) -> DesiredRun:
+    def _desired_run(self, run: Run, node: m.NodeName) -> m.DesiredRun:
         job = self.jobs[run.key.job]
         request, terms = job.request, job.terms
         if run.stop is not None:
-            want = Want.STOPPED
+            want = m.Want.STOPPED
         elif run.status is RunStatus.PREPARING:
-            want = Want.PREPARED
+            want = m.Want.PREPARED
         else:
-            want = Want.SUSPENDED if run.suspended else Want.RUNNING
-        return DesiredRun(
+            want = m.Want.SUSPENDED if run.suspended else m.Want.RUNNING
+        return m.DesiredRun(
             key=run.key,
             want=want,
             epoch=run.epoch,
             boot_id=run.members[node].boot_id,
             gpus=run.members[node].gpus,
-            layout=tuple(Share(node=m.node, gpus=m.gpus) for m in run.members.values()),
+            layout=run.shares,
             mode=request.mode,
             fence=request.fence,
             limits=terms.limits,

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlsched.protocol import messages as m
 from dlsched.protocol.ledger.rows import (
+    Ledger,
     NodeStatus,
     Request,
     Terms,
-)
-from dlsched.protocol.messages import (
-    BootId,
-    Epoch,
-    ExitRecord,
-    GpuId,
-    HeldRun,
-    Incarnation,
-    Inventory,
-    JobId,
-    NodeName,
-    Revision,
-    RunId,
-    RunKey,
-    Share,
-    StopReason,
 )
 
 
@@ -32,139 +18,152 @@ class Submit:
     """A job is accepted under the next id."""
 
     request: Request
-    job: JobId
+    job: m.JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """A job's next run gets its GPUs; a one-node run is released with it."""
+    """A job's next run gets its GPUs; a run on one node is released at once."""
 
-    key: RunKey
-    shares: tuple[Share, ...]
+    key: m.RunKey
+    shares: tuple[m.Share, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:
     """Every member has prepared: the run may execute."""
 
-    run_id: RunId
+    run_id: m.RunId
 
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """A run is asked to stop; a cancel overrides any other reason, and `why` is the job's."""
+    """A run is to stop; a cancel overrides any other reason, and `why` becomes the job's reason."""
 
-    run_id: RunId
-    reason: StopReason
+    run_id: m.RunId
+    reason: m.StopReason
     step: int | None = None
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendRun:
-    """A run is to be suspended, or to go on; with `gives_way` others get its GPUs meanwhile."""
+    """Suspend or resume a run; with `gives_way`, other runs may use its GPUs meanwhile."""
 
-    run_id: RunId
+    run_id: m.RunId
     suspended: bool
     gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """A node says that a suspended run has nothing on its GPUs there any more."""
+    """A node reports that a suspended run uses none of its GPUs there any more."""
 
-    run_id: RunId
-    node: NodeName
+    run_id: m.RunId
+    node: m.NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class MemberOver:
-    """One node's part of a run is over: by its record, or presumed for a named reason."""
+    """One node's part of a run is over: by its record, or presumed for a named reason.
 
-    run_id: RunId
-    node: NodeName
-    exit: ExitRecord | None = None
+    With `again`, the run is over with it and is repeated in place: its job's next run, of that id,
+    has the same GPUs from the same moment on.
+    """
+
+    run_id: m.RunId
+    node: m.NodeName
+    exit: m.ExitRecord | None = None
     presumed: str = ""
+    again: m.RunId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CancelJob:
-    """A pending job is cancelled; `why` when it was not a user's wish."""
+    """A pending job is cancelled; `why` is given when no user asked for it."""
 
-    job: JobId
+    job: m.JobId
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeTerms:
-    """A job has other limits, grace or retries from here on; its present run too."""
+class Restart:
+    """A job that has ended is pending again; its earlier runs stay, its counts begin anew."""
 
-    job: JobId
+    job: m.JobId
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTerms:
+    """Change the limits, grace or retries of a job and of its present run."""
+
+    job: m.JobId
     terms: Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterNode:
-    """A node's agent has started and said what the node is."""
+    """A node's agent has started and registered the node."""
 
-    node: NodeName
-    boot_id: BootId
-    incarnation: Incarnation
-    inventory: Inventory
+    node: m.NodeName
+    boot_id: m.BootId
+    incarnation: m.Incarnation
+    inventory: m.Inventory
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
     """A node is up, lost or down, and why."""
 
-    node: NodeName
+    node: m.NodeName
     status: NodeStatus
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The GPUs of a node that stuck processes hold."""
+    """Set the GPUs of a node that stuck processes hold."""
 
-    node: NodeName
-    gpus: tuple[GpuId, ...]
+    node: m.NodeName
+    gpus: tuple[m.GpuId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """A run that the database does not know is alive on a node: keep it and show it."""
+    """Adopt a run that is alive on a node and unknown to the database."""
 
-    held: HeldRun
-    node: NodeName
+    held: m.HeldRun
+    node: m.NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanOver:
-    """An unknown run has ended (or is no longer there)."""
+    """An orphan has ended, or its node no longer holds it."""
 
-    node: NodeName
-    run_id: RunId
-    exit: ExitRecord | None
+    node: m.NodeName
+    run_id: m.RunId
+    exit: m.ExitRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseEpoch:
     """A node has seen a higher epoch than this database: go on above it."""
 
-    epoch: Epoch
+    epoch: m.Epoch
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseRevision:
     """A node has seen a higher revision than this database: go on above it."""
 
-    node: NodeName
-    revision: Revision
+    node: m.NodeName
+    revision: m.Revision
 
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """A row that is durable with the other changes of its transaction and means nothing here."""
+    """Store a row with the other changes of its transaction; the ledger does not contain it."""
 
     row: object
 
@@ -178,6 +177,7 @@ Write = (
     | LetGo
     | MemberOver
     | CancelJob
+    | Restart
     | ChangeTerms
     | RegisterNode
     | SetNode
@@ -188,3 +188,20 @@ Write = (
     | RaiseRevision
     | Attach
 )
+
+
+def job_changed(write: Write, ledger: Ledger) -> m.JobId | None:
+    """The job that a change is about; None for a change of a node, or of an unknown run."""
+    match write:
+        case Submit(job=job) | CancelJob(job=job) | Restart(job=job) | ChangeTerms(job=job):
+            return job
+        case (
+            Assign(key=key)
+            | Adopt(held=m.HeldRun(key=key))
+            | OrphanOver(exit=m.ExitRecord(key=key))
+        ):
+            return key.job
+        case ReleaseRun() | StopRun() | SuspendRun() | LetGo() | MemberOver():
+            run = ledger.runs.get(write.run_id)
+            return None if run is None else run.key.job
+    return None

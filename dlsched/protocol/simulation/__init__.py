@@ -1,10 +1,9 @@
-"""All parties of the protocol in one seeded world of faults, watched by an invariant checker."""
+"""All parties of the protocol in one seeded world with faults and an invariant checker."""
 
 from __future__ import annotations
 
-from dlsched.protocol.simulation.faults import Fault, Faults, Network
 from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.processes import Behaviour
+from dlsched.protocol.simulation.scenario import Behaviour, Fault, Faults, Network
 from dlsched.protocol.simulation.world import World
 
 __all__ = ["Behaviour", "Checker", "Fault", "Faults", "Network", "World"]

@@ -1,80 +1,98 @@
 """The invariant checker: what must be true after every step of the simulated world.
 
-It sees the truth: the database, every node's disk and every process. It knows nothing of what the
-parties believe, so it cannot share their mistakes.
+It sees the true state: the database, every node's disk and every process. It does not see what the
+parties believe, so it cannot repeat their mistakes.
 
 * P1 an answered job exists with the same content, and no id is given twice
 * P2 at most one run of a job is alive; a run that its fence has frozen is not
-* P3 a recorded exit is never lost, never replaced, and a terminal job stays terminal
+* P3 a recorded exit is never lost, never replaced, and a terminal job stays terminal until its user
+  wants it to start again; a training that ended by itself completes its job, and one that was
+  stopped never does
 * P4 a GPU belongs to one run, in the database and on the node; a suspended run that has let its
   GPUs go has none
-* P5 nothing ends or freezes a job but its own end, a committed request, a limit or its fence
+* P5 nothing ends or freezes a job but its own end, a committed request, a limit or its fence; a
+  job that ended because it had to give way has not failed
 * P6 every pending job has a reason
+* in place: only a run that failed of itself is repeated on its GPUs, on the very same ones; and no
+  job fails more often than it has retries
 * gangs: nothing executes before RELEASE is committed and every member has reserved
 * terms: a node's (epoch, revision) and incarnation only grow on its disk
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from dlsched.core.errors import InvariantBroken
-from dlsched.protocol.agent import AgentRecord
-from dlsched.protocol.ledger import JobStatus, Ledger, Request
-from dlsched.protocol.messages import (
-    ExitReason,
-    ExitRecord,
-    Fence,
-    JobId,
-    NodeName,
-    RunId,
-    StopReason,
+from dlsched.protocol import messages as m
+from dlsched.protocol.agent import AgentRecord, RunRecord
+from dlsched.protocol.ledger import (
+    JobStatus,
+    Ledger,
+    MemberOver,
+    Request,
+    Restart,
+    Run,
+    Write,
 )
-from dlsched.protocol.simulation.database import Database
-from dlsched.protocol.simulation.processes import Process
+from dlsched.protocol.simulation.truth import Database, Process
 
 
 class Truth(Protocol):
-    """What the checker sees of a world."""
+    """The true state of a world, as the checker sees it."""
 
     seed: int
     database: Database
     processes: list[Process]
-    ever_reserved: dict[NodeName, set[RunId]]
+    ever_reserved: dict[m.NodeName, set[m.RunId]]
 
     def story(self, *subjects: object) -> str:
-        """The last lines about some jobs and nodes."""
+        """The last log lines about some jobs and nodes."""
         ...
 
 
 class Checker:
-    """Watches one world; raises with the story of what it names."""
+    """Checks one world; raises with the log of the jobs and nodes that it names."""
 
     def __init__(self, world: Truth) -> None:
         self.world = world
-        self.answered: dict[JobId, tuple[Request, int]] = {}
-        self.recorded: dict[tuple[NodeName, RunId], ExitRecord] = {}
-        self.ever_stopped: set[RunId] = set()
-        self.ever_suspended: set[RunId] = set()
-        self.ever_released: set[RunId] = set()
-        self.ever_executed: set[RunId] = set()
-        self.lied: set[NodeName] = set()  # confirmed down by an operator who was wrong
-        self.forgiven: set[JobId] = set()  # jobs whose newest run a restore has forgotten
+        self.answered: dict[m.JobId, tuple[Request, int]] = {}
+        self.recorded: dict[tuple[m.NodeName, m.RunId], m.ExitRecord] = {}
+        self.lost_ends: dict[tuple[m.NodeName, m.RunId], m.ExitRecord] = {}  # with their disk
+        self.ever_stopped: set[m.RunId] = set()
+        self.ever_suspended: set[m.RunId] = set()
+        self.ever_released: set[m.RunId] = set()
+        self.ever_executed: set[m.RunId] = set()
+        self.ends: dict[tuple[m.NodeName, m.RunId], str] = {}  # "finished", or "stopped" early
+        self.lied: set[m.NodeName] = set()  # confirmed down by mistake
+        self.forgiven: set[m.JobId] = set()  # jobs with a newest run that a restore has lost
+        self.asked_again: Counter[m.JobId] = Counter()  # requests that reached a daemon
+        self.began_again: dict[m.JobId, int] = {}  # its last run before it was queued again
+        self.repeated = 0  # runs in place
         self.before = Ledger()
         self.checks = 0
 
     def fail(self, promise: str, text: str, *subjects: object) -> None:
-        """Raise with the story of the named jobs, runs and nodes."""
+        """Raise with the log of the named jobs, runs and nodes."""
         raise InvariantBroken(
             f"{promise}: {text}\nseed {self.world.seed}\n{self.world.story(*subjects)}"
         )
 
     # -- the database ----------------------------------------------------------------------------
 
-    def database_changed(self) -> None:
-        """After each commit and each restore."""
+    def database_changed(self, writes: Iterable[Write] = ()) -> None:
+        """After each commit, with its changes, and after each restore."""
         self.checks += 1
         ledger = self.world.database.ledger
+        back = set()
+        for write in writes:
+            if isinstance(write, Restart):
+                back.add(write.job)
+                self._began_again(ledger, write.job)
+            elif isinstance(write, MemberOver) and write.again in ledger.runs:
+                self._in_place(ledger, write)
         for job, (request, restored) in self.answered.items():
             if restored != self.world.database.restored:
                 continue
@@ -89,35 +107,64 @@ class Checker:
                 run = ledger.runs[live[row.job]]
                 if run.stop is None:
                     self.fail("P3", f"job {row.job} is over and has a run", row.job)
+            if row.failures > row.terms.retries:
+                self.fail("in place", f"job {row.job} has failed {row.failures} times", row.job)
         self._success_counts(ledger)
-        self._compare(ledger)
+        self._compare(ledger, back)
         self.before = ledger
 
+    def requeue_asked(self, job: m.JobId) -> None:
+        """A daemon was asked to queue a job again."""
+        self.asked_again[job] += 1
+
+    def _began_again(self, ledger: Ledger, job: m.JobId) -> None:
+        if not self.asked_again[job]:
+            self.fail("P3", f"job {job} began again, and its user has not asked for it", job)
+        self.asked_again[job] -= 1
+        old = self.before.jobs.get(job)
+        self.began_again[job] = 0 if old is None else old.runs
+
+    def _in_place(self, ledger: Ledger, write: MemberOver) -> None:
+        """Check a run that is said to repeat another one on its GPUs."""
+        assert write.again is not None
+        new, old = ledger.runs[write.again], ledger.runs[write.run_id]
+        job = ledger.jobs[old.key.job]
+        self.repeated += 1
+        if (new.key.job, new.key.run) != (old.key.job, old.key.run + 1):
+            self.fail("in place", f"run {new.key} follows {old.key}", job.job)
+        if new.shares != old.shares:
+            self.fail("in place", f"run {new.key} has other GPUs than {old.key}", job.job)
+        if old.stop not in (None, m.StopReason.PEER):
+            self.fail("in place", f"run {old.key} was to leave its GPUs", job.job)
+
     def _success_counts(self, ledger: Ledger) -> None:
-        """A run that succeeded everywhere ends its job, unless a later one was released."""
-        newest: dict[JobId, int] = {}
+        """A run that succeeded on every node ends its job, unless a later run was released."""
+        newest: dict[m.JobId, int] = {}
         for run in ledger.runs.values():
             if run.released:
                 newest[run.key.job] = max(newest.get(run.key.job, 0), run.key.run)
         for run in ledger.runs.values():
-            if newest.get(run.key.job, 0) > run.key.run:
+            if max(newest.get(run.key.job, 0), self._past(run.key.job) + 1) > run.key.run:
                 continue
-            exits = [member.exit for member in run.members.values()]
-            won = all(e is not None and (e.reason, e.code) == (ExitReason.EXITED, 0) for e in exits)
-            if won and not ledger.jobs[run.key.job].status.is_terminal:
+            known = all(member.exit is not None for member in run.members.values())
+            if (
+                known
+                and self._ended(ledger, run, "finished")
+                and not ledger.jobs[run.key.job].status.is_terminal
+            ):
                 self.fail("P3", f"run {run.key} succeeded and its job goes on", run.key.job)
 
-    def _runs(self, ledger: Ledger) -> dict[JobId, RunId]:
-        """Runs and GPUs in the database; the live run of each job."""
-        live: dict[JobId, RunId] = {}
-        used: dict[tuple[NodeName, str], float] = {}
+    def _runs(self, ledger: Ledger) -> dict[m.JobId, m.RunId]:
+        """Check runs and GPUs of the database; returns the live run of each job."""
+        live: dict[m.JobId, m.RunId] = {}
+        used: dict[tuple[m.NodeName, str], float] = {}
         for run in ledger.runs.values():
             run_id = run.key.run_id
             if run.released:
                 self.ever_released.add(run_id)
             if run.suspended:
                 self.ever_suspended.add(run_id)
-            if run.stop is not None or any(m.is_over for m in run.members.values()):
+            if run.stop is not None or any(each.is_over for each in run.members.values()):
                 self.ever_stopped.add(run_id)
             if run.is_over:
                 continue
@@ -131,11 +178,15 @@ class Checker:
                         self.fail("P4", f"{gpu} of {member.node} is given twice", member.node)
         return live
 
-    def _compare(self, ledger: Ledger) -> None:
-        """What may not change from one commit to the next."""
+    def _past(self, job: m.JobId) -> int:
+        """The last run of a job before it was queued again after its end; 0: it was not."""
+        return self.began_again.get(job, 0)
+
+    def _compare(self, ledger: Ledger, back: set[m.JobId]) -> None:
+        """Check what must not change from one commit to the next; `back` began again."""
         for job, old in self.before.jobs.items():
             new = ledger.jobs[job]
-            if old.status.is_terminal and new.status is not old.status:
+            if old.status.is_terminal and new.status is not old.status and job not in back:
                 self.fail("P3", f"job {job} was {old.status.value} and came back", job)
         for run_id, run in self.before.runs.items():
             for node, member in run.members.items():
@@ -147,7 +198,7 @@ class Checker:
                 self.fail("terms", f"revision of {name} fell", name)
 
     def restored(self) -> None:
-        """A restore: earlier commits may be gone; what was answered since is forgiven."""
+        """After a restore: commits since the backup may be lost."""
         ledger = self.world.database.ledger
         self.forgiven |= {
             run.key.job for run_id, run in self.before.runs.items() if run_id not in ledger.runs
@@ -155,7 +206,7 @@ class Checker:
         self.before = ledger
         self.database_changed()
 
-    def answered_job(self, job: JobId, request: Request) -> None:
+    def answered_job(self, job: m.JobId, request: Request) -> None:
         """A client was told that its job is accepted."""
         old = self.answered.get(job)
         if old is not None and old[0] != request:
@@ -165,19 +216,26 @@ class Checker:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def agent_record_changed(self, node: NodeName, old: AgentRecord, new: AgentRecord) -> None:
+    def agent_record_changed(self, node: m.NodeName, old: AgentRecord, new: AgentRecord) -> None:
         """The agent's own file was replaced."""
         if new.term < old.term or new.incarnation < old.incarnation:
             self.fail("terms", f"{node} went from {old} back to {new}", node)
 
-    def exit_recorded(self, node: NodeName, record: ExitRecord) -> None:
+    def exit_recorded(self, node: m.NodeName, record: m.ExitRecord) -> None:
         """An exit record became durable on a node."""
         old = self.recorded.get((node, record.key.run_id))
         if old is not None and old != record:
             self.fail("P3", f"{node} replaced the exit of run {record.key}", record.key.job)
         self.recorded[node, record.key.run_id] = record
 
-    def record_dropped(self, node: NodeName, run_id: RunId) -> None:
+    def records_lost(self, node: m.NodeName, left: Mapping[m.RunId, RunRecord]) -> None:
+        """A node's disk was replaced by an empty or an older one: other ends may follow."""
+        for place, record in list(self.recorded.items()):
+            found = left.get(place[1])
+            if place[0] == node and (found is None or found.exit != record):
+                self.lost_ends[place] = self.recorded.pop(place)
+
+    def record_dropped(self, node: m.NodeName, run_id: m.RunId) -> None:
         """A run's files were deleted: the database must have the end."""
         ledger = self.world.database.ledger
         record = self.recorded.get((node, run_id))
@@ -185,6 +243,8 @@ class Checker:
             return
         run = ledger.runs.get(run_id)
         known = run.members[node].exit if run is not None and node in run.members else None
+        if known is not None and known == self.lost_ends.get((node, run_id)):
+            return
         if known != record and ledger.history.get((node, run_id)) != record:
             self.fail("P3", f"{node} forgot the exit of run {record.key}", record.key.job, node)
 
@@ -212,9 +272,9 @@ class Checker:
     def processes_changed(self) -> None:
         """After each start, end, freeze and thaw."""
         self.checks += 1
-        alive: dict[JobId, RunId] = {}
-        there: set[tuple[NodeName, RunId]] = set()
-        used: dict[tuple[NodeName, str], float] = {}
+        alive: dict[m.JobId, m.RunId] = {}
+        there: set[tuple[m.NodeName, m.RunId]] = set()
+        used: dict[tuple[m.NodeName, str], float] = {}
         for process in self.world.processes:
             key = process.desired.key
             if process.node in self.lied:
@@ -231,12 +291,29 @@ class Checker:
             if other != key.run_id and key.job not in self.forgiven:
                 self.fail("P2", f"job {key.job} is alive twice", key.job)
 
-    def interfered(self, process: Process, why: StopReason | None, *, fenced: bool) -> None:
-        """A keeper signalled or froze its job: somebody must have been entitled to that."""
+    def ended(self, process: Process, *, succeeded: bool) -> None:
+        """A process has ended by itself, or because it was asked to."""
+        place = process.node, process.desired.key.run_id
+        if process.stopping:
+            self.ends[place] = "stopped"
+        elif succeeded and process.counting_from is not None and process.term_at is None:
+            self.ends[place] = "finished"
+
+    def _ended(self, ledger: Ledger, run: Run, how: str) -> bool:
+        """Whether all processes with a script have ended in some way, as is recorded."""
+        alone = ledger.jobs[run.key.job].request.mode is m.LaunchMode.BATCH
+        places = [(node, run.key.run_id) for node in list(run.members)[: 1 if alone else None]]
+        records = [self.recorded.get(place) for place in places]
+        if any(each is None or each.reason is m.ExitReason.KEEPER_LOST for each in records):
+            return False
+        return all(self.ends.get(place) == how for place in places)
+
+    def interfered(self, process: Process, why: m.StopReason | None, *, fenced: bool) -> None:
+        """A keeper signalled or froze its job: there must be a reason that permits it."""
         run_id, key = process.desired.key.run_id, process.desired.key
-        if fenced and process.desired.fence is Fence.LEASE:
+        if fenced and process.desired.fence is m.Fence.LEASE:
             return
-        if why is StopReason.TIME_LIMIT or run_id in self.ever_stopped:
+        if why is m.StopReason.TIME_LIMIT or run_id in self.ever_stopped:
             return
         if why is None and run_id in self.ever_suspended:
             return
@@ -245,7 +322,7 @@ class Checker:
     # -- the end -----------------------------------------------------------------------------------
 
     def settled(self) -> None:
-        """After the faults are over and the world has had time: everything has come to its end."""
+        """Check, some time after the last fault, that every job has ended correctly."""
         ledger = self.world.database.ledger
         for job in ledger.jobs.values():
             excused = job.job in self.forgiven or self._waits_for_orphan(ledger, job.job)
@@ -257,28 +334,32 @@ class Checker:
             if run is not None and run.is_over:
                 self.fail("P2", f"run {run.key} is over and alive", run.key.job, process.node)
 
-    def _waits_for_orphan(self, ledger: Ledger, job: JobId) -> bool:
-        """Whether GPUs that a job could do with are held by a run that a restore has forgotten."""
+    def _waits_for_orphan(self, ledger: Ledger, job: m.JobId) -> bool:
+        """Whether a job may be waiting for GPUs that an orphan holds."""
         run = ledger.live_run(job)
         return bool(ledger.orphans) and (run is None or run.is_away)
 
-    def _end_is_true(self, ledger: Ledger, job: JobId) -> None:
-        """A run that succeeded everywhere, and after which none was executed, decides."""
+    def _end_is_true(self, ledger: Ledger, job: m.JobId) -> None:
+        """The last executed run decides its job's end if it succeeded on every node."""
         runs = sorted((r for r in ledger.runs.values() if r.key.job == job), key=lambda r: r.key)
         ran = [run for run in runs if run.key.run_id in self.ever_executed]
-        if not ran or self.world.database.restored:
+        if not ran or self.world.database.restored or ran[-1].key.run <= self._past(job):
             return
-        last = ran[-1]
-        exits = [self.recorded.get((node, last.key.run_id)) for node in last.members]
-        won = all(e is not None and e.reason is ExitReason.EXITED and e.code == 0 for e in exits)
-        status = ledger.jobs[job].status
+        last, status = ran[-1], ledger.jobs[job].status
+        known = all((node, last.key.run_id) in self.recorded for node in last.members)
+        won = known and self._ended(ledger, last, "finished")
         if won and status not in (JobStatus.COMPLETED, JobStatus.CANCELLED):
             self.fail("P3", f"job {job} succeeded and is {status.value}", job)
+        stopped = self._ended(ledger, last, "stopped")
+        if stopped and status is JobStatus.COMPLETED:
+            self.fail("P3", f"job {job} was stopped early and is {status.value}", job)
+        if stopped and status is JobStatus.FAILED and last.stop is m.StopReason.PREEMPT:
+            self.fail("P5", f"job {job} gave way and is {status.value}", job)
 
 
 def _adds(
-    used: dict[tuple[NodeName, str], float], gpu: tuple[NodeName, str], share: float | None
+    used: dict[tuple[m.NodeName, str], float], gpu: tuple[m.NodeName, str], share: float | None
 ) -> bool:
-    """Count what somebody needs of a GPU; whether there was that much left of it."""
+    """Add a run's share of a GPU; whether the shares still fit."""
     used[gpu] = used.get(gpu, 0.0) + (1.0 if share is None else share)
     return used[gpu] <= 1.0 + 1e-6

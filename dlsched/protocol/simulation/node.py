@@ -1,7 +1,7 @@
 """One simulated node: a disk, an agent, keepers and the jobs' processes.
 
-The disk outlives everything; the lease file and the processes die with a boot; the agent and each
-keeper die alone.
+The disk survives every fault. A reboot ends the lease file and all processes. The agent and each
+keeper can also die alone.
 """
 
 from __future__ import annotations
@@ -12,27 +12,18 @@ from random import Random
 from typing import Literal, Protocol
 
 from dlsched.protocol import agent, keeper
+from dlsched.protocol import messages as m
 from dlsched.protocol.agent import AgentRecord, RunRecord
-from dlsched.protocol.messages import (
-    BootId,
-    DesiredRun,
-    ExitRecord,
-    GpuId,
-    Inventory,
-    JobId,
-    LaunchMode,
-    NodeName,
-    RunId,
-    Sync,
-)
 from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.processes import Behaviour, Process
+from dlsched.protocol.simulation.scenario import COOPERATIVE, Behaviour
+from dlsched.protocol.simulation.truth import Process
 from dlsched.protocol.timing import Timing
 
 CrashWhen = Literal["before", "after"]
 FSYNC_S = 0.01
 LOCAL_S = 0.002
-TERM_S = 1.0  # from TERM to leaving, for a job that obeys
+TERM_S = 1.0  # from TERM to exit, for a job that obeys
+CODES = {"leave": 143, "wrapper": 1}  # with which a job exits then, if not with 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,83 +34,85 @@ class KeeperBox:
     process: Process | None = None
     wake: float | None = None
     alive: bool = True
+    lost: RunRecord | None = None  # its file, which has vanished
 
 
 @dataclass(slots=True, kw_only=True)
 class Disk:
-    """What a power cut leaves."""
+    """The files that survive a power cut."""
 
     record: AgentRecord = AgentRecord()
-    runs: dict[RunId, RunRecord] = field(default_factory=dict)
+    runs: dict[m.RunId, RunRecord] = field(default_factory=dict)
 
 
-class Surroundings(Protocol):
-    """What a node needs of the world around it."""
+class NodeWorld(Protocol):
+    """The parts of the world that a node uses."""
 
     now: float
     rng: Random
     timing: Timing
     checker: Checker
     processes: list[Process]
-    executions: list[tuple[NodeName, RunId]]
-    ever_reserved: dict[NodeName, set[RunId]]
+    executions: list[tuple[m.NodeName, m.RunId]]
+    ever_reserved: dict[m.NodeName, set[m.RunId]]
 
     def after(self, wait: float, what: Callable[[], None]) -> None:
-        """Do something after a true duration."""
+        """Call a function after a true duration."""
 
     def after_local(self, machine: str, wait: float, what: Callable[[], None]) -> None:
-        """Do something after a duration on one machine's clock."""
+        """Call a function after a duration on one machine's clock."""
 
     def clock(self, machine: str) -> float:
         """A machine's own clock."""
         ...
 
     def when_awake(self, party: str, what: Callable[[], None]) -> None:
-        """Do something now, or when the party's process is continued."""
+        """Call a function now, or when the party's paused process continues."""
 
-    def tell(self, who: str, text: str, job: JobId | None = None) -> None:
-        """One line of the story."""
+    def tell(self, party: str, text: str, job: m.JobId | None = None) -> None:
+        """Add one line to the log."""
 
     def send(self, source: str, target: str, message: object) -> None:
         """Send a message between machines."""
 
-    def send_to_leaders(self, source: str, sync: Sync) -> None:
-        """Ask all daemons."""
+    def send_to_leaders(self, source: str, sync: m.Sync) -> None:
+        """Send a sync to all daemons."""
 
     def persist_point(self, label: str) -> CrashWhen | None:
-        """Whether a party is to crash before or after what it makes durable now."""
+        """Whether the party crashes before or after this write; None: it does not crash."""
         ...
 
-    def behaviour(self, job: JobId) -> Behaviour:
-        """What a job really does."""
+    def behaviour(self, job: m.JobId) -> Behaviour:
+        """How a job behaves."""
         ...
 
-    def rendezvous(self, run_id: RunId) -> None:
-        """Let ranks work when all of them are there."""
+    def rendezvous(self, run_id: m.RunId) -> None:
+        """Let the ranks of a run work when all of them are present."""
 
 
 class SimNode:
     """A node of the world."""
 
     def __init__(
-        self, world: Surroundings, name: NodeName, gpus: int, *, can_freeze: bool = True
+        self, world: NodeWorld, name: m.NodeName, gpus: int, *, can_freeze: bool = True
     ) -> None:
         self.world, self.name = world, name
-        self.inventory = Inventory(
-            gpus=tuple(GpuId(f"{name}-g{k}") for k in range(gpus)), can_freeze=can_freeze
+        self.inventory = m.Inventory(
+            gpus=tuple(m.GpuId(f"{name}-g{k}") for k in range(gpus)), can_freeze=can_freeze
         )
         self.disk = Disk()
+        self.copy = Disk()  # of an earlier time; empty while none was made
         self.boots = 1
         self.up = True
         self.agent: agent.AgentState | None = None
-        self.keepers: dict[RunId, KeeperBox] = {}
-        self.lease_file: tuple[float, frozenset[RunId], bool] | None = None
+        self.keepers: dict[m.RunId, KeeperBox] = {}
+        self.lease_file: tuple[float, frozenset[m.RunId], bool] | None = None
         self.generation = 0  # of the agent process
 
     @property
-    def boot_id(self) -> BootId:
+    def boot_id(self) -> m.BootId:
         """Changes with each boot."""
-        return BootId(f"{self.name}-boot{self.boots}")
+        return m.BootId(f"{self.name}-boot{self.boots}")
 
     def clock(self) -> float:
         """Local time: counts sleep and pauses, at this machine's own rate."""
@@ -128,7 +121,7 @@ class SimNode:
     # -- the agent ---------------------------------------------------------------------------------
 
     def start_agent(self) -> None:
-        """Start the agent's process, unless it runs or the node is off."""
+        """Start the agent's process, unless it runs already or the node is off."""
         if self.agent is not None or not self.up:
             return
         self.generation += 1
@@ -136,10 +129,12 @@ class SimNode:
             node=self.name, inventory=self.inventory, timing=self.world.timing
         )
         self.world.tell(self.name, "agent starts")
+        self.keepers_write_again()
         self.agent_event(
             agent.Started(
                 now=self.clock(),
                 boot_id=self.boot_id,
+                start=f"{self.name}-{self.generation}",
                 record=self.disk.record,
                 runs=tuple(self.disk.runs.values()),
                 keepers=tuple(box.state.status() for box in self.keepers.values()),
@@ -164,7 +159,7 @@ class SimNode:
         self.world.after_local(self.name, wait, lambda: self.beat(generation))
 
     def to_agent(self, event: Callable[[], agent.Event]) -> None:
-        """Deliver to the agent as it is now; a paused one gets it when it goes on."""
+        """Deliver to the present agent process; a paused one gets the event when it continues."""
         generation = self.generation
 
         def deliver() -> None:
@@ -175,7 +170,7 @@ class SimNode:
             self.world.when_awake(self.name, deliver)
 
     def agent_event(self, event: agent.Event) -> None:
-        """One step of the agent and what it commands."""
+        """Do one step of the agent and carry out its commands."""
         assert self.agent is not None
         generation = self.generation
         self.agent, commands = agent.step(self.agent, event)
@@ -200,7 +195,7 @@ class SimNode:
                 self.durable("agent", lambda: self.drop(run_id))
             case agent.Spawn(desired=desired, covered_until=until):
                 world.after(LOCAL_S, lambda: self.spawn(desired, until, self.boots))
-            case agent.Tell(run_id=run_id, order=order):
+            case agent.OrderKeeper(run_id=run_id, order=order):
                 self.to_keeper(run_id, lambda: keeper.OrderArrived(self.clock(), order))
             case agent.KillLeftovers(run_id=run_id):
                 self.to_agent_later(
@@ -210,11 +205,11 @@ class SimNode:
                 self.lease_file = (until, covers, by_leader)
                 for run_id in list(self.keepers):
                     self.to_keeper(run_id, lambda r=run_id: self.lease_event(r))  # type: ignore[misc]
-            case agent.Ask(query=query):
+            case agent.QueryWitness(query=query):
                 world.send(query.asker, query.witness, query)
             case agent.AnswerWitness(answer=answer):
                 world.send(answer.witness, answer.asker, answer)
-            case agent.Note(text=text):
+            case agent.LogLine(text=text):
                 world.tell(self.name, text)
 
     def soon(self, event: Callable[[], agent.Event]) -> None:
@@ -223,21 +218,21 @@ class SimNode:
             self.to_agent_later(event, FSYNC_S)
 
     def to_agent_later(self, event: Callable[[], agent.Event], wait: float = LOCAL_S) -> None:
-        """Deliver to this agent process after a while."""
+        """Deliver to the present agent process after a delay."""
         generation = self.generation
         self.world.after(
             wait, lambda: self.to_agent(event) if generation == self.generation else None
         )
 
-    def lease_event(self, run_id: RunId) -> keeper.LeaseChanged:
-        """What a keeper reads in the lease file."""
+    def lease_event(self, run_id: m.RunId) -> keeper.LeaseChanged:
+        """The event for what a keeper reads in the lease file."""
         until, covers, by_leader = self.lease_file or (0.0, frozenset(), False)
         return keeper.LeaseChanged(self.clock(), until, run_id in covers, by_leader)
 
     # -- the disk ----------------------------------------------------------------------------------
 
-    def durable(self, party: str, write: Callable[[], None], run_id: RunId | None = None) -> None:
-        """A persist point: a crash may strike before or after it."""
+    def durable(self, party: str, write: Callable[[], None], run_id: m.RunId | None = None) -> None:
+        """Make a durable write; a planned crash happens before or after it."""
         when = self.world.persist_point(f"{self.name}/{party}")
         if when != "before":
             write()
@@ -249,13 +244,35 @@ class SimNode:
         elif run_id is not None:
             self.kill_keeper(run_id)
 
+    def lose_records(self, kept: Disk) -> None:
+        """Replace the disk by an empty or an older one, under keepers that stay alive."""
+        self.world.tell(self.name, "its records are lost")
+        for run_id, record in self.disk.runs.items():
+            if run_id in self.keepers:
+                self.keepers[run_id].lost = record
+        self.disk = Disk(record=kept.record, runs=dict(kept.runs))
+        self.world.checker.records_lost(self.name, self.disk.runs)
+
+    def keepers_write_again(self) -> None:
+        """Let the keepers that are alive write what the disk lacks, as an agent's start asks."""
+        for run_id in self.keepers:
+            self.write_again(run_id)
+
+    def write_again(self, run_id: m.RunId) -> None:
+        """Let a keeper write its run's file again if it has vanished."""
+        box = self.keepers.get(run_id)
+        if box is not None and box.lost is not None:
+            self.disk.runs[run_id] = replace(box.lost, exit=box.state.status().exit)
+            box.lost = None
+
     def write_record(self, record: AgentRecord) -> None:
-        """The agent's own file."""
+        """Replace the agent's own file."""
         self.world.checker.agent_record_changed(self.name, self.disk.record, record)
         self.disk.record = record
 
-    def write_end(self, record: ExitRecord) -> None:
-        """A run's end: the first one stands."""
+    def write_end(self, record: m.ExitRecord) -> None:
+        """Write a run's end; a second one is ignored."""
+        self.write_again(record.key.run_id)
         found = self.disk.runs.get(record.key.run_id)
         if found is None or found.exit is not None:
             return
@@ -263,15 +280,15 @@ class SimNode:
         self.world.checker.exit_recorded(self.name, record)
         self.world.tell(self.name, f"{record.key}: record {record.reason.value} {record.code}")
 
-    def drop(self, run_id: RunId) -> None:
-        """A run's files go."""
+    def drop(self, run_id: m.RunId) -> None:
+        """Delete a run's files."""
         if self.disk.runs.pop(run_id, None) is not None:
             self.world.checker.record_dropped(self.name, run_id)
 
     # -- keepers -----------------------------------------------------------------------------------
 
-    def spawn(self, desired: DesiredRun, until: float | None, boot: int) -> None:
-        """Make a keeper's process."""
+    def spawn(self, desired: m.DesiredRun, until: float | None, boot: int) -> None:
+        """Start a keeper's process."""
         run_id = desired.key.run_id
         if not self.up or boot != self.boots or run_id in self.keepers:
             return
@@ -284,8 +301,8 @@ class SimNode:
         self.keepers[run_id] = KeeperBox(state=state)
         self.keeper_event(run_id, keeper.Began(self.clock(), until))
 
-    def to_keeper(self, run_id: RunId, event: Callable[[], keeper.Event]) -> None:
-        """Deliver over the local socket: in order, unless the keeper is gone by then."""
+    def to_keeper(self, run_id: m.RunId, event: Callable[[], keeper.Event]) -> None:
+        """Deliver over the local socket, in order, if the keeper still lives by then."""
         box = self.keepers.get(run_id)
 
         def deliver() -> None:
@@ -294,8 +311,8 @@ class SimNode:
 
         self.world.after(LOCAL_S, deliver)
 
-    def keeper_event(self, run_id: RunId, event: keeper.Event) -> None:
-        """One step of a keeper and what it commands."""
+    def keeper_event(self, run_id: m.RunId, event: keeper.Event) -> None:
+        """Do one step of a keeper and carry out its commands."""
         box = self.keepers[run_id]
         box.state, commands = keeper.step(box.state, event)
         for command in commands:
@@ -305,7 +322,7 @@ class SimNode:
         if box.alive:
             self.set_alarm(run_id, box)
 
-    def set_alarm(self, run_id: RunId, box: KeeperBox) -> None:
+    def set_alarm(self, run_id: m.RunId, box: KeeperBox) -> None:
         """Plan the keeper's next wake-up."""
         deadline = box.state.deadline()
         if deadline is None or deadline == box.wake:
@@ -317,14 +334,14 @@ class SimNode:
             lambda: self.ring(run_id, box, deadline),
         )
 
-    def ring(self, run_id: RunId, box: KeeperBox, deadline: float) -> None:
+    def ring(self, run_id: m.RunId, box: KeeperBox, deadline: float) -> None:
         """The keeper's timer."""
         if box.alive and self.keepers.get(run_id) is box and box.wake == deadline:
             box.wake = None
-            self.keeper_event(run_id, keeper.Woke(self.clock()))
+            self.keeper_event(run_id, keeper.DeadlinePassed(self.clock()))
 
     def do_keeper(  # noqa: PLR0912  # one case a command
-        self, run_id: RunId, box: KeeperBox, command: keeper.Command
+        self, run_id: m.RunId, box: KeeperBox, command: keeper.Command
     ) -> None:
         """Carry out one command of a keeper."""
         process = box.process
@@ -350,7 +367,7 @@ class SimNode:
                 if process is not None:
                     self.set_frozen(box, process, frozen=False)
             case keeper.Report(status=status):
-                self.to_agent_later(lambda: agent.KeeperSpoke(self.clock(), status))
+                self.to_agent_later(lambda: agent.KeeperReported(self.clock(), status))
             case keeper.Leave():
                 box.alive = False
                 if self.keepers.get(run_id) is box:
@@ -359,18 +376,18 @@ class SimNode:
             # frozen already (a suspended job): only the reason may have changed
             process.frozen_by_fence = process.frozen and box.state.fenced
 
-    def stand_still(self, run_id: RunId, box: KeeperBox, process: Process) -> None:
-        """A frozen process has left its GPUs, if it can."""
+    def stand_still(self, run_id: m.RunId, box: KeeperBox, process: Process) -> None:
+        """Report that a frozen process is suspended, and whether it has left its GPUs."""
         if box.alive and box.process is process and process.frozen:
             process.let_go = process.behaviour.lets_go
-            self.keeper_event(run_id, keeper.StoodStill(self.clock(), process.let_go))
+            self.keeper_event(run_id, keeper.JobSuspended(self.clock(), process.let_go))
 
-    def later(self, run_id: RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
+    def later(self, run_id: m.RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
         """Deliver a completion to a keeper."""
         self.world.after(FSYNC_S, lambda: self.keeper_event(run_id, event()) if box.alive else None)
 
-    def reserve(self, run_id: RunId, box: KeeperBox, released: bool) -> None:
-        """Make the reserved-run file, exclusively."""
+    def reserve(self, run_id: m.RunId, box: KeeperBox, released: bool) -> None:
+        """Create the reserved-run file, exclusively."""
         mine = run_id not in self.disk.runs
         if mine:
             self.disk.runs[run_id] = RunRecord(
@@ -379,12 +396,13 @@ class SimNode:
             self.world.ever_reserved.setdefault(self.name, set()).add(run_id)
         self.later(run_id, box, lambda: keeper.Reserved(self.clock(), mine))
 
-    def write_released(self, run_id: RunId) -> None:
-        """The record says "released"."""
+    def write_released(self, run_id: m.RunId) -> None:
+        """Note "released" in the run's file."""
+        self.write_again(run_id)
         self.disk.runs[run_id] = replace(self.disk.runs[run_id], released=True)
 
-    def kill_keeper(self, run_id: RunId) -> None:
-        """Kill -9: the init of the job's namespace dies, and the job with it."""
+    def kill_keeper(self, run_id: m.RunId) -> None:
+        """Kill a keeper with -9; the job dies with it, as with the init of its namespace."""
         box = self.keepers.pop(run_id, None)
         if box is None:
             return
@@ -416,16 +434,25 @@ class SimNode:
         return self.keepers.get(process.desired.key.run_id)
 
     def count(self, process: Process) -> None:
-        """Plan a process's own end, now that it works."""
+        """Plan the end of a process that works from now on."""
         desired = process.desired
-        if desired.mode is LaunchMode.BATCH and desired.layout[0].node != self.name:
+        if desired.mode is m.LaunchMode.BATCH and desired.layout[0].node != self.name:
             return  # only the first node has a script
         process.counting_from = self.world.now
         process.ending += 1
-        self.plan_end(process, process.left_s, process.behaviour.code, 0)
+        code = process.behaviour.code_of(desired.key.run)
+        if not (code and process.behaviour.alone and desired.layout[0].node != self.name):
+            self.plan_end(process, process.left_s, code, 0)
 
     def plan_end(self, process: Process, wait: float, code: int, signal: int) -> None:
-        """The process will end by itself."""
+        """Plan that a process ends by itself.
+
+        Args:
+            process: the process.
+            wait: seconds until its end.
+            code: its exit code.
+            signal: the signal that ends it; 0: none.
+        """
         ending = process.ending
 
         def end() -> None:
@@ -435,12 +462,27 @@ class SimNode:
             run_id = process.desired.key.run_id
             self.end_process(box)
             self.world.tell(self.name, f"{process.desired.key} ends {code}:{signal}")
-            self.keeper_event(run_id, keeper.JobExited(self.clock(), code, signal))
+            self.world.checker.ended(process, succeeded=(code, signal) == (0, 0))
+            self.keeper_event(run_id, self.exit_event(process, code, signal))
 
         self.world.after(wait, end)
 
+    def exit_event(self, process: Process, code: int, signal: int) -> keeper.JobExited:
+        """The end of a process as its keeper sees it, with what a cooperative job has told."""
+        told, now = None, self.clock()
+        if process.behaviour.on_term in COOPERATIVE and signal != keeper.SIGKILL:
+            told = m.Told.STOPPED if process.stopping else m.Told.FINISHED
+        return keeper.JobExited(
+            now,
+            code,
+            signal,
+            told=told,
+            checkpoint=1 if told is m.Told.STOPPED else None,
+            term_s=None if process.term_at is None else now - process.term_at,
+        )
+
     def end_process(self, box: KeeperBox) -> None:
-        """The processes are gone."""
+        """Remove the processes of a keeper."""
         if box.process is not None:
             self.world.processes.remove(box.process)
             box.process.ending += 1
@@ -448,7 +490,7 @@ class SimNode:
             self.world.checker.processes_changed()
 
     def set_frozen(self, box: KeeperBox, process: Process, *, frozen: bool) -> None:
-        """Freeze or thaw."""
+        """Freeze or thaw a process."""
         if frozen:
             self.world.checker.interfered(process, box.state.stop, fenced=box.state.fenced)
             if process.counting_from is not None:
@@ -463,25 +505,37 @@ class SimNode:
         if not frozen:
             self.world.rendezvous(process.desired.key.run_id)
 
-    def signal(self, run_id: RunId, box: KeeperBox, process: Process, number: int) -> None:
-        """The job's processes get a signal."""
+    def signal(self, run_id: m.RunId, box: KeeperBox, process: Process, number: int) -> None:
+        """Deliver a signal to a process.
+
+        Args:
+            run_id: the run.
+            box: its keeper.
+            process: its process.
+            number: of the signal.
+        """
         behaviour = process.behaviour
         self.world.checker.interfered(process, box.state.stop, fenced=box.state.fenced)
         self.world.tell(self.name, f"{process.desired.key} gets signal {number}")
         if number == keeper.SIGKILL:
             process.ending += 1
             self.plan_end(process, behaviour.stuck_s or LOCAL_S, 0, keeper.SIGKILL)
-        elif number == keeper.SIGTERM and behaviour.on_term != "ignore" and not process.frozen:
+        elif number == keeper.SIGTERM and not process.frozen:
+            if behaviour.on_term not in COOPERATIVE:
+                process.term_at = self.clock()
+            if behaviour.on_term in ("ignore", "finish"):
+                return
             process.ending += 1
-            if behaviour.on_term == "leave":
-                self.plan_end(process, TERM_S, 143, 0)
-            else:
+            process.stopping = True
+            if behaviour.on_term == "die":
                 self.plan_end(process, LOCAL_S, 0, number)
+            else:
+                self.plan_end(process, TERM_S, CODES.get(behaviour.on_term, 0), 0)
 
     # -- the machine -------------------------------------------------------------------------------
 
     def power_off(self) -> None:
-        """Everything but the disk is gone."""
+        """Switch the node off; only the disk survives."""
         self.world.tell(self.name, "power off")
         self.kill_agent()
         self.up = False
@@ -492,7 +546,7 @@ class SimNode:
         self.lease_file = None
 
     def power_on(self) -> None:
-        """Another boot."""
+        """Boot the node again."""
         if self.up:
             return
         self.up = True

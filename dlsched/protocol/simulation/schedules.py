@@ -1,7 +1,7 @@
 """Seeded schedules: jobs, faults, network and clocks drawn from one number.
 
-A *theme* says what may go wrong; a seed says what does. Faults stop at `CALM_AT`, after which the
-world must come to rest by itself: every accepted job at its end, nothing forgotten.
+A *theme* names the possible faults; a seed chooses among them. Faults stop at `CALM_AT`. After that
+the world must come to rest by itself, with every accepted job ended.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import Fence, LaunchMode, Limits, RequestId
-from dlsched.protocol.simulation.faults import Fault, Faults, Network
-from dlsched.protocol.simulation.processes import Behaviour
+from dlsched.protocol.simulation.scenario import Behaviour, Fault, Faults, Network, OnStop
 from dlsched.protocol.simulation.world import World
 
 CALM_AT = 150.0
 LIMIT = 1500.0
+CODES = (0, 0, 0, 3)  # exit codes of jobs that end by themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """What a family of schedules consists of."""
+    """A family of schedules: its possible faults and the size of its world."""
 
     kinds: tuple[str, ...]
     leaders: int = 1
@@ -30,9 +30,11 @@ class Theme:
     gangs: bool = False
     fence: Fence = Fence.HOLD
     unrest: float = 0.02  # chance a second and running job of a preemption or suspension
-    gives_way: float = 0.0  # share of the suspensions in which others get the GPUs
+    gives_way: float = 0.0  # share of the suspensions in which other runs may use the GPUs
     gpus: int = 2  # of each node
-    shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; none: all of it
+    whole_runs: float = 0.0  # share of the worlds whose round leaves GPUs to runs that are ending
+    codes: tuple[int, ...] = CODES  # of jobs that end by themselves
+    shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; empty: the whole GPU
     rough: bool = True  # a network that loses, doubles and delays
 
 
@@ -53,6 +55,11 @@ THEMES = {
         fence=Fence.LEASE,
     ),
     "restore": Theme(kinds=("crash agent", "cut one way", "restore", "cancel"), gangs=True),
+    "lost records": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, "lose records", "lose records", "old records"),
+        leaders=2,
+        gangs=True,
+    ),
     "giving way": Theme(
         kinds=(*MANAGEMENT, *MACHINES, "restore", "preempt", "resume"),
         leaders=2,
@@ -70,6 +77,16 @@ THEMES = {
         gives_way=0.6,
         gpus=1,
         shares=(None, 0.5, 0.5, 1 / 3, 0.7),
+    ),
+    "again": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, *("requeue",) * 4, "restore", "preempt"),
+        leaders=2,
+        nodes=3,
+        jobs=5,
+        gangs=True,
+        unrest=0.05,
+        whole_runs=0.7,
+        codes=(0, 3, 3),
     ),
 }
 
@@ -105,14 +122,15 @@ def world(theme: str, seed: int) -> World:
         can_freeze=chosen.fence is Fence.HOLD or rng.random() < 0.7,
         unrest=rng.choice([0.0, chosen.unrest]),
         gives_way=chosen.gives_way,
+        whole_runs=rng.random() < chosen.whole_runs,
     )
 
 
 def play(theme: str, seed: int) -> World:
-    """Run one schedule to its end; every invariant is checked on the way.
+    """Run one schedule to its end and check every invariant on the way.
 
     Raises:
-        InvariantBroken: with the story.
+        InvariantBroken: with the log.
     """
     made = world(theme, seed)
     made.run(CALM_AT)
@@ -141,11 +159,21 @@ def _job(theme: Theme, rng: random.Random, number: int) -> tuple[Request, Behavi
         request = replace(request, gpu_share=rng.choice(theme.shares))
     behaviour = Behaviour(
         work_s=rng.choice([1.0, 20.0, 60.0, 120.0]),
-        code=rng.choice([0, 0, 0, 3]),
+        code=rng.choice(theme.codes),
         on_term=rng.choice(["leave", "leave", "die", "ignore"]),
         stuck_s=rng.choice([0.0, 0.0, 0.0, 0.0, 90.0]),
         lets_go=not theme.gives_way or rng.random() < 0.8,
     )
+    ways: dict[str, list[OnStop]] = {
+        "leave": ["leave", "agree", "save", "wrapper"],
+        "ignore": ["ignore", "finish", "finish"],
+    }
+    if behaviour.on_term in ways:  # drawn apart: the other draws of a seed stay as they were
+        way = random.Random(f"{number} {behaviour}").choice(ways[behaviour.on_term])
+        behaviour = replace(behaviour, on_term=way)
+    if behaviour.code and theme.codes != CODES:
+        fails = random.Random(f"{number} {behaviour}").choice([1, 2, None])
+        behaviour = replace(behaviour, fails=fails, alone=len(gang) > 1)
     return request, behaviour
 
 
@@ -158,7 +186,7 @@ def _draw(  # noqa: PLR0911  # one case a kind
     match kind:
         case "crash leader":
             return [Fault(at=at, kind=kind, target=leader, for_s=for_s)]
-        case "crash agent" | "reboot" | "crash keeper":
+        case "crash agent" | "reboot" | "crash keeper" | "lose records":
             return [Fault(at=at, kind=kind, target=node, for_s=for_s)]
         case "cut":
             return [Fault(at=at, kind=kind, target=node, other=leader, for_s=for_s)]
@@ -174,6 +202,13 @@ def _draw(  # noqa: PLR0911  # one case a kind
             return [Fault(at=at, kind=kind, target=rng.choice([node, leader]), for_s=for_s)]
         case "database down":
             return [Fault(at=at, kind=kind, for_s=for_s)]
+        case "requeue":
+            jobs = range(1, theme.jobs + 1)
+            return [Fault(at=at + 10.0, kind=kind, target=str(job)) for job in jobs]
+        case "old records":
+            since = Fault(at=max(at - rng.choice([1.0, 10.0, 40.0]), 0.5), kind="copy records")
+            since = replace(since, target=node)
+            return [since, Fault(at=at, kind=kind, target=node, for_s=for_s)]
         case "restore":
             since = Fault(at=max(at - rng.choice([1.0, 10.0, 40.0]), 0.5), kind="backup")
             return [since, Fault(at=at, kind="restore")]

@@ -1,7 +1,7 @@
-"""The simulated world: agenda, clocks, network, leaders, clients, a simple round, and faults.
+"""The simulated world: event queue, clocks, network, leaders, clients, a simple round, and faults.
 
-Everything is drawn from one seed; the same seed gives the same story. The round is deliberately
-naive (first fit, a few random preemptions): the protocol has to be safe under any round.
+Every random choice follows from one seed, so a seed always gives the same log. The round is simple
+on purpose (first fit, a few random preemptions): the protocol must be safe under any round.
 """
 
 from __future__ import annotations
@@ -11,29 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlsched.protocol import agent, leader
+from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import JobStatus, NodeStatus, Request
-from dlsched.protocol.messages import (
-    JobId,
-    NodeName,
-    Nudge,
-    Reply,
-    RequestId,
-    RunId,
-    Share,
-    StopReason,
-    Sync,
-    WitnessAnswer,
-    WitnessQuery,
-)
 from dlsched.protocol.simulation.agenda import Agenda
-from dlsched.protocol.simulation.database import Database
-from dlsched.protocol.simulation.faults import Fault, Faults
 from dlsched.protocol.simulation.invariants import Checker
-from dlsched.protocol.simulation.node import CrashWhen, SimNode
-from dlsched.protocol.simulation.processes import Behaviour, Process
+from dlsched.protocol.simulation.node import CrashWhen, Disk, SimNode
+from dlsched.protocol.simulation.scenario import Behaviour, Fault, Faults
+from dlsched.protocol.simulation.truth import Database, Process
 from dlsched.protocol.timing import Timing
-
-__all__ = ["World"]
 
 CLIENT, DATABASE = "client", "database"
 STORY_LINES, STORY_MOVES = 60, 12
@@ -50,7 +35,7 @@ class LeaderBox:
 
     @property
     def session(self) -> str:
-        """The name under which this process leads: unique per process."""
+        """The name under which this process leads, unique for each process."""
         return f"{self.name}#{self.generation}"
 
 
@@ -72,6 +57,7 @@ class World(Agenda):
         unrest: float = 0.0,
         resumes: bool = True,
         gives_way: float = 0.0,
+        whole_runs: bool = False,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.timing = timing or Timing()
@@ -82,25 +68,26 @@ class World(Agenda):
         self.network = self.faults.network
         self.cuts: dict[tuple[str, str], float] = {}
         self.processes: list[Process] = []
-        self.executions: list[tuple[NodeName, RunId]] = []
-        self.ever_reserved: dict[NodeName, set[RunId]] = {}
+        self.executions: list[tuple[m.NodeName, m.RunId]] = []
+        self.ever_reserved: dict[m.NodeName, set[m.RunId]] = {}
         self.database = Database()
         self.checker = Checker(self)
         self.crash, self.persists = crash, 0
         self.points: list[str] = []
         self.unrest, self.resumes, self.gives_way = unrest, resumes, gives_way
+        self.whole_runs = whole_runs  # the round leaves a run its GPUs until all of it is over
         self.nodes = {
-            NodeName(f"n{k}"): SimNode(self, NodeName(f"n{k}"), gpus, can_freeze=can_freeze)
+            m.NodeName(f"n{k}"): SimNode(self, m.NodeName(f"n{k}"), gpus, can_freeze=can_freeze)
             for k in range(1, nodes + 1)
         }
         self.leaders = {f"d{k}": LeaderBox(f"d{k}") for k in range(1, leaders + 1)}
         self.jobs = list(jobs)
-        self.behaviours: dict[RequestId, Behaviour] = {r.request_id: b for r, b in self.jobs}
-        self.by_job: dict[JobId, Behaviour] = {}
+        self.behaviours: dict[m.RequestId, Behaviour] = {r.request_id: b for r, b in self.jobs}
+        self.by_job: dict[m.JobId, Behaviour] = {}
         self.asked: dict[int, Request] = {}
-        self.tokens = 0
+        self.tokens = self.run_ids = 0
         self.alarms: list[str] = []
-        self.answers: dict[RequestId, JobId] = {}
+        self.answers: dict[m.RequestId, m.JobId] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -127,7 +114,7 @@ class World(Agenda):
         return self
 
     def run_until_done(self, limit: float) -> World:
-        """Advance until every job has come to its end and the nodes are empty, or to a limit."""
+        """Advance until every job has ended and no process is left, or to a limit in true time."""
         while self.now < limit:
             self.run(self.now + 5.0)
             jobs = self.database.ledger.jobs.values()
@@ -140,22 +127,22 @@ class World(Agenda):
 
     # -- the story --------------------------------------------------------------------------------
 
-    def tell(self, who: str, text: str, job: JobId | None = None) -> None:
-        """One line of the story."""
-        self.lines.append((self.now, who, text))
+    def tell(self, party: str, text: str, job: m.JobId | None = None) -> None:
+        """Add one line to the log."""
+        self.lines.append((self.now, party, text))
 
     def story(self, *subjects: object) -> str:
-        """The last lines about some jobs and nodes, and all faults."""
+        """The last log lines about some jobs and nodes, and about faults."""
         nodes = {str(s) for s in subjects if str(s) in self.nodes}
         others = [str(s) for s in subjects if str(s) not in self.nodes]
         jobs = {mark for s in others for mark in (f" {s}.", f"'{s}-")}
         kept = [
-            f"{time:9.3f} {who:10} {text}"
-            for time, who, text in self.lines
-            if who in nodes or who == "fault" or any(mark in f" {text}" for mark in jobs)
+            f"{time:9.3f} {party:10} {text}"
+            for time, party, text in self.lines
+            if party in nodes or party == "fault" or any(mark in f" {text}" for mark in jobs)
         ]
         rows = [
-            f"job {s}: " + "; ".join(self.database.ledger.jobs[JobId(s)].story[-STORY_MOVES:])
+            f"job {s}: " + "; ".join(self.database.ledger.jobs[m.JobId(s)].story[-STORY_MOVES:])
             for s in subjects
             if isinstance(s, int) and s in self.database.ledger.jobs
         ]
@@ -164,14 +151,14 @@ class World(Agenda):
     # -- the network ------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing gets from one party to another just now."""
+        """Whether messages from one party to another are lost now."""
         return any(
             self.cuts.get(pair, 0.0) > self.now
             for pair in ((source, target), (source, "*"), ("*", target))
         )
 
     def send(self, source: str, target: str, message: object) -> None:
-        """Send a message between machines: it may be lost, doubled, late or overtaken."""
+        """Send a message between machines; it may be lost, doubled, delayed or overtaken."""
         if self.is_cut(source, target) or self.rng.random() < self.network.lost:
             return
         copies = 2 if self.rng.random() < self.network.doubled else 1
@@ -181,26 +168,26 @@ class World(Agenda):
                 delay = self.rng.uniform(0, self.network.slow_s)
             self.after(delay, lambda: self.arrive(target, message))
 
-    def send_to_leaders(self, source: str, sync: Sync) -> None:
-        """An agent talks to whoever leads: it asks all daemons, a standby says nothing."""
+    def send_to_leaders(self, source: str, sync: m.Sync) -> None:
+        """Send a sync to all daemons; only the leader answers."""
         for name in self.leaders:
             self.send(source, name, sync)
 
     def arrive(self, target: str, message: object) -> None:
         """Deliver a message."""
         if target in self.leaders:
-            assert isinstance(message, Sync)
+            assert isinstance(message, m.Sync)
             self.to_leader(target, lambda: self.sync_event(target, message))
             return
-        node = self.nodes[NodeName(target)]
+        node = self.nodes[m.NodeName(target)]
         match message:
-            case Reply():
+            case m.Reply():
                 node.to_agent(lambda: agent.ReplyArrived(node.clock(), message))
-            case Nudge():
+            case m.Nudge():
                 node.to_agent(lambda: agent.Nudged(node.clock(), message))
-            case WitnessQuery():
+            case m.WitnessQuery():
                 node.to_agent(lambda: agent.WitnessAsked(node.clock(), message))
-            case WitnessAnswer():
+            case m.WitnessAnswer():
                 node.to_agent(lambda: agent.WitnessAnswered(node.clock(), message))
 
     # -- leaders ----------------------------------------------------------------------------------
@@ -232,7 +219,7 @@ class World(Agenda):
         self.after_local(name, self.timing.beat_s / 2, lambda: self.leader_beat(name, generation))
 
     def to_leader(self, name: str, event: Callable[[], leader.Event]) -> None:
-        """Deliver to the daemon process as it is now."""
+        """Deliver to the present daemon process."""
         box = self.leaders[name]
         generation = box.generation
 
@@ -244,7 +231,7 @@ class World(Agenda):
             self.when_awake(name, deliver)
 
     def leader_event(self, name: str, event: leader.Event) -> None:
-        """One step of a leader and what it commands."""
+        """Do one step of a leader and carry out its commands."""
         box = self.leaders[name]
         assert box.state is not None
         generation = box.generation
@@ -266,7 +253,7 @@ class World(Agenda):
             case leader.Alarm(text=text):
                 self.alarms.append(text)
                 self.tell(name, f"alarm: {text}")
-            case leader.Refused(job=job, reason=reason):
+            case leader.PlacementRefused(job=job, reason=reason):
                 self.tell(name, f"{job}. not placed: {reason}")
             case leader.Contend() | leader.Confirm() | leader.Persist():
                 self.ask_database(name, box, command)
@@ -274,7 +261,7 @@ class World(Agenda):
     def ask_database(
         self, name: str, box: LeaderBox, command: leader.Contend | leader.Confirm | leader.Persist
     ) -> None:
-        """A request to the database and its answer, over one connection: in order."""
+        """Send a request to the database; its answers arrive in order."""
         generation, session = box.generation, box.session
 
         def reach() -> None:
@@ -298,7 +285,7 @@ class World(Agenda):
         session: str,
         command: leader.Contend | leader.Confirm | leader.Persist,
     ) -> Callable[[], leader.Event] | None:
-        """What the database makes of a request; None is no answer."""
+        """Carry out a request in the database; returns the answer's event, None without one."""
         base = self.database
         match command:
             case leader.Contend(asked_at=asked_at):
@@ -320,7 +307,7 @@ class World(Agenda):
                 if done:
                     for write in command.writes:
                         self.tell("database", f"{session} {write}")
-                    self.checker.database_changed()
+                    self.checker.database_changed(command.writes)
                 if when is not None:
                     self.kill_leader(name)
                     self.after(7.0, lambda: self.start_leader(name))
@@ -330,7 +317,7 @@ class World(Agenda):
                 return lambda: leader.Deposed(self.clock(name))
 
     def persist_point(self, label: str) -> CrashWhen | None:
-        """Count a persist; whether its party is to crash before or after it."""
+        """Count a durable write; whether its party crashes before or after it."""
         self.persists += 1
         self.points.append(label)
         if self.crash is not None and self.crash[0] == self.persists:
@@ -341,7 +328,7 @@ class World(Agenda):
     # -- clients ----------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
-        """A client submits, and again under the same request id until it has an answer."""
+        """Submit a job, and again under the same request id until there is an answer."""
         if request.request_id in self.answers:
             return
         self.tokens += 1
@@ -353,25 +340,36 @@ class World(Agenda):
         self.after(6.0, lambda: self.submit(request))
 
     def submit_event(self, name: str, token: int, request: Request) -> leader.Event:
-        """A submission as it reaches a daemon; several jobs at once now and then."""
+        """The event of a submission; every second one is a batch."""
         if token % 2:
             return leader.BatchAsked(self.clock(name), token, (request,))
         return leader.SubmitAsked(self.clock(name), token, request)
 
-    def sync_event(self, name: str, sync: Sync) -> leader.Event:
-        """A sync with the database's rows for the runs that have left the leader's memory."""
+    def sync_event(self, name: str, sync: m.Sync) -> leader.Event:
+        """The event of a sync, with the rows of runs that have left the leader's memory."""
         box, rows = self.leaders[name], self.database.ledger
-        told = [*(held.key for held in sync.held or ()), *(end.key for end in sync.ended)]
+        named = [*(held.key for held in sync.held or ()), *(end.key for end in sync.ended)]
         known = box.state.reserved.runs if box.state is not None else {}
-        recalled = [rows.runs[k.run_id] for k in told if k.run_id in rows.runs]
+        recalled = [rows.runs[k.run_id] for k in named if k.run_id in rows.runs]
+        self.run_ids += 1
         return leader.SyncArrived(
             self.clock(name),
             sync,
             tuple((rows.jobs[r.key.job], r) for r in recalled if r.key.run_id not in known),
+            {e.key.job: m.RunId(f"{e.key.job}-next{self.run_ids}") for e in sync.ended},
         )
 
+    def requeue_event(self, name: str, job: m.JobId) -> leader.Event:
+        """The event of a request to queue a job again, which may have ended long ago."""
+        ledger = self.database.ledger
+        row, runs = ledger.jobs.get(job), ledger.runs_of_job(job)
+        ended = row is not None and row.status.is_terminal
+        recalled = (row, runs[-1] if runs else None) if row is not None and ended else None
+        self.checker.requeue_asked(job)
+        return leader.RequeueAsked(self.clock(name), -1, job, recalled)
+
     def forget_event(self, name: str) -> leader.Event:
-        """A daemon's memory is tidied: what has ended and was answered may leave it."""
+        """The event that drops ended and answered jobs from a daemon's memory."""
         state = self.leaders[name].state
         jobs = state.committed.jobs if state is not None else {}
         answered = set(self.answers.values())
@@ -379,22 +377,22 @@ class World(Agenda):
         return leader.ForgetAsked(self.clock(name), tuple(over))
 
     def answer(self, answer: leader.Answer) -> None:
-        """A client hears."""
+        """Note the answer to a client."""
         request = self.asked.get(answer.token)
         if request is None or answer.unknown or answer.job is None:
             return
         self.answers.setdefault(request.request_id, answer.job)
         self.checker.answered_job(answer.job, request)
 
-    def behaviour(self, job: JobId) -> Behaviour:
-        """What a job really does."""
+    def behaviour(self, job: m.JobId) -> Behaviour:
+        """How a job behaves."""
         row = self.database.ledger.jobs.get(job)
         if row is not None:
             self.by_job[job] = self.behaviours[row.request.request_id]
         return self.by_job.get(job, Behaviour())
 
-    def rendezvous(self, run_id: RunId) -> None:
-        """Ranks work only while all of them are there and none is frozen."""
+    def rendezvous(self, run_id: m.RunId) -> None:
+        """Let ranks work if all of them are present and none is frozen."""
         mine = [p for p in self.processes if p.desired.key.run_id == run_id]
         if not mine or any(process.frozen for process in mine):
             return
@@ -408,7 +406,7 @@ class World(Agenda):
     # -- the round --------------------------------------------------------------------------------
 
     def round(self) -> None:
-        """Every leader that believes it leads decides something."""
+        """Let every process that believes to lead make its decisions."""
         for name, box in self.leaders.items():
             state = box.state
             if state is None or state.role is not leader.Role.LEADING:
@@ -420,39 +418,53 @@ class World(Agenda):
         self.after(1.0, self.round)
 
     def place_event(
-        self, name: str, job: JobId, run_id: RunId, shares: tuple[Share, ...]
+        self, name: str, job: m.JobId, run_id: m.RunId, shares: tuple[m.Share, ...]
     ) -> leader.Event:
-        """A placement as it reaches a daemon."""
+        """The event of a placement.
+
+        Args:
+            name: of the daemon.
+            job: the job.
+            run_id: of its next run.
+            shares: the GPUs.
+        """
         return leader.PlaceAsked(self.clock(name), job, run_id, shares)
 
     def suspend_event(
-        self, name: str, job: JobId, suspended: bool, gives_way: bool = False
+        self, name: str, job: m.JobId, suspended: bool, gives_way: bool = False
     ) -> leader.Event:
-        """A suspension or resumption as it reaches a daemon."""
+        """The event of a suspension or resumption.
+
+        Args:
+            name: of the daemon.
+            job: the job.
+            suspended: suspend it; else resume it.
+            gives_way: other runs may use its GPUs meanwhile.
+        """
         return leader.SuspendAsked(self.clock(name), job, suspended, gives_way)
 
-    def down_event(self, name: str, node: NodeName) -> leader.Event:
-        """An operator's word as it reaches a daemon."""
+    def down_event(self, name: str, node: m.NodeName) -> leader.Event:
+        """The event of an operator's confirmation that a node is down."""
         return leader.DownConfirmed(self.clock(name), node)
 
     def decide(self, name: str, state: leader.LeaderState) -> None:
-        """Place what fits; now and then preempt, suspend or resume."""
-        ledger, taken = state.reserved, set[tuple[NodeName, str]]()
+        """Place jobs that fit; sometimes preempt, suspend or resume one."""
+        ledger, taken = state.reserved, set[tuple[m.NodeName, str]]()
         for job in sorted(ledger.jobs):
             row = ledger.jobs[job]
             if row.status is JobStatus.PENDING:
                 shares = self.first_fit(state, row.request, taken)
                 if shares:
-                    run_id = RunId(f"{job}-{self.rng.getrandbits(32):08x}")
+                    run_id = m.RunId(f"{job}-{self.rng.getrandbits(32):08x}")
                     self.to_leader(name, partial(self.place_event, name, job, run_id, shares))
             elif row.status is JobStatus.RUNNING and self.rng.random() < self.unrest:
                 self.disturb(name, job)
             elif row.status is JobStatus.SUSPENDED and self.resumes and self.rng.random() < 0.2:
                 self.to_leader(name, partial(self.suspend_event, name, job, False))
 
-    def disturb(self, name: str, job: JobId) -> None:
-        """Take a running job's GPUs one way or another."""
-        kind = self.rng.choice([*StopReason][1:3])
+    def disturb(self, name: str, job: m.JobId) -> None:
+        """Suspend or stop a running job."""
+        kind = self.rng.choice([*m.StopReason][1:3])
         if self.rng.random() < 0.5:
             gives_way = self.gives_way and self.rng.random() < self.gives_way
             self.to_leader(name, partial(self.suspend_event, name, job, True, bool(gives_way)))
@@ -460,10 +472,10 @@ class World(Agenda):
             self.to_leader(name, lambda: leader.StopAsked(self.clock(name), job, kind))
 
     def first_fit(
-        self, state: leader.LeaderState, request: Request, taken: set[tuple[NodeName, str]]
-    ) -> tuple[Share, ...]:
-        """GPUs for a gang on distinct nodes, or nothing."""
-        shares: list[Share] = []
+        self, state: leader.LeaderState, request: Request, taken: set[tuple[m.NodeName, str]]
+    ) -> tuple[m.Share, ...]:
+        """GPUs for a gang on distinct nodes; empty when it does not fit."""
+        shares: list[m.Share] = []
         names = sorted(state.reserved.nodes)
         self.rng.shuffle(names)
         for need in request.gang:
@@ -472,9 +484,12 @@ class World(Agenda):
                 if node.status is not NodeStatus.UP or any(s.node == name for s in shares):
                     continue
                 busy = state.reserved.busy(name, share=request.gpu_share)
+                if self.whole_runs:
+                    live = (run for run in state.reserved.runs.values() if not run.is_over)
+                    busy |= {g for r in live if name in r.members for g in r.members[name].gpus}
                 free = [g for g in node.gpus if g not in busy and (name, g) not in taken]
                 if len(free) >= need:
-                    shares.append(Share(node=name, gpus=tuple(free[:need])))
+                    shares.append(m.Share(node=name, gpus=tuple(free[:need])))
                     break
             else:
                 return ()
@@ -497,15 +512,23 @@ class World(Agenda):
                 self.kill_leader(fault.target)
                 self.at(end, lambda: self.start_leader(fault.target))
             case "crash agent":
-                node = self.nodes[NodeName(fault.target)]
+                node = self.nodes[m.NodeName(fault.target)]
                 node.kill_agent()
                 self.at(end, node.start_agent)
+            case "copy records":
+                node = self.nodes[m.NodeName(fault.target)]
+                node.copy = Disk(record=node.disk.record, runs=dict(node.disk.runs))
+            case "lose records" | "old records":
+                node = self.nodes[m.NodeName(fault.target)]
+                node.kill_agent()
+                node.lose_records(node.copy if fault.kind == "old records" else Disk())
+                self.at(end, node.start_agent)
             case "crash keeper":
-                node = self.nodes[NodeName(fault.target)]
+                node = self.nodes[m.NodeName(fault.target)]
                 for run_id in list(node.keepers)[:1]:
                     node.kill_keeper(run_id)
             case "reboot":
-                node = self.nodes[NodeName(fault.target)]
+                node = self.nodes[m.NodeName(fault.target)]
                 node.power_off()
                 self.at(end, node.power_on)
             case "pause":
@@ -518,14 +541,14 @@ class World(Agenda):
             case "restore":
                 self.restore()
             case "node down":
-                self.confirm_down(NodeName(fault.target))
-            case "cancel" | "preempt" | "suspend" | "resume" | "give way":
+                self.confirm_down(m.NodeName(fault.target))
+            case "cancel" | "preempt" | "suspend" | "resume" | "give way" | "requeue":
                 self.ask(fault)
             case _:
                 raise ValueError(fault.kind)
 
     def restore(self) -> None:
-        """Daemons stopped, an older database put in place, daemons started."""
+        """Stop the daemons, replace the database by its backup, and start the daemons."""
         for name in self.leaders:
             self.kill_leader(name)
         self.database.restore()
@@ -533,16 +556,16 @@ class World(Agenda):
         for name in self.leaders:
             self.after(3.0, partial(self.start_leader, name))
 
-    def confirm_down(self, node: NodeName) -> None:
-        """An operator says that nothing runs on a node; the checker knows when that is not so."""
+    def confirm_down(self, node: m.NodeName) -> None:
+        """Let an operator confirm that a node is down; the checker notes when that is wrong."""
         if any(process.node == node for process in self.processes):
             self.checker.lied.add(node)
         for name in self.leaders:
             self.to_leader(name, partial(self.down_event, name, node))
 
     def ask(self, fault: Fault) -> None:
-        """A user or the round asks for something."""
-        job = JobId(int(fault.target))
+        """Let a user or the round make a request."""
+        job = m.JobId(int(fault.target))
         for name in self.leaders:
 
             def event(n: str = name) -> leader.Event:
@@ -551,7 +574,9 @@ class World(Agenda):
                     case "cancel":
                         return leader.CancelAsked(now, -1, job)
                     case "preempt":
-                        return leader.StopAsked(now, job, StopReason.PREEMPT)
+                        return leader.StopAsked(now, job, m.StopReason.PREEMPT)
+                    case "requeue":
+                        return self.requeue_event(n, job)
                     case _:
                         gives_way = fault.kind == "give way"
                         suspended = gives_way or fault.kind == "suspend"

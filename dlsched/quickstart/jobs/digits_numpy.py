@@ -1,7 +1,7 @@
 """A small real training with numpy: a two-layer network learns to read noisy 8x8 digits.
 
-It can be preempted at any step and goes on where it was: the losses of all runs together are those
-of one run that nobody disturbed, to the last digit. `--losses FILE` collects them.
+It can be preempted at any step and continues there: the losses of all runs together are those of
+one run without interruption, to the last digit. `--losses FILE` collects them.
 
     python digits_numpy.py --epochs 12
 """

@@ -1,8 +1,8 @@
 """A small convolutional network on made-up images, elastic: any number of GPUs, batch sizes adapt.
 
 The images are ten patterns, shifted, faded and covered with noise, so that there is something to
-learn and nothing to download. What a GPU would take can be slept instead, which makes the example
-scale on a machine that has none.
+learn and nothing to download. On a machine without GPUs the program can sleep for the time that a
+GPU would need, so that the example scales there too.
 
     dlsched submit --adaptive --launch gpu -- python elastic_images.py --epochs 20
 """
@@ -53,11 +53,13 @@ def network() -> torch.nn.Module:
     )  # fmt: skip
 
 
-def accuracy(model: torch.nn.Module, images: Images) -> float:
-    """The part of the images that is recognised."""
+def evaluated(model: torch.nn.Module, images: Images) -> str:
+    """The part of the images that is recognised, and their mean loss."""
     with torch.no_grad():
-        right = model(images.images).argmax(1) == images.labels
-    return float(right.float().mean())
+        scores = model(images.images)
+    right = scores.argmax(1) == images.labels
+    loss = functional.cross_entropy(scores, images.labels)
+    return f"accuracy {float(right.float().mean()):.4f} loss {float(loss)!r}"
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def main() -> None:
                       f"{job.world_size} x {training.local} x {training.accumulation + 1} progress "
                       f"{training.progress:.0f}", flush=True)  # fmt: skip
     if job.rank == 0:
-        print(f"accuracy {accuracy(model, Images(2000, seed=2)):.4f}", flush=True)
+        print(evaluated(model, Images(2000, seed=2)), flush=True)
     torch.distributed.destroy_process_group()
 
 

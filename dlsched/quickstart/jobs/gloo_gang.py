@@ -1,8 +1,8 @@
 """PyTorch's DistributedDataParallel on CPUs: a gang that is stopped, moved and resized as one.
 
-All ranks leave after the same step, and the next run, of as many ranks or fewer or more, goes on
-there. With as many ranks the losses of all runs together are those of an undisturbed run, to the
-last digit. `--losses FILE` collects them.
+All ranks stop after the same step, and the next run, with the same number of ranks or another one,
+continues there. With the same number, the losses of all runs together are those of a run without
+interruption, to the last digit. `--losses FILE` collects them.
 
     torchrun --nproc-per-node 2 gloo_gang.py --epochs 4
 """

@@ -14,6 +14,20 @@ class Broken(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BROKEN_CANCEL: _ClassVar[Broken]
     BROKEN_KEEP: _ClassVar[Broken]
 
+class OnHang(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ON_HANG_UNSPECIFIED: _ClassVar[OnHang]
+    ON_HANG_REQUEUE: _ClassVar[OnHang]
+    ON_HANG_FAIL: _ClassVar[OnHang]
+    ON_HANG_TELL: _ClassVar[OnHang]
+    ON_HANG_OFF: _ClassVar[OnHang]
+
+class Label(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LABEL_UNSPECIFIED: _ClassVar[Label]
+    LABEL_YES: _ClassVar[Label]
+    LABEL_NO: _ClassVar[Label]
+
 class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ACTION_UNSPECIFIED: _ClassVar[Action]
@@ -34,6 +48,14 @@ class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 BROKEN_UNSPECIFIED: Broken
 BROKEN_CANCEL: Broken
 BROKEN_KEEP: Broken
+ON_HANG_UNSPECIFIED: OnHang
+ON_HANG_REQUEUE: OnHang
+ON_HANG_FAIL: OnHang
+ON_HANG_TELL: OnHang
+ON_HANG_OFF: OnHang
+LABEL_UNSPECIFIED: Label
+LABEL_YES: Label
+LABEL_NO: Label
 ACTION_UNSPECIFIED: Action
 ACTION_CANCEL: Action
 ACTION_HOLD: Action
@@ -70,7 +92,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +152,16 @@ class JobRequest(_message.Message):
     FIXED_BATCH_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
     OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_VALUE_FIELD_NUMBER: _ClassVar[int]
+    WARN_SCRIPT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_ON_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FROM_FIELD_NUMBER: _ClassVar[int]
+    ON_HANG_FIELD_NUMBER: _ClassVar[int]
+    HANG_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    RETRY_ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    SWEEP_FIELD_NUMBER: _ClassVar[int]
     name: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     script: bytes
@@ -182,7 +214,47 @@ class JobRequest(_message.Message):
     fixed_batch: bool
     submit_host: str
     open_ended: bool
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ...) -> None: ...
+    deadline_value: float
+    warn_script_only: bool
+    requeue_on_timeout: bool
+    keep_checkpoints: int
+    resume_from: str
+    on_hang: OnHang
+    hang_factor: float
+    retry_elsewhere: bool
+    label: Label
+    sweep: SweepTable
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ...) -> None: ...
+
+class SweepTable(_message.Message):
+    __slots__ = ("columns", "rows", "halving")
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HALVING_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    rows: _containers.RepeatedCompositeFieldContainer[SweepRow]
+    halving: Halving
+    def __init__(self, columns: _Optional[_Iterable[str]] = ..., rows: _Optional[_Iterable[_Union[SweepRow, _Mapping]]] = ..., halving: _Optional[_Union[Halving, _Mapping]] = ...) -> None: ...
+
+class SweepRow(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Halving(_message.Message):
+    __slots__ = ("metric", "mode", "eta", "rung", "most")
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    ETA_FIELD_NUMBER: _ClassVar[int]
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    metric: str
+    mode: str
+    eta: int
+    rung: int
+    most: int
+    def __init__(self, metric: _Optional[str] = ..., mode: _Optional[str] = ..., eta: _Optional[int] = ..., rung: _Optional[int] = ..., most: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("request_id", "jobs", "test_only", "environment")
@@ -263,7 +335,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +385,8 @@ class JobView(_message.Message):
     RESTART_S_FIELD_NUMBER: _ClassVar[int]
     STARTING_S_FIELD_NUMBER: _ClassVar[int]
     GPU_SHARE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    TRAINING_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -362,7 +436,36 @@ class JobView(_message.Message):
     restart_s: float
     starting_s: float
     gpu_share: float
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ...) -> None: ...
+    asked: JobRequest
+    training: TrainingNow
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ...) -> None: ...
+
+class TrainingNow(_message.Message):
+    __slots__ = ("loss", "steps_s", "samples_s", "gpu_memory_bytes", "gpu_utilization", "report_age_s", "metrics", "not_finite")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_S_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_S_FIELD_NUMBER: _ClassVar[int]
+    GPU_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GPU_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    NOT_FINITE_FIELD_NUMBER: _ClassVar[int]
+    loss: float
+    steps_s: float
+    samples_s: float
+    gpu_memory_bytes: int
+    gpu_utilization: float
+    report_age_s: float
+    metrics: _containers.ScalarMap[str, float]
+    not_finite: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, loss: _Optional[float] = ..., steps_s: _Optional[float] = ..., samples_s: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., gpu_utilization: _Optional[float] = ..., report_age_s: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., not_finite: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GpusOnNode(_message.Message):
     __slots__ = ("node", "gpus")
@@ -423,7 +526,7 @@ class FoldedView(_message.Message):
     def __init__(self, first: _Optional[_Union[JobView, _Mapping]] = ..., tasks: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class QueueSummary(_message.Message):
-    __slots__ = ("running", "running_gpus", "pending", "pending_gpus", "gpus", "busy_gpus", "policy", "round", "round_s", "others")
+    __slots__ = ("running", "running_gpus", "pending", "pending_gpus", "gpus", "busy_gpus", "policy", "round", "round_s", "others", "policy_failure")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     RUNNING_GPUS_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
@@ -434,6 +537,7 @@ class QueueSummary(_message.Message):
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ROUND_S_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FAILURE_FIELD_NUMBER: _ClassVar[int]
     running: int
     running_gpus: int
     pending: int
@@ -444,7 +548,8 @@ class QueueSummary(_message.Message):
     round: int
     round_s: float
     others: int
-    def __init__(self, running: _Optional[int] = ..., running_gpus: _Optional[int] = ..., pending: _Optional[int] = ..., pending_gpus: _Optional[int] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., policy: _Optional[str] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., others: _Optional[int] = ...) -> None: ...
+    policy_failure: str
+    def __init__(self, running: _Optional[int] = ..., running_gpus: _Optional[int] = ..., pending: _Optional[int] = ..., pending_gpus: _Optional[int] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., policy: _Optional[str] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., others: _Optional[int] = ..., policy_failure: _Optional[str] = ...) -> None: ...
 
 class QueuePage(_message.Message):
     __slots__ = ("jobs", "folded", "summary")
@@ -457,15 +562,17 @@ class QueuePage(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ..., folded: _Optional[_Iterable[_Union[FoldedView, _Mapping]]] = ..., summary: _Optional[_Union[QueueSummary, _Mapping]] = ...) -> None: ...
 
 class ShowRequest(_message.Message):
-    __slots__ = ("filter", "why_order")
+    __slots__ = ("filter", "why_order", "skip")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     WHY_ORDER_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
     filter: Filter
     why_order: bool
-    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ...) -> None: ...
+    skip: int
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside")
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "cause")
     class OrderNumbersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -486,6 +593,7 @@ class JobDetail(_message.Message):
     LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     BESIDE_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     job: JobView
     request: JobRequest
     runs: _containers.RepeatedCompositeFieldContainer[RunView]
@@ -499,7 +607,8 @@ class JobDetail(_message.Message):
     last_checkpoint: str
     training: TrainingView
     beside: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ...) -> None: ...
+    cause: str
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class TrainingView(_message.Message):
     __slots__ = ("gpu_type", "model", "observations", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "batch", "nodes", "replicas", "progress", "sizes", "restart_s", "save_s", "ignored")
@@ -566,10 +675,12 @@ class ExpectedGoodput(_message.Message):
     def __init__(self, gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., goodput: _Optional[float] = ..., throughput: _Optional[float] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class ShowReply(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "total")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobDetail]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobDetail, _Mapping]]] = ...) -> None: ...
+    total: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobDetail, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("filter", "since", "until", "limit", "live_too")
@@ -592,18 +703,22 @@ class HistoryPage(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobView, _Mapping]]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
-    __slots__ = ("action", "filter", "signal", "reason", "only_count")
+    __slots__ = ("action", "filter", "signal", "reason", "only_count", "fresh", "environment")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ONLY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     action: Action
     filter: Filter
     signal: int
     reason: str
     only_count: bool
-    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ...) -> None: ...
+    fresh: bool
+    environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
+    def __init__(self, action: _Optional[_Union[Action, str]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., signal: _Optional[int] = ..., reason: _Optional[str] = ..., only_count: _Optional[bool] = ..., fresh: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("subject", "why")
@@ -642,6 +757,91 @@ class UpdateRequest(_message.Message):
     dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., fields: _Optional[_Mapping[str, str]] = ..., set_dependencies: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ...) -> None: ...
 
+class SweepRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    def __init__(self, job: _Optional[int] = ...) -> None: ...
+
+class SweepReply(_message.Message):
+    __slots__ = ("table", "elements", "name", "job")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    table: SweepTable
+    elements: _containers.RepeatedCompositeFieldContainer[SweepElement]
+    name: str
+    job: int
+    def __init__(self, table: _Optional[_Union[SweepTable, _Mapping]] = ..., elements: _Optional[_Iterable[_Union[SweepElement, _Mapping]]] = ..., name: _Optional[str] = ..., job: _Optional[int] = ...) -> None: ...
+
+class SweepElement(_message.Message):
+    __slots__ = ("job", "task", "values", "state", "reason", "step", "metrics", "not_finite", "rungs")
+    class MetricsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    NOT_FINITE_FIELD_NUMBER: _ClassVar[int]
+    RUNGS_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    task: int
+    values: _containers.RepeatedScalarFieldContainer[str]
+    state: str
+    reason: str
+    step: int
+    metrics: _containers.ScalarMap[str, float]
+    not_finite: _containers.RepeatedScalarFieldContainer[str]
+    rungs: _containers.RepeatedCompositeFieldContainer[RungView]
+    def __init__(self, job: _Optional[int] = ..., task: _Optional[int] = ..., values: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., step: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., not_finite: _Optional[_Iterable[str]] = ..., rungs: _Optional[_Iterable[_Union[RungView, _Mapping]]] = ...) -> None: ...
+
+class RungView(_message.Message):
+    __slots__ = ("rung", "step", "value", "stopped")
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    rung: int
+    step: int
+    value: float
+    stopped: bool
+    def __init__(self, rung: _Optional[int] = ..., step: _Optional[int] = ..., value: _Optional[float] = ..., stopped: _Optional[bool] = ...) -> None: ...
+
+class MetricsRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    def __init__(self, job: _Optional[int] = ...) -> None: ...
+
+class MetricCurve(_message.Message):
+    __slots__ = ("name", "at", "step", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    at: _containers.RepeatedScalarFieldContainer[float]
+    step: _containers.RepeatedScalarFieldContainer[int]
+    value: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., at: _Optional[_Iterable[float]] = ..., step: _Optional[_Iterable[int]] = ..., value: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MetricsReply(_message.Message):
+    __slots__ = ("curves", "left_out")
+    CURVES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    curves: _containers.RepeatedCompositeFieldContainer[MetricCurve]
+    left_out: int
+    def __init__(self, curves: _Optional[_Iterable[_Union[MetricCurve, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
 class WaitRequest(_message.Message):
     __slots__ = ("filter",)
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -655,20 +855,22 @@ class WaitReply(_message.Message):
     def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
-    __slots__ = ("job", "run", "rank", "error", "tail_lines", "follow")
+    __slots__ = ("job", "run", "rank", "error", "tail_lines", "follow", "node")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TAIL_LINES_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     job: int
     run: int
     rank: int
     error: bool
     tail_lines: int
     follow: bool
-    def __init__(self, job: _Optional[int] = ..., run: _Optional[int] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+    node: str
+    def __init__(self, job: _Optional[int] = ..., run: _Optional[int] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ..., node: _Optional[str] = ...) -> None: ...
 
 class LogChunk(_message.Message):
     __slots__ = ("data",)
@@ -771,7 +973,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster")
+    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster", "standby")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -797,6 +999,7 @@ class StatusReply(_message.Message):
     UP_S_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
     health: str
     problems: _containers.RepeatedScalarFieldContainer[str]
     leader: str
@@ -815,7 +1018,8 @@ class StatusReply(_message.Message):
     up_s: float
     version: str
     cluster: str
-    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ...) -> None: ...
+    standby: bool
+    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
     __slots__ = ("by_user", "since")
@@ -844,6 +1048,48 @@ class UsageReply(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     usage: _containers.RepeatedCompositeFieldContainer[UsageView]
     def __init__(self, usage: _Optional[_Iterable[_Union[UsageView, _Mapping]]] = ...) -> None: ...
+
+class CheckpointsRequest(_message.Message):
+    __slots__ = ("filter",)
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+
+class CheckpointView(_message.Message):
+    __slots__ = ("job", "array_job", "array_task", "user", "run", "step", "bytes", "at", "loss", "path", "source", "next", "used_by")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    USED_BY_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    array_job: int
+    array_task: int
+    user: str
+    run: int
+    step: int
+    bytes: int
+    at: float
+    loss: float
+    path: str
+    source: int
+    next: bool
+    used_by: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., user: _Optional[str] = ..., run: _Optional[int] = ..., step: _Optional[int] = ..., bytes: _Optional[int] = ..., at: _Optional[float] = ..., loss: _Optional[float] = ..., path: _Optional[str] = ..., source: _Optional[int] = ..., next: _Optional[bool] = ..., used_by: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CheckpointsReply(_message.Message):
+    __slots__ = ("checkpoints",)
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    checkpoints: _containers.RepeatedCompositeFieldContainer[CheckpointView]
+    def __init__(self, checkpoints: _Optional[_Iterable[_Union[CheckpointView, _Mapping]]] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
     __slots__ = ("parts", "options")
@@ -1176,7 +1422,7 @@ class LaunchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch")
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs")
     KEY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -1209,6 +1455,11 @@ class LaunchSpec(_message.Message):
     EXECUTED_S_FIELD_NUMBER: _ClassVar[int]
     FIXED_BATCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    WARN_SCRIPT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    KEEP_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_ERROR_FIELD_NUMBER: _ClassVar[int]
+    RUNGS_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     user: str
     uid: int
@@ -1241,10 +1492,15 @@ class LaunchSpec(_message.Message):
     executed_s: float
     fixed_batch: bool
     batch: Batch
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+    warn_script_only: bool
+    keep_checkpoints: int
+    label_output: bool
+    label_error: bool
+    rungs: str
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ...) -> None: ...
 
 class RunReport(_message.Message):
-    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored")
+    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1264,6 +1520,12 @@ class RunReport(_message.Message):
     SAVE_S_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     IGNORED_FIELD_NUMBER: _ClassVar[int]
+    SAVES_FIELD_NUMBER: _ClassVar[int]
+    NOT_FINITE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_AT_FIELD_NUMBER: _ClassVar[int]
+    DOING_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
     rank: int
@@ -1276,7 +1538,13 @@ class RunReport(_message.Message):
     save_s: float
     training: TrainingReport
     ignored: int
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ...) -> None: ...
+    saves: bool
+    not_finite: _containers.RepeatedScalarFieldContainer[str]
+    error: str
+    error_at: float
+    doing: str
+    stacks: str
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ..., saves: _Optional[bool] = ..., not_finite: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ..., error_at: _Optional[float] = ..., doing: _Optional[str] = ..., stacks: _Optional[str] = ...) -> None: ...
 
 class TrainingReport(_message.Message):
     __slots__ = ("nodes", "replicas", "local", "steps", "accumulation_s", "optimiser_s", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "local_now", "accumulation_now", "progress")
@@ -1325,25 +1593,31 @@ class ReportReply(_message.Message):
     def __init__(self, stop_step: _Optional[int] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
-    __slots__ = ("node", "key", "path", "step", "bytes", "sha256")
+    __slots__ = ("node", "key", "path", "step", "bytes", "sha256", "loss", "keep")
     NODE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
     path: str
     step: int
     bytes: int
     sha256: str
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., path: _Optional[str] = ..., step: _Optional[int] = ..., bytes: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
+    loss: float
+    keep: int
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., path: _Optional[str] = ..., step: _Optional[int] = ..., bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., loss: _Optional[float] = ..., keep: _Optional[int] = ...) -> None: ...
 
 class CheckpointReply(_message.Message):
-    __slots__ = ("accepted", "why")
+    __slots__ = ("accepted", "why", "held")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     why: str
-    def __init__(self, accepted: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
+    held: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, accepted: _Optional[bool] = ..., why: _Optional[str] = ..., held: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -64,6 +64,16 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UpdateRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.FromString,
                 _registered_method=True)
+        self.Metrics = channel.unary_unary(
+                '/dlsched.v1.Control/Metrics',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsReply.FromString,
+                _registered_method=True)
+        self.Sweep = channel.unary_unary(
+                '/dlsched.v1.Control/Sweep',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.FromString,
+                _registered_method=True)
         self.Wait = channel.unary_stream(
                 '/dlsched.v1.Control/Wait',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WaitRequest.SerializeToString,
@@ -93,6 +103,11 @@ class ControlStub:
                 '/dlsched.v1.Control/Usage',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageReply.FromString,
+                _registered_method=True)
+        self.Checkpoints = channel.unary_unary(
+                '/dlsched.v1.Control/Checkpoints',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsReply.FromString,
                 _registered_method=True)
         self.SetPolicy = channel.unary_unary(
                 '/dlsched.v1.Control/SetPolicy',
@@ -190,7 +205,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Act(self, request, context):
-        """cancel, hold, release, requeue, suspend, resume, signal: on all that can be, one line a failure.
+        """cancel, hold, release, requeue, suspend, resume, signal; one line per failure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -202,8 +217,22 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Metrics(self, request, context):
+        """The course of what a job reports of its training: its owner and operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Sweep(self, request, context):
+        """The jobs of a sweep with their parameters and newest values: its owner and operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Wait(self, request, context):
-        """One message a job, as it ends.
+        """One message per job at its end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,6 +269,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Checkpoints(self, request, context):
+        """The checkpoints that are there, latest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetPolicy(self, request, context):
         """Operators only.
         """
@@ -260,7 +296,7 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Calibration(self, request, context):
-        """How well starts have been foretold.
+        """The errors of predicted starts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -307,8 +343,8 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """Tokens for use from a distance: one's own, an operator anybody's; made on the local socket or
-        with a certificate, never with a token.
+        """Remote tokens of the caller; operators: of any user. Only a caller on the local socket or
+        with a certificate can create one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -359,6 +395,16 @@ def add_ControlServicer_to_server(servicer, server):
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UpdateRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.SerializeToString,
             ),
+            'Metrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.Metrics,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsReply.SerializeToString,
+            ),
+            'Sweep': grpc.unary_unary_rpc_method_handler(
+                    servicer.Sweep,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.SerializeToString,
+            ),
             'Wait': grpc.unary_stream_rpc_method_handler(
                     servicer.Wait,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WaitRequest.FromString,
@@ -388,6 +434,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Usage,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageReply.SerializeToString,
+            ),
+            'Checkpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.Checkpoints,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsReply.SerializeToString,
             ),
             'SetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.SetPolicy,
@@ -628,6 +679,60 @@ class Control:
             _registered_method=True)
 
     @staticmethod
+    def Metrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Metrics',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.MetricsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Sweep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Sweep',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Wait(request,
             target,
             options=(),
@@ -779,6 +884,33 @@ class Control:
             '/dlsched.v1.Control/Usage',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.UsageReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checkpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Checkpoints',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointsReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1142,7 +1274,7 @@ class Control:
 
 
 class RunsStub:
-    """What the agent asks the leader for beside its syncs, in the name of its runs.
+    """Calls of an agent to the leader beside its syncs, for its runs.
     """
 
     def __init__(self, channel):
@@ -1169,25 +1301,25 @@ class RunsStub:
 
 
 class RunsServicer:
-    """What the agent asks the leader for beside its syncs, in the name of its runs.
+    """Calls of an agent to the leader beside its syncs, for its runs.
     """
 
     def Launch(self, request, context):
-        """How to launch a run that the node is to hold: once, before it is executed.
+        """How to launch a run of the node's desired set: once, before its execution.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Report(self, request, context):
-        """What ranks have told their keeper.
+        """Reports of ranks to their keeper.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitCheckpoint(self, request, context):
-        """A checkpoint counts only when the daemon committed it for the current run.
+        """A checkpoint is valid only after the daemon has committed it for the current run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1220,7 +1352,7 @@ def add_RunsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Runs:
-    """What the agent asks the leader for beside its syncs, in the name of its runs.
+    """Calls of an agent to the leader beside its syncs, for its runs.
     """
 
     @staticmethod

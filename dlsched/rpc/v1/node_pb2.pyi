@@ -16,18 +16,20 @@ class Health(_message.Message):
     def __init__(self, quarantined: _Optional[_Iterable[str]] = ..., unhealthy: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("gpus", "gpu_type", "agent_version", "can_freeze", "can_fence")
+    __slots__ = ("gpus", "gpu_type", "agent_version", "can_freeze", "can_fence", "machine")
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     CAN_FREEZE_FIELD_NUMBER: _ClassVar[int]
     CAN_FENCE_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     gpus: _containers.RepeatedScalarFieldContainer[str]
     gpu_type: str
     agent_version: str
     can_freeze: bool
     can_fence: bool
-    def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ...) -> None: ...
+    machine: str
+    def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
     __slots__ = ("node", "facts", "uses", "problems")
@@ -119,7 +121,7 @@ class DesiredSet(_message.Message):
     def __init__(self, runs: _Optional[_Iterable[_Union[_run_pb2.DesiredRun, _Mapping]]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("node", "boot_id", "incarnation", "sequence", "last", "applied", "held_digest", "held", "ended", "desired_digest", "renewed_sequence", "health", "inventory")
+    __slots__ = ("node", "boot_id", "incarnation", "sequence", "last", "applied", "held_digest", "held", "ended", "desired_digest", "renewed_sequence", "health", "inventory", "starts")
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +135,7 @@ class SyncRequest(_message.Message):
     RENEWED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     incarnation: int
@@ -146,7 +149,8 @@ class SyncRequest(_message.Message):
     renewed_sequence: int
     health: Health
     inventory: Inventory
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., last: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., applied: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., held_digest: _Optional[str] = ..., held: _Optional[_Union[HeldSet, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[_run_pb2.ExitRecord, _Mapping]]] = ..., desired_digest: _Optional[str] = ..., renewed_sequence: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+    starts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., last: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., applied: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., held_digest: _Optional[str] = ..., held: _Optional[_Union[HeldSet, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[_run_pb2.ExitRecord, _Mapping]]] = ..., desired_digest: _Optional[str] = ..., renewed_sequence: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., starts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("duration_s", "covers")
@@ -157,7 +161,7 @@ class Lease(_message.Message):
     def __init__(self, duration_s: _Optional[float] = ..., covers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("node", "incarnation", "sequence", "term", "desired_digest", "desired", "acknowledged", "over", "lease", "register", "want_held", "witnesses")
+    __slots__ = ("node", "incarnation", "sequence", "term", "desired_digest", "desired", "acknowledged", "over", "lease", "register", "want_held", "witnesses", "refused", "count_on_from")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +174,8 @@ class Reply(_message.Message):
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     WANT_HELD_FIELD_NUMBER: _ClassVar[int]
     WITNESSES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    COUNT_ON_FROM_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: int
     sequence: int
@@ -182,7 +188,9 @@ class Reply(_message.Message):
     register: bool
     want_held: bool
     witnesses: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., term: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., desired_digest: _Optional[str] = ..., desired: _Optional[_Union[DesiredSet, _Mapping]] = ..., acknowledged: _Optional[_Iterable[str]] = ..., over: _Optional[_Iterable[str]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., register: _Optional[bool] = ..., want_held: _Optional[bool] = ..., witnesses: _Optional[_Iterable[str]] = ...) -> None: ...
+    refused: str
+    count_on_from: int
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., term: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., desired_digest: _Optional[str] = ..., desired: _Optional[_Union[DesiredSet, _Mapping]] = ..., acknowledged: _Optional[_Iterable[str]] = ..., over: _Optional[_Iterable[str]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., register: _Optional[bool] = ..., want_held: _Optional[bool] = ..., witnesses: _Optional[_Iterable[str]] = ..., refused: _Optional[str] = ..., count_on_from: _Optional[int] = ...) -> None: ...
 
 class NudgeRequest(_message.Message):
     __slots__ = ("node", "term")
@@ -219,7 +227,7 @@ class WitnessAnswer(_message.Message):
     def __init__(self, asker: _Optional[str] = ..., witness: _Optional[str] = ..., nonce: _Optional[int] = ..., renewed_ago_s: _Optional[float] = ...) -> None: ...
 
 class OutputRequest(_message.Message):
-    __slots__ = ("key", "rank", "error", "tail_lines", "follow", "path", "user", "uid", "working_directory")
+    __slots__ = ("key", "rank", "error", "tail_lines", "follow", "path", "user", "uid", "working_directory", "only_rank")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +237,7 @@ class OutputRequest(_message.Message):
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    ONLY_RANK_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     rank: int
     error: bool
@@ -238,7 +247,8 @@ class OutputRequest(_message.Message):
     user: str
     uid: int
     working_directory: str
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ..., path: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., working_directory: _Optional[str] = ...) -> None: ...
+    only_rank: bool
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., error: _Optional[bool] = ..., tail_lines: _Optional[int] = ..., follow: _Optional[bool] = ..., path: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., working_directory: _Optional[str] = ..., only_rank: _Optional[bool] = ...) -> None: ...
 
 class OutputChunk(_message.Message):
     __slots__ = ("data",)
@@ -257,6 +267,22 @@ class SignalRequest(_message.Message):
 class SignalReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class DeleteCheckpointsRequest(_message.Message):
+    __slots__ = ("user", "uid", "paths")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    uid: int
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user: _Optional[str] = ..., uid: _Optional[int] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteCheckpointsReply(_message.Message):
+    __slots__ = ("gone",)
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    gone: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, gone: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "local_rank", "gpus")

@@ -52,15 +52,15 @@ class LeaderServicer:
     """
 
     def Sync(self, request, context):
-        """Every beat, and at once after a change or a nudge; with an inventory it registers the node.
+        """At a fixed interval, and at once after a change or a nudge; with an inventory: a registration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """What a node is and what its GPUs do: before it registers, and every few beats. Decides nothing
-        that safety rests on.
+        """What a node is and what its GPUs do: before its registration, and with every few syncs. Safety
+        never depends on it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,6 +186,11 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
                 _registered_method=True)
+        self.DeleteCheckpoints = channel.unary_unary(
+                '/dlsched.v1.Agent/DeleteCheckpoints',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -193,14 +198,14 @@ class AgentServicer:
     """
 
     def Nudge(self, request, context):
-        """Sync now. Carries no order.
+        """Asks for a sync. Contains no order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Witness(self, request, context):
-        """Another agent asks when a leader last renewed this one.
+        """Asks this agent, as a witness, when a leader last renewed its lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,21 +219,28 @@ class AgentServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SendSignal(self, request, context):
-        """One signal to one run here, and nothing else.
+        """Sends one signal to one run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StartRanks(self, request, context):
-        """Another member's agent starts ranks of a `dlsched run` here; ends them by hanging up.
+        """Starts ranks of a `dlsched run` for another member's agent; they end with the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SignalRanks(self, request, context):
-        """One signal to all ranks of such a call.
+        """Sends one signal to all ranks of such a call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteCheckpoints(self, request, context):
+        """Deletes folders of checkpoints, as their user.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -266,6 +278,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.SignalRanks,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.SerializeToString,
+            ),
+            'DeleteCheckpoints': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteCheckpoints,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -431,6 +448,33 @@ class Agent:
             '/dlsched.v1.Agent/SignalRanks',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.RanksSignal.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.SignalReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteCheckpoints(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Agent/DeleteCheckpoints',
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -69,6 +69,12 @@ class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXIT_REASON_KEEPER_LOST: _ClassVar[ExitReason]
     EXIT_REASON_NODE_LOST: _ClassVar[ExitReason]
     EXIT_REASON_UNKILLABLE: _ClassVar[ExitReason]
+
+class Told(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOLD_UNSPECIFIED: _ClassVar[Told]
+    TOLD_STOPPED: _ClassVar[Told]
+    TOLD_FINISHED: _ClassVar[Told]
 LAUNCH_MODE_UNSPECIFIED: LaunchMode
 LAUNCH_MODE_BATCH: LaunchMode
 LAUNCH_MODE_NODE: LaunchMode
@@ -111,6 +117,9 @@ EXIT_REASON_NOT_STARTED: ExitReason
 EXIT_REASON_KEEPER_LOST: ExitReason
 EXIT_REASON_NODE_LOST: ExitReason
 EXIT_REASON_UNKILLABLE: ExitReason
+TOLD_UNSPECIFIED: Told
+TOLD_STOPPED: Told
+TOLD_FINISHED: Told
 
 class Term(_message.Message):
     __slots__ = ("epoch", "revision")
@@ -205,7 +214,7 @@ class HeldRun(_message.Message):
     def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
-    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id")
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +225,9 @@ class ExitRecord(_message.Message):
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    TERM_S_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     node: str
     reason: ExitReason
@@ -226,4 +238,7 @@ class ExitRecord(_message.Message):
     detail: str
     nodes: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    told: Told
+    checkpoint: int
+    term_s: float
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ...) -> None: ...

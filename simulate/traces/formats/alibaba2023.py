@@ -7,44 +7,29 @@ column keeps which it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 
 from dlsched.core.errors import BadInput
-from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
-from simulate.traces.options import ReadOptions
-from simulate.traces.table import Table, read_table
-from simulate.traces.textfile import stem_of
-from simulate.traces.trace import FloatColumn, TextColumn, Trace
-
-__all__ = ["read", "recognises"]
+from simulate.traces.normal import Rows
+from simulate.traces.table import Table
+from simulate.traces.table_format import TableFormat
+from simulate.traces.trace import FloatColumn, TextColumn
 
 SIZE = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES = ("creation_time", "deletion_time", "scheduled_time")
-NUMBERS = (*SIZE[1:], *TIMES)
 RUNNING_UNTIL_DELETED = "running_until_deleted"
 NEVER_SCHEDULED = "never_scheduled"
 
 
-def recognises(header: Sequence[str]) -> bool:
-    """Whether a header has the columns that say a pod's size."""
-    return set(header).issuperset(SIZE)
-
-
-def read(path: Path, options: ReadOptions) -> Trace:
-    """Read a pod list.
+def _rows(table: Table) -> Rows:
+    """The pods as jobs.
 
     Raises:
-        BadInput: see `normal_trace` and `read_table`; the list has no times (the "multigpu" lists).
+        BadInput: the list has no times (the "multigpu" lists).
     """
-    ledger = Ledger(path, skip_bad_rows=options.skip_bad_rows)
-    table = read_table(path, ledger, numbers=NUMBERS, required=SIZE, unique=("name",))
     if not set(TIMES) <= set(table.header):
         raise BadInput(
-            f"{path}:1: this pod list has sizes but no times ({', '.join(TIMES)}), "
+            f"{table.ledger.path}:1: this pod list has sizes but no times ({', '.join(TIMES)}), "
             "so there is nothing to replay; take one of the lists with times"
         )
     created, deleted, placed = (table.number(name) for name in TIMES)
@@ -68,15 +53,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     )
     # The sizes of CPU pods come as 0 GPUs of 0 or of 1000 milli.
     rows.num_gpus[table.number("num_gpu") == 0] = 0
-    return normal_trace(
-        rows,
-        ledger,
-        options,
-        name=stem_of(path),
-        source="alibaba2023",
-        is_log=True,
-        wall_clock=False,
-    )
+    return rows
 
 
 def _status(table: Table, placed: FloatColumn) -> tuple[TextColumn, TextColumn]:
@@ -90,3 +67,13 @@ def _status(table: Table, placed: FloatColumn) -> tuple[TextColumn, TextColumn]:
     status[open_ended & ~never] = "cancelled"
     status[never] = "unfinished"
     return status, note
+
+
+ALIBABA2023 = TableFormat(
+    source="alibaba2023",
+    is_log=True,
+    rows=_rows,
+    required=SIZE,
+    numbers=(*SIZE[1:], *TIMES),
+    unique=("name",),
+)

@@ -15,30 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
+from dlsched.jobs.fields import CSV
 from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.parquet import read_parquet
 from simulate.traces.table import EMPTY, Table, as_numbers, read_table
-from simulate.traces.textfile import stem_of
 from simulate.traces.trace import Trace
 
-__all__ = ["NUMBER_COLUMNS", "TEXT_COLUMNS", "read", "recognises"]
-
 REQUIRED = ("job_id", "submit_time", "num_gpus")
+_NUMBERS = ("number", "whole", "seconds", "limit", "moment")
+# what users ask for has the names of the table of job fields; the rest is of traces alone
 NUMBER_COLUMNS = frozenset(
     {
-        *("submit_time", "num_gpus", "duration", "total_iterations", "batch_size"),
-        *("min_gpus", "max_gpus", "num_cpus", "num_nodes", "memory_gb"),
-        *("priority", "weight", "deadline", "time_limit"),
-        *("start_time", "end_time", "round_delivered", "attempts", "restart_overhead"),
-        "gpu_share",
+        *(name for name, row in CSV.items() if row.form in _NUMBERS),
+        *("submit_time", "duration", "num_nodes", "start_time", "end_time", "round_delivered"),
+        *("attempts", "restart_overhead"),
     }
 )
 TEXT_COLUMNS = frozenset(
     {
-        *("job_id", "user", "account", "vc", "name", "model", "gpu_type", "status"),
-        *("group", "parents", "note", "attempt_durations"),
+        *(name for name, row in CSV.items() if row.form not in _NUMBERS),
+        *("job_id", "user", "status", "group", "parents", "note", "attempt_durations"),
     }
 )
 _IN_TRACE = frozenset({*REQUIRED, "duration", "user", "vc", "status"})
@@ -77,7 +75,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         status=table.statuses("status"),
         columns=columns,
     )
-    return normal_trace(rows, ledger, options, name=stem_of(path), source="dlsched", is_log=False)
+    return normal_trace(rows, ledger, options, Source(source="dlsched"))
 
 
 def _refuse_unusable(table: Table, options: ReadOptions) -> None:

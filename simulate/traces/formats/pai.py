@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
 from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.table import Table, read_table
 from simulate.traces.textfile import first_line, stem_of
 from simulate.traces.trace import FloatColumn, TextColumn, Trace
 
-__all__ = ["find_job_table", "read"]
-
-ZONE = "+08:00"
+PAI = Source(source="pai", is_log=True, wall_clock=True)
 COLUMNS = {
     "job": ("job_name", "inst_id", "user", "status", "start_time", "end_time"),
     "task": (
@@ -94,14 +92,10 @@ def read(path: Path, options: ReadOptions) -> Trace:
         duration=jobs.number("end_time") - start,
         user=jobs.text("user"),
         columns=columns,
+        zone="+08:00",
     )
-    return normal_trace(
-        rows, ledger, options, name=_trace_name(path), source="pai", is_log=True, zone=ZONE
-    )
-
-
-def _trace_name(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else stem_of(path)
+    name = path.resolve().name if path.is_dir() else stem_of(path)
+    return normal_trace(rows, ledger, options, PAI, name=name)
 
 
 def _sibling(job_table: Path, kind: str) -> Path | None:

@@ -20,16 +20,13 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import BadInput
 from simulate.traces.clock import parse_wall_times
-from simulate.traces.formats import philly_attempts
-from simulate.traces.formats.philly_clock import PHILLY_ZONE, philly_utc_offset
+from simulate.traces.formats.philly_tables import ATTEMPTS, PHILLY_ZONE, philly_utc_offset
 from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.status import normal_statuses
-from simulate.traces.textfile import first_line, open_text, stem_of
+from simulate.traces.textfile import first_line, open_text
 from simulate.traces.trace import FloatColumn, Trace
-
-__all__ = ["read"]
 
 NO_ATTEMPT = "no attempt: size unknown"
 NO_START = "start of the first attempt lost"
@@ -40,9 +37,12 @@ CLOCK_CHANGE = (
 )
 
 
+LOG = Source(source="philly", is_log=True, wall_clock=True, utc_offset=philly_utc_offset)
+
+
 @dataclass(slots=True)
 class _Log:
-    """The log's jobs and, flat behind them, their attempts (`job` says whose)."""
+    """The jobs of the log and all their attempts; `job` has the row of each attempt's job."""
 
     line: list[int] = field(default_factory=list)
     job_id: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
             after it can be trusted), an object that isn't a job, a malformed time.
     """
     if not first_line(path).lstrip().startswith("["):
-        return philly_attempts.read(path, options)
+        return ATTEMPTS.read(path, options)
     ledger = Ledger(path, skip_bad_rows=options.skip_bad_rows)
     log = _Log()
     for line, record in _objects(path):
@@ -106,19 +106,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
                 "not a job; it needs status, jobid, submitted_time and attempts "
                 "with start_time, end_time and detail",
             )
-    rows = _rows(log, ledger)
-    notes = (CLOCK_CHANGE,) if _spans_clock_change(rows) else ()
-    return normal_trace(
-        rows,
-        ledger,
-        options,
-        name=stem_of(path),
-        source="philly",
-        is_log=True,
-        zone=PHILLY_ZONE,
-        utc_offset=philly_utc_offset,
-        notes=notes,
-    )
+    return normal_trace(_rows(log, ledger), ledger, options, LOG)
 
 
 def _text(value: object) -> str:
@@ -184,7 +172,7 @@ def _rows(log: _Log, ledger: Ledger) -> Rows:
     first_start[some] = start[last[some] - attempts[some].astype(np.int64) + 1]
     last_end[some] = end[last[some]]
     ran = end - start
-    return Rows(
+    rows = Rows(
         job_id=np.array(log.job_id, dtype=object),
         submit_time=submit,
         num_gpus=np.array(log.num_gpus),
@@ -204,7 +192,11 @@ def _rows(log: _Log, ledger: Ledger) -> Rows:
             "gpu_seconds": np.bincount(job, weights=ran * np.array(log.gpus), minlength=count),
             "note": _notes(attempts, first_start, last_end),
         },
+        zone=PHILLY_ZONE,
     )
+    if _spans_clock_change(rows):
+        rows.notes = (CLOCK_CHANGE,)
+    return rows
 
 
 def _attempt_durations(job: NDArray[np.int64], ran: FloatColumn, count: int) -> NDArray[np.object_]:

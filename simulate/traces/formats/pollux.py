@@ -14,15 +14,14 @@ import numpy as np
 
 from dlsched.core.errors import BadInput
 from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.table import Table, read_table
 from simulate.traces.textfile import stem_of
 from simulate.traces.trace import Trace
 
-__all__ = ["choose_workload", "read", "recognises"]
-
 REQUIRED = ("name", "submit_s", "application", "num_replicas")
+POLLUX = Source(source="pollux", has_durations=False)
 NUMBERS = ("submit_s", "num_replicas", "batch_size")
 
 
@@ -56,17 +55,15 @@ def read(path: Path, options: ReadOptions) -> Trace:
         columns={"model": table.text("application"), "batch_size": table.number("batch_size")},
     )
     rows.usable &= chosen
-    name = stem_of(path) if options.workload is None else f"{stem_of(path)} {options.workload}"
-    return normal_trace(
-        rows, ledger, options, name=name, source="pollux", is_log=False, without_duration=True
-    )
+    name = f"{stem_of(path)} {options.workload}" if options.workload else ""
+    return normal_trace(rows, ledger, options, POLLUX, name=name)
 
 
 def choose_workload(table: Table, wanted: str | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """The rows of the workload that is wanted, as SET:NUMBER; all of a file that holds only one.
 
     Raises:
-        BadInput: it is not there, or nobody said which of several.
+        BadInput: it is not there, or the file has several and none is named.
     """
     path = table.ledger.path
     if "workload" not in table.header:

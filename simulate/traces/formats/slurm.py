@@ -20,14 +20,13 @@ from dlsched.core.errors import BadInput
 from simulate.traces.formats.slurm_columns import GPU_FIELDS, RUN_FIELDS, SlurmColumns
 from simulate.traces.formats.slurm_fields import array_elements
 from simulate.traces.ledger import Ledger
-from simulate.traces.normal import Rows, normal_trace
+from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.table import Table, read_table
-from simulate.traces.textfile import first_line, stem_of
+from simulate.traces.textfile import first_line
 from simulate.traces.trace import FloatColumn, TextColumn, Trace
 
-__all__ = ["read", "recognises"]
-
+SLURM = Source(source="slurm", is_log=True, wall_clock=True)
 REQUIRED = ("JobID", "Submit", "State")
 
 
@@ -69,15 +68,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
         if not set(names) & set(table.header):
             raise BadInput(f"{path}:1: none of the fields {', '.join(names)}; add one to sacct -o")
     columns = SlurmColumns(table)
-    return normal_trace(
-        _fold(table, columns, _jobs(table)),
-        ledger,
-        options,
-        name=stem_of(path),
-        source="slurm",
-        is_log=True,
-        zone=columns.zone,
-    )
+    rows = _fold(table, columns, _jobs(table))
+    return normal_trace(rows, ledger, options, SLURM)
 
 
 def _jobs(table: Table) -> list[_Job]:
@@ -135,6 +127,7 @@ def _fold(table: Table, columns: SlurmColumns, jobs: list[_Job]) -> Rows:
             "attempts": np.array([float(len(job.attempts)) for job in jobs]),
             "attempt_durations": _attempt_durations(columns, jobs),
         },
+        zone=columns.zone,
     )
 
 

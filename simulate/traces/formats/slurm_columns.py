@@ -26,8 +26,6 @@ from simulate.traces.formats.slurm_fields import (
 from simulate.traces.table import Table
 from simulate.traces.trace import FloatColumn, TextColumn
 
-__all__ = ["GPU_FIELDS", "RUN_FIELDS", "SlurmColumns"]
-
 GPU_FIELDS = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 RUN_FIELDS = ("ElapsedRaw", "Elapsed", "End")
 

@@ -10,19 +10,6 @@ import math
 import re
 from functools import lru_cache
 
-__all__ = [
-    "array_elements",
-    "count_of",
-    "gres_gpus",
-    "limit_minutes_s",
-    "memory_gb",
-    "requested_memory",
-    "span_seconds",
-    "tres_count",
-    "tres_gpus",
-    "tres_memory_gb",
-]
-
 _NOTHING = frozenset({"", "(null)", "N/A", "none"})
 _NO_LIMIT = frozenset({"UNLIMITED", "Partition_Limit", "INVALID", "Unknown", *_NOTHING})
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(\.\d+)?")

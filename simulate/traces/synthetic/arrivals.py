@@ -11,8 +11,6 @@ from simulate.traces.synthetic.profiles import Profile
 from simulate.traces.synthetic.quantiles import gamma_values, stratified
 from simulate.traces.trace import FloatColumn
 
-__all__ = ["HOUR_S", "arrival_times", "hourly_rates"]
-
 HOUR_S = 3600.0
 # From one hour to the next: of six months of Venus' counts, after dividing by the mean of the hour
 # of the week.

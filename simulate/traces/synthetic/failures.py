@@ -7,8 +7,6 @@ import numpy as np
 from simulate.traces.synthetic.profiles import Profile
 from simulate.traces.trace import FloatColumn, TextColumn
 
-__all__ = ["draw_attempts", "draw_statuses"]
-
 
 def draw_statuses(profile: Profile, jobs: int, rng: np.random.Generator) -> TextColumn:
     """Draw how every job ends, whatever its size and length."""
@@ -21,6 +19,12 @@ def draw_attempts(
     profile: Profile, status: TextColumn, duration: FloatColumn, rng: np.random.Generator
 ) -> tuple[FloatColumn, TextColumn]:
     """Cut the failed jobs' durations into their attempts.
+
+    Args:
+        profile: how many attempts failed jobs have.
+        status: how each job ends.
+        duration: of each job, in seconds.
+        rng: the source of chance.
 
     Returns:
         The number of attempts of every job, and their lengths [s] as "40+30+10" where there are

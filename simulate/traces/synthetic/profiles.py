@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlsched.core.errors import BadInput
-
-__all__ = ["PROFILES", "Lognormal", "Profile", "SizeBucket", "profile_named"]
+from dlsched.core.errors import not_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,5 +164,5 @@ def profile_named(name: str) -> Profile:
     """
     profile = PROFILES.get(name)
     if profile is None:
-        raise BadInput(f"profile {name!r} is unknown; the known ones are {', '.join(PROFILES)}")
+        raise not_known("profile", name, PROFILES)
     return profile

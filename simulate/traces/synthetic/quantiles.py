@@ -15,8 +15,6 @@ import numpy as np
 from simulate.traces.synthetic.profiles import Lognormal
 from simulate.traces.trace import FloatColumn
 
-__all__ = ["gamma_values", "mixture_seconds", "stratified"]
-
 SHORTEST_S, LONGEST_S = 1.0, 5.2e6
 _TABLE_POINTS = 8_192
 

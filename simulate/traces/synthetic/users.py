@@ -1,4 +1,4 @@
-"""Who submits: users by Zipf's law, in bursts, with habits.
+"""The users that submit jobs: by Zipf's law, in bursts, with habits.
 
 Jobs are first laid out by user, each user's in the order of submission. Along that line a user
 repeats the size of the job before more often than not, and, while doing so, tends to run as long.
@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulate.traces.trace import FloatColumn, TextColumn
-
-__all__ = ["Bursts", "draw_bursts", "latent_lengths", "repeat_runs", "runs_to_shares", "vcs_of"]
 
 ZIPF_EXPONENT = 1.4
 BURST_PROBABILITY = 0.7  # that a user's next job belongs to the burst of the one before

@@ -82,7 +82,7 @@ def test_few_observations(case: str, starts: Starts) -> None:
     assert list(found.params)[: len(params)] == pytest.approx(params, rel=2e-3)
 
 
-def test_what_nobody_has_seen_looks_free() -> None:
+def test_what_was_never_observed_looks_free() -> None:
     found = fit(measured((1, 1, 128, 0.306, 0.306))).params
     assert list(found)[2:] == pytest.approx([1.1e-8, 1.1e-8, 1e-8, 1e-8, 1.001], rel=1.1e-3)
     one_node = fit(measured((1, 1, 64, 0.1, 0.1), (1, 2, 64, 0.1, 0.15))).params

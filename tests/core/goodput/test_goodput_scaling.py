@@ -91,32 +91,30 @@ def test_the_truth_is_asked_for_whole_nodes_and_the_rest_on_one_more() -> None:
     assert scaling.step(0, 6) == 2.0
     assert len(asked) == 2  # it is looked up once
     assert scaling.step(0, 9) == math.inf
-    assert scaling.step_s(ROWS, 8)[1].tolist() == [3.5, *[2.0] * 6, math.inf]
     assert scaling.rates(ROWS, 8)[1].tolist() == [1 / 3.5, *[0.5] * 6, 0.0]
 
 
 def test_fitted_models_speak_of_the_initial_batch() -> None:
     scaling = FittedScaling(believed(), 4)
-    seconds = scaling.step_s(ROWS, 6)
+    rates = scaling.rates(ROWS, 6)
     for gpus, nodes, local, passes in (
         (1, 1, 64, 1), (2, 1, 64, 0), (3, 1, 128 / 3, 0), (4, 1, 32, 0),
     ):  # fmt: skip
         expected = float(iteration_time(PERF, nodes, gpus, local, passes))
-        assert seconds[0, gpus - 1] == pytest.approx(expected)
-    assert seconds[0, 4:].tolist() == [math.inf] * 2  # less than 32 samples each
+        assert rates[0, gpus - 1] == pytest.approx(1 / expected)
+    assert rates[0, 4:].tolist() == [0.0] * 2  # less than 32 samples each
     slower = PERF._replace(beta_c=0.004)
     assert scaling.step(1, 3) == pytest.approx(float(iteration_time(slower, 1, 3, 32)))
     narrow = FittedScaling(believed(), 2)
     assert narrow.step(0, 3) == pytest.approx(float(iteration_time(PERF, 2, 3, 128 / 3)))
-    assert scaling.rates(ROWS, 6) == pytest.approx(1 / seconds)
     assert [scaling.version(ROWS), scaling.version(ROWS[:1])] == [8, 4]
 
 
 def test_a_batch_that_is_less_than_a_gpu_s_part_still_runs_on_one() -> None:
     small = believed()
     small.limits = lambda rows: BatchLimits(8.0, 64.0, 32.0, 64.0, True, False)
-    seconds = FittedScaling(small, 4).step_s(ROWS[:1], 2)[0]
-    assert seconds.tolist() == [pytest.approx(float(iteration_time(PERF, 1, 1, 32))), math.inf]
+    rates = FittedScaling(small, 4).rates(ROWS[:1], 2)[0]
+    assert rates.tolist() == [pytest.approx(1 / float(iteration_time(PERF, 1, 1, 32))), 0.0]
 
 
 def test_predicted_seconds_are_steps_at_the_pace_of_the_gang_that_was_asked_for() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
-from dlsched.core.occupancy import Placement
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
 from dlsched.policies import registry
 
 
@@ -45,6 +47,17 @@ class Dying(Bad):
         os._exit(3)
 
 
+class Leaving(Bad):
+    """Ends its process; what it has started stays."""
+
+    name = "bad-leaving"
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        child = subprocess.Popen(["sleep", "600"])
+        Path(os.environ["BAD_CHILD"]).write_text(str(child.pid))
+        os._exit(3)
+
+
 class Forging(Bad):
     """Writes past the walk into its own answer."""
 
@@ -62,5 +75,5 @@ class Exiting(Bad):
         raise SystemExit(0)
 
 
-for part in (Endless, Hungry, Dying, Forging, Exiting):
+for part in (Endless, Hungry, Dying, Leaving, Forging, Exiting):
     registry._OURS["scheduling"][part.name] = f"{__name__}:{part.__name__}"

@@ -1,4 +1,4 @@
-"""Whatever the board and the policy: a decision passes the check, and is the same each time."""
+"""In any state, under any policy, a decision passes the check and is the same each time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.core.occupancy import Placement
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.offline import decide_snapshot
 from dlsched.daemon.round.plan import carry_out, due, refuse_offences, verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.db.records import Drained
 from dlsched.policies.registry import names
@@ -78,14 +78,14 @@ def live_through(live: Any, policy: str, jobs: Any, events: Any, placement: str)
 
 
 def check_round(live: Any, lab: Any, now: float, mode: str, at_once: bool) -> None:
-    snapshot = take_snapshot(lab.board, mode, now)
+    snapshot = take_snapshot(lab.state, mode, now)
     decided = decide(snapshot)
     again = decide(LiveSnapshot.from_bytes(snapshot.to_bytes()))
     assert again.to_bytes() == decided.to_bytes()
     before = set(lab.running())
-    problems = verify(decided, lab.board)
+    problems = verify(decided, lab.live)
     assert not problems, [str(problem) for problem in problems]
-    lab.carry(now, carry_out(decided, lab.board), at_once=at_once)
+    lab.carry(now, carry_out(decided, lab.state), at_once=at_once)
     assert not live.held_twice(lab.running().values())
     if mode == "fill":
         assert not decided.suspended
@@ -93,20 +93,20 @@ def check_round(live: Any, lab: Any, now: float, mode: str, at_once: bool) -> No
     told = decided.reason_texts()
     for job, row in lab.ledger.jobs.items():
         if not row.status.is_terminal and job in lab.running():
-            spec = lab.board.spec(job).body
+            spec = lab.live.requests.specs.get(job).body
             want = spec.gpus if spec.gang is None else sum(spec.gang)
             assert lab.gpus_of(job) == want or spec.exclusive
         elif not row.status.is_terminal:
-            assert told.get(job) or lab.board.reason(job)
+            assert told.get(job) or lab.live.reason(job)
     assert set(decided.positions()) >= set(told)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     jobs=jobs_of, events=what_happens, placement=st.sampled_from(["", "consolidated", "worst-fit"])
 )
-def test_any_board_under_any_policy_gives_a_plan_that_holds(
+def test_any_live_state_under_any_policy_gives_a_valid_plan(
     live: Any, policy: str, jobs: Any, events: Any, placement: str
 ) -> None:
     live_through(live, policy, jobs, events, placement)
@@ -122,9 +122,9 @@ def some_lab(live: Any, policy: str = "las") -> Any:
     return lab
 
 
-def test_a_saved_snapshot_is_decided_alike_offline_and_under_other_parts(live: Any) -> None:
+def test_a_saved_snapshot_is_decided_equally_offline(live: Any) -> None:
     lab = some_lab(live)
-    snapshot = take_snapshot(lab.board, "full", 61.0)
+    snapshot = take_snapshot(lab.state, "full", 61.0)
     assert decide_snapshot(snapshot.to_bytes()).to_bytes() == decide(snapshot).to_bytes()
     other = decide_snapshot(snapshot.to_bytes(), parts={"scheduling": "fifo"})
     assert other.policy == "fifo"
@@ -134,7 +134,7 @@ def test_a_saved_snapshot_is_decided_alike_offline_and_under_other_parts(live: A
             decide_snapshot(data)
 
 
-def test_the_state_survives_its_bytes_whatever_is_in_it() -> None:
+def test_any_policy_state_is_equal_after_encoding_and_decoding() -> None:
     import numpy as np  # noqa: PLC0415
 
     value = {
@@ -152,65 +152,65 @@ def test_the_state_survives_its_bytes_whatever_is_in_it() -> None:
     assert back["a"].tolist() == [0, 1, 2]
 
 
-def test_a_fill_leaves_what_a_big_gang_has_been_promised(live: Any) -> None:
+def test_a_fill_leaves_the_claims_of_a_large_gang(live: Any) -> None:
     lab = live.LiveLab((4,), parts={"scheduling": "las"})
     small = [lab.submit(0.0, 1) for _ in range(4)]
     lab.round(1.0)
     big = lab.submit(100.0, 4)
     lab.round(120.0, at_once=False)  # all four are asked to leave
-    assert set(lab.board.claims) == {big}
+    assert set(lab.live.claims) == {big}
     late = lab.submit(121.0, 1)
     for job in small[:3]:
         lab.end(122.0, job, code=143)
         lab.round(122.0, "fill")
         lab.start_due(122.0)
     assert late not in lab.running()
-    assert lab.board.reason(big) == "Resources: a GPU of n1 is still held"
+    assert lab.live.reason(big) == "Resources: a GPU of n1 is still held"
     lab.end(123.0, small[3], code=143)
     assert lab.start_due(123.0) == [big]
 
 
-def test_what_was_promised_is_remembered_by_the_next_daemon(live: Any) -> None:
+def test_claims_survive_a_restart(live: Any) -> None:
     lab = live.LiveLab((4,), parts={"scheduling": "las"})
     small = lab.submit(0.0, 4)
     lab.round(1.0)
     big = lab.submit(100.0, 4)
     lab.round(120.0, at_once=False)
     lab.restart(125.0)
-    assert set(lab.board.claims) == {big}
+    assert set(lab.live.claims) == {big}
     lab.end(126.0, small, code=143)
     assert lab.start_due(126.0) == [big]
     lab.restart(127.0)
-    assert not lab.board.claims
+    assert not lab.live.claims
 
 
 def suspending(live: Any, nodes: tuple[int, ...] = (2, 2)) -> Any:
     return live.LiveLab(nodes, parts={"scheduling": "las"}, preempt_mode="suspend")
 
 
-def test_a_job_gives_way_by_a_suspension_and_its_gpus_are_others_when_it_has_left_them(
+def test_a_suspended_job_gives_its_gpus_up_when_it_has_left_them(
     live: Any,
 ) -> None:
     lab = suspending(live, (2,))
     old = lab.submit(0.0, 2)
     lab.round(1.0)
     young = lab.submit(50.0, 2)
-    plan = carry_out(lab.decide(61.0), lab.board)
+    plan = carry_out(lab.decide(61.0), lab.state)
     assert plan.suspends == (old,)
     assert (plan.stops, plan.starts) == ((), ())
     lab.suspend(61.0, old, suspended=True, gives_way=True)
-    assert not due(lab.board).starts  # not before every node has said that it is off them
-    assert "still held" in lab.board.reason(young)
+    assert not due(lab.live).starts  # not before every node has said that it is off them
+    assert "still held" in lab.live.reason(young)
     lab.let_go(62.0, old)
     assert lab.start_due(62.0) == [young]
     assert set(lab.running()) == {young}
     lab.end(63.0, young)
-    lab.carry(64.0, carry_out(lab.decide(64.0, "fill"), lab.board))
+    lab.carry(64.0, carry_out(lab.decide(64.0, "fill"), lab.state))
     assert set(lab.running()) == {old}
     assert lab.ledger.jobs[old].runs == 1
 
 
-def test_a_suspended_job_goes_on_where_it_is_or_not_at_all(live: Any) -> None:
+def test_a_suspended_job_resumes_only_where_it_is(live: Any) -> None:
     lab = suspending(live, (2, 2))
     old = lab.submit(0.0, 2)
     other = lab.submit(0.5, 2)
@@ -225,15 +225,17 @@ def test_a_suspended_job_goes_on_where_it_is_or_not_at_all(live: Any) -> None:
     decided = lab.round(14.0, "fill")  # the other node is free, and useless for it
     assert old not in decided.launched
     assert set(lab.running()) == {guest}
-    assert "its own GPUs are not free" in lab.board.reason(old)
-    stray = replace(decided, launched={old: Placement((1 - lab.board.home(old).nodes[0],), (3,))})
-    assert [problem.is_offence for problem in verify(stray, lab.board)] == [False]
+    assert "its own GPUs are not free" in lab.live.reason(old)
+    stray = replace(
+        decided, launched={old: Placement((1 - lab.live.claims.home(old).nodes[0],), (3,))}
+    )
+    assert [problem.is_offence for problem in verify(stray, lab.live)] == [False]
     lab.end(15.0, guest)
     lab.round(16.0, "fill")
     assert lab.running()[old] == home
 
 
-def test_a_suspended_job_has_its_turn_again_under_a_policy_that_takes_turns(live: Any) -> None:
+def test_a_suspended_job_resumes_in_its_turn_under_a_time_sharing_policy(live: Any) -> None:
     lab = suspending(live, (2,))
     jobs = [lab.submit(0.0, 2), lab.submit(1.0, 2)]
     holders = []
@@ -244,35 +246,35 @@ def test_a_suspended_job_has_its_turn_again_under_a_policy_that_takes_turns(live
     assert [lab.ledger.jobs[job].runs for job in jobs] == [1, 1]
 
 
-def test_ranks_on_several_nodes_and_jobs_that_save_give_way_by_leaving(live: Any) -> None:
+def test_gangs_on_several_nodes_and_cooperative_jobs_are_requeued(live: Any) -> None:
     lab = suspending(live)
     gang = lab.submit(0.0, 4, gang=(2, 2))
     pinned = lab.submit(0.0, 4, gang=(2, 2), requeue=False)
     lab.round(1.0)
     assert set(lab.running()) == {gang}
-    assert lab.board.preempt_mode(gang) == "requeue"
+    assert lab.state.preempt_mode(gang) == "requeue"
     lab.end(2.0, gang)
     lab.round(3.0)
-    assert lab.board.preempt_mode(pinned) == "suspend"  # it would be lost else
+    assert lab.state.preempt_mode(pinned) == "suspend"  # it would be lost else
     lab.end(4.0, pinned)
     saves = lab.submit(5.0, 2, suspend_level=SuspendLevel.COOPERATIVE)
     lab.round(6.0)
-    assert lab.board.preempt_mode(saves) == "requeue"
+    assert lab.state.preempt_mode(saves) == "requeue"
 
 
 @pytest.mark.parametrize("mode", ["requeue", "suspend"])
-def test_a_job_that_must_not_begin_anew_is_no_safer_from_preemption(live: Any, mode: Any) -> None:
+def test_no_requeue_does_not_protect_from_preemption(live: Any, mode: Any) -> None:
     """Where jobs give way by a requeue it ends, as in Slurm; where they lend, it lends."""
     lab = live.LiveLab((2,), parts={"scheduling": "las"}, preempt_mode=mode)
     old = lab.submit(0.0, 2, requeue=False)
     lab.round(1.0)
     lab.submit(50.0, 2)
-    plan = carry_out(lab.decide(61.0), lab.board)
+    plan = carry_out(lab.decide(61.0), lab.state)
     assert plan.stops == (((old, StopReason.PREEMPT),) if mode == "requeue" else ())
     assert plan.suspends == (() if mode == "requeue" else (old,))
 
 
-def test_a_run_that_its_user_suspended_keeps_its_gpus_and_is_nobody_elses_business(
+def test_a_run_that_its_user_suspended_keeps_its_gpus(
     live: Any,
 ) -> None:
     lab = suspending(live, (2,))
@@ -286,7 +288,7 @@ def test_a_run_that_its_user_suspended_keeps_its_gpus_and_is_nobody_elses_busine
     assert set(lab.running()) == {still, others[0]}
 
 
-def test_a_job_that_just_started_is_left_alone_for_a_while(live: Any) -> None:
+def test_a_job_is_not_preempted_before_its_minimum_time(live: Any) -> None:
     lab = live.LiveLab((4,), parts={"scheduling": "srtf"}, min_run_s=100.0)
     long = lab.submit(0.0, 4, time_limit_s=9000.0)
     lab.round(1.0)
@@ -297,27 +299,27 @@ def test_a_job_that_just_started_is_left_alone_for_a_while(live: Any) -> None:
     assert set(lab.running()) == {short}
 
 
-def test_a_decision_that_came_too_late_for_some_leaves_them_out(live: Any) -> None:
+def test_stale_rows_of_a_decision_are_left_out(live: Any) -> None:
     lab = live.LiveLab((2, 2))
     jobs = [lab.submit(0.0, 2) for _ in range(2)]
     decided = lab.decide(1.0)
     lab.cancel(2.0, jobs[0])
     row = Drained(node=NodeName("n2"), drained=True, reason="x", actor="root", at=0.0)
     lab.write(2.0, Attach(row))
-    problems = verify(decided, lab.board)
+    problems = verify(decided, lab.live)
     assert sorted(map(str, problems)) == [
         f"job {jobs[0]}: it has ended meanwhile",
         f"job {jobs[1]}: n2 is out of service now",
     ]
     refuse_offences(decided, problems)
-    assert carry_out(decided, lab.board, problems).is_empty
+    assert carry_out(decided, lab.state, problems).is_empty
 
 
 @pytest.mark.parametrize(
     ("launched", "suspended", "text"),
     [
         ({99: ((0,), (1,))}, (), "job 99: there is no such job"),
-        ({1: ((0,), (1,))}, (), "job 1: it was given 1 GPUs of a gang of 2"),
+        ({1: ((0,), (1,))}, (), "job 1: it was given 1 GPU of a gang of 2"),
         ({1: ((0,), (-4,))}, (), "job 1: n1 has no such GPUs"),
         ({1: ((0,), (3 << 4,))}, (), "job 1: n1 has no such GPUs"),
         ({1: ((7,), (3,))}, (), "job 1: there is no node 7"),
@@ -330,12 +332,12 @@ def test_a_decision_that_came_too_late_for_some_leaves_them_out(live: Any) -> No
         ({}, (77,), "job 77: there is no such job"),
     ],
 )
-def test_nonsense_is_thrown_away_with_the_row_that_offends(
+def test_a_decision_with_an_offence_is_thrown_away_and_names_the_row(
     live: Any, launched: Any, suspended: Any, text: str
 ) -> None:
     from dataclasses import replace  # noqa: PLC0415
 
-    from dlsched.core.occupancy import Placement  # noqa: PLC0415
+    from dlsched.core.cluster.occupancy import Placement  # noqa: PLC0415
 
     lab = live.LiveLab((4, 4))
     lab.submit(0.0, 2)
@@ -356,12 +358,12 @@ def test_nonsense_is_thrown_away_with_the_row_that_offends(
     for old, new in shift.items():
         text = text.replace(f"job {old}:", f"job {new}:")
     with pytest.raises(PolicyFailed) as failed:
-        refuse_offences(decided, verify(decided, lab.board))
+        refuse_offences(decided, verify(decided, lab.live))
     assert str(failed.value) == f"policy fifo: {text}"
 
 
 async def worker_gives(lab: Any) -> None:
-    snapshot = take_snapshot(lab.board, "full", 61.0)
+    snapshot = take_snapshot(lab.state, "full", 61.0)
     worker = PolicyWorker(time_limit_s=30.0)
     try:
         decided = await worker.decide(snapshot)

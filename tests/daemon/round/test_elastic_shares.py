@@ -1,4 +1,4 @@
-"""Policies that divide GPUs by how jobs scale, live: by the models that were fitted to them."""
+"""Policies that divide GPUs by how jobs scale use fitted models live."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dlsched.daemon.round.decide import decide
-from dlsched.daemon.round.forecasting import predicted_starts
+from dlsched.daemon.round.forecasting import foreseen
+from dlsched.daemon.round.prepared_round import prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.standing import stand
-from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 
 GOOD = (0.01, 0.01, 0.01, 1e-8, 0.005, 1e-8, 1.0)  # nearly all of a step is computing
 POOR = (0.01, 0.0001, 1.0, 0.5, 0.5, 0.2, 1.0)  # nearly all of it is synchronising
@@ -39,7 +39,7 @@ def snapshot(live: Any, policy: str, *options: str, jobs: int = 2) -> LiveSnapsh
     lab = live.LiveLab((4, 4), parts={"scheduling": policy}, options=options)
     for _ in range(jobs):
         lab.submit(0.0, 1, expected_s=1000.0, min_gpus=1, max_gpus=8)
-    taken: LiveSnapshot = take_snapshot(lab.board, "full", 5.0)
+    taken: LiveSnapshot = take_snapshot(lab.state, "full", 5.0)
     return taken
 
 
@@ -50,12 +50,14 @@ def sizes(taken: LiveSnapshot) -> list[int]:
 
 
 @pytest.mark.parametrize(("policy", "options"), [("afs", ()), ("optimus", ("oracle=true",))])
-def test_who_scales_gets_the_gpus(live: Any, policy: str, options: tuple[str, ...]) -> None:
+def test_the_job_that_scales_gets_the_gpus(
+    live: Any, policy: str, options: tuple[str, ...]
+) -> None:
     bare = snapshot(live, policy, *options)
     known = replace(bare, trainings=told([POOR, GOOD]))
-    standing = stand(known)
-    assert standing is not None
-    scaling = standing.ctx.scaling
+    prepared = prepare(known)
+    assert prepared is not None
+    scaling = prepared.ctx.perf.by_count
     assert scaling is not None
     rates = scaling.rates(np.arange(2), 8)
     assert rates[1, 3] > 2.5 * rates[1, 0]
@@ -63,7 +65,7 @@ def test_who_scales_gets_the_gpus(live: Any, policy: str, options: tuple[str, ..
     assert sizes(known) == [1, 7]
 
 
-def test_of_whom_nothing_is_known_has_what_it_asked_for(live: Any) -> None:
+def test_a_job_without_a_profile_gets_what_it_asks_for(live: Any) -> None:
     assert sizes(snapshot(live, "afs")) == [1, 1]
     assert sizes(snapshot(live, "optimus", "oracle=true")) == [1, 1]
     nan = tuple([np.nan] * 7)
@@ -71,14 +73,14 @@ def test_of_whom_nothing_is_known_has_what_it_asked_for(live: Any) -> None:
     assert sizes(known) == [1, 1]
 
 
-def test_starts_are_foretold_with_jobs_that_run_faster_on_more(live: Any) -> None:
+def test_forecasts_let_jobs_run_faster_on_more_gpus(live: Any) -> None:
     crowd = snapshot(live, "afs", jobs=9)
     starts = {}
     for name, taken in (
         ("rigid", crowd),
         ("elastic", replace(crowd, trainings=told([GOOD] * 9))),
     ):
-        starts[name] = sorted(start for _, start, _ in predicted_starts(taken))
+        starts[name] = sorted(e.start_at for e in foreseen(taken) if e.start_at == e.start_at)
     assert len(starts["rigid"]) == len(starts["elastic"]) == 9
     assert starts["rigid"][-1] == pytest.approx(1005, abs=61)
     assert starts["elastic"][-1] <= starts["rigid"][-1]

@@ -1,4 +1,4 @@
-"""Live rounds over jobs that need part of a GPU: who shares, who goes, what a restart keeps."""
+"""Live rounds over jobs that need part of a GPU: sharing, giving way, and restarts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.core.occupancy import Placement
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.daemon.live.gpu_use import GpuUse
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.plan import verify
-from dlsched.daemon.round.room import Room
 
 ONE, TWO = Placement((0,), (0b01,)), Placement((0,), (0b10,))
 BOTH = Placement((0,), (0b11,))
 
 
 def on_gpus(lab: Any) -> dict[str, list[int]]:
-    """Who is on each GPU, as the ledger says."""
+    """The jobs on each GPU, as the ledger says."""
     found: dict[str, list[int]] = {}
     for run in lab.ledger.runs.values():
         for member in run.members.values():
@@ -27,13 +27,13 @@ def on_gpus(lab: Any) -> dict[str, list[int]]:
     return {gpu: sorted(jobs) for gpu, jobs in sorted(found.items())}
 
 
-def test_jobs_share_where_gpus_are_short_and_only_if_they_said_so(live: Any) -> None:
+def test_jobs_share_only_scarce_gpus_and_only_with_permission(live: Any) -> None:
     lab = live.LiveLab((2,))
-    jobs = [lab.submit(1.0, share=share) for share in (0.5, 0.5, None, 0.4)]
+    jobs = [lab.submit(1.0, gpu_share=share) for share in (0.5, 0.5, None, 0.4)]
     lab.round(2.0)
     assert on_gpus(lab) == {"GPU-n1-0": [1, 4], "GPU-n1-1": [2]}
-    assert lab.board.reason(jobs[2]).startswith("Resources")
-    assert lab.board.beside(jobs[0]) == [jobs[3]]
+    assert lab.live.reason(jobs[2]).startswith("Resources")
+    assert lab.live.co_located(jobs[0]) == [jobs[3]]
     lab.end(3.0, jobs[0])
     lab.round(4.0)
     assert on_gpus(lab) == {"GPU-n1-0": [4], "GPU-n1-1": [2]}, "no whole GPU is free yet"
@@ -42,23 +42,23 @@ def test_jobs_share_where_gpus_are_short_and_only_if_they_said_so(live: Any) -> 
     assert on_gpus(lab) == {"GPU-n1-0": [4], "GPU-n1-1": [3]}
 
 
-def test_two_that_share_go_on_after_the_daemon_was_killed(live: Any) -> None:
+def test_two_jobs_that_share_run_on_after_the_daemon_was_killed(live: Any) -> None:
     lab = live.LiveLab((1,), parts={"scheduling": "las"})
-    first, second = lab.submit(1.0, share=0.5), lab.submit(1.0, share=0.5)
+    first, second = lab.submit(1.0, gpu_share=0.5), lab.submit(1.0, gpu_share=0.5)
     lab.round(2.0)
     lab.restart(3.0)
     before = {run_id for run_id, run in lab.ledger.runs.items() if not run.is_over}
     lab.round(60.0)
     assert {run_id for run_id, run in lab.ledger.runs.items() if not run.is_over} == before
-    assert lab.board.beside(first) == [second]
+    assert lab.live.co_located(first) == [second]
     assert on_gpus(lab) == {"GPU-n1-0": [1, 2]}
 
 
 @pytest.mark.parametrize("mode", ["requeue", "suspend"])
-def test_who_shares_gives_way_to_a_whole_job_and_comes_back(live: Any, mode: str) -> None:
+def test_sharing_jobs_give_way_to_a_whole_job_and_come_back(live: Any, mode: str) -> None:
     lab = live.LiveLab((1,), parts={"scheduling": "las"}, preempt_mode=mode)
     for _ in range(2):
-        lab.submit(1.0, share=0.5)
+        lab.submit(1.0, gpu_share=0.5)
     lab.round(2.0)
     whole = lab.submit(5000.0)
     lab.round(5001.0)
@@ -73,10 +73,10 @@ def test_a_claim_waits_until_there_is_room(live: Any) -> None:
     lab = live.LiveLab((1,), parts={"scheduling": "las"}, preempt_mode="requeue")
     old = lab.submit(1.0)
     lab.round(2.0)
-    new = [lab.submit(5000.0, share=0.5) for _ in range(2)]
+    new = [lab.submit(5000.0, gpu_share=0.5) for _ in range(2)]
     lab.round(5001.0, at_once=False)
     assert on_gpus(lab) == {"GPU-n1-0": [old]}
-    assert [lab.board.reason(job) for job in new] == ["Resources: a GPU of n1 is still held"] * 2
+    assert [lab.live.reason(job) for job in new] == ["Resources: a GPU of n1 is still held"] * 2
     lab.end(5003.0, old, code=143)
     assert sorted(lab.start_due(5004.0)) == new
     assert on_gpus(lab) == {"GPU-n1-0": [int(job) for job in new]}
@@ -84,16 +84,16 @@ def test_a_claim_waits_until_there_is_room(live: Any) -> None:
 
 def test_a_decision_that_overfills_a_gpu_is_thrown_away(live: Any) -> None:
     lab = live.LiveLab((2,))
-    holder = lab.submit(1.0, share=0.5)
+    holder = lab.submit(1.0, gpu_share=0.5)
     lab.round(2.0)
-    beside, over, whole = (lab.submit(3.0, share=share) for share in (0.5, 0.6, None))
+    beside, over, whole = (lab.submit(3.0, gpu_share=share) for share in (0.5, 0.6, None))
     decided = lab.decide(4.0, "fill")
-    where = lab.board.where(holder)
+    where = lab.live.where(holder)
 
     def problems(launched: dict[int, Placement]) -> list[str]:
         plain = {name: getattr(decided, name) for name in Decided.__slots__}
         made = Decided(**plain | {"launched": launched})
-        return [p.text for p in verify(made, lab.board) if p.is_offence]
+        return [p.text for p in verify(made, lab.live) if p.is_offence]
 
     assert problems({beside: where}) == []
     twice = ["GPUs of n1 were given twice"]
@@ -101,7 +101,7 @@ def test_a_decision_that_overfills_a_gpu_is_thrown_away(live: Any) -> None:
     assert problems({beside: where, over: where}) == twice
 
 
-def test_what_a_suspended_job_has_lent_is_not_free_because_it_is_told_to_stay_away(
+def test_gpus_that_a_suspended_job_gave_up_are_not_freed_twice(
     live: Any,
 ) -> None:
     lab = live.LiveLab((1,), parts={"scheduling": "las"}, preempt_mode="suspend")
@@ -112,19 +112,19 @@ def test_what_a_suspended_job_has_lent_is_not_free_because_it_is_told_to_stay_aw
     assert on_gpus(lab) == {"GPU-n1-0": [holder]}
     third, decided = lab.submit(5002.0), lab.decide(5003.0, "fill")
     plain = {name: getattr(decided, name) for name in Decided.__slots__}
-    plan = {"suspended": (away,), "launched": {third: lab.board.where(holder)}}
-    problems = verify(Decided(**plain | plan), lab.board)
+    plan = {"suspended": (away,), "launched": {third: lab.live.where(holder)}}
+    problems = verify(Decided(**plain | plan), lab.live)
     assert [p.text for p in problems if p.is_offence] == ["GPUs of n1 were given twice"]
 
 
-def test_those_who_share_share_all_that_they_have() -> None:
-    room = Room()
+def test_jobs_that_share_have_exactly_the_same_gpus() -> None:
+    room = GpuUse()
     room.take(BOTH, 0.5)
-    assert room.has(BOTH, 0.5)
-    assert not room.has(ONE, 0.1)
-    assert not room.has(BOTH, 0.6)
+    assert room.has_room(BOTH, 0.5)
+    assert not room.has_room(ONE, 0.1)
+    assert not room.has_room(BOTH, 0.6)
     room.give_back(BOTH, 0.5)
-    assert room.has(ONE, 1.0)
+    assert room.has_room(ONE, 1.0)
     assert room.taken(0) == 0
 
 
@@ -138,16 +138,16 @@ def test_those_who_share_share_all_that_they_have() -> None:
         max_size=40,
     )
 )
-def test_room_is_what_a_recount_says(steps: list[tuple[bool, Placement, float]]) -> None:
-    room, there = Room(), list[tuple[Placement, float]]()
+def test_gpu_use_equals_a_recount(steps: list[tuple[bool, Placement, float]]) -> None:
+    room, there = GpuUse(), list[tuple[Placement, float]]()
     for comes, placement, part in steps:
         if not comes and there:
             room.give_back(*there.pop(0))
         mask = placement.masks[0]
         same = sum(p for where, p in there if where == placement)
         alone = all(where == placement or not where.masks[0] & mask for where, _ in there)
-        assert room.has(placement, part) == (alone and same + part <= 1.0 + 1e-9)
-        if comes and room.has(placement, part):
+        assert room.has_room(placement, part) == (alone and same + part <= 1.0 + 1e-9)
+        if comes and room.has_room(placement, part):
             room.take(placement, part)
             there.append((placement, part))
         taken = 0

@@ -1,4 +1,4 @@
-"""What live rounds believe of speeds: nothing at first, then what was measured."""
+"""The speeds that live rounds believe: none at first, then the measured ones."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.performance import BelievedSpeed, PlainDuration
+from dlsched.core.speed.belief import AsBelieved, Belief
 from dlsched.core.units import Units
+from dlsched.daemon.reported.speeds import SpeedTable, kind_of
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.measured import MeasuredSpeeds, changed_since, measured_speeds
+from dlsched.daemon.round.prepared_round import prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.standing import stand
-from dlsched.daemon.round.taking import take_snapshot
-from dlsched.daemon.speeds import SpeedBook, kind_of
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.records import JobBody
 from dlsched.db.speeds import MEASURED, SpeedKey, SpeedRow, SpeedsForgotten, SpeedsSet
 from dlsched.policies.estimators.pairs import GuessedPairs, PairOptions
@@ -28,8 +28,8 @@ ONE = np.ones(1, np.int64)
 OPEN = PairOptions()
 
 
-def book_of(*rows: tuple[str, str, int, float] | SpeedRow, at: float = 5.0) -> SpeedBook:
-    book = SpeedBook()
+def book_of(*rows: tuple[str, str, int, float] | SpeedRow, at: float = 5.0) -> SpeedTable:
+    book = SpeedTable()
     book.load(
         row
         if isinstance(row, SpeedRow)
@@ -41,7 +41,7 @@ def book_of(*rows: tuple[str, str, int, float] | SpeedRow, at: float = 5.0) -> S
     return book
 
 
-def speeds_of(book: SpeedBook, kinds: Iterable[tuple[str, int]], gangs: Any) -> MeasuredSpeeds:
+def speeds_of(book: SpeedTable, kinds: Iterable[tuple[str, int]], gangs: Any) -> MeasuredSpeeds:
     known = dict(enumerate(kinds))
     found = measured_speeds(book.columns(known, {job: job for job in known}), np.array(gangs))
     assert found is not None
@@ -64,14 +64,16 @@ def test_a_job_is_known_by_its_model_or_by_its_script() -> None:
 
     one = command("python", "train.py", "--lr", "0.1")
     assert one.startswith("train.py#")
-    assert one == command("python", "train.py", "--lr", "0.2")
+    assert one == command("python", "train.py", "--lr", "0.1")
+    assert one != command("python", "train.py", "--lr", "0.2")  # a model may be there, too
     assert one != command("python", "other.py", "--lr", "0.1")
     assert one != command("python", "train.py", where="/home/bob")
     assert command("python", "/x/t.py") == command("python", "/x/t.py", where="/elsewhere")
     assert command("/bin/tool", "1") != command("/bin/tool", "2")
     script = JobBody(name="run-1", script=b"#!/bin/sh\npython train.py\n")
-    again = JobBody(name="run-2", script=script.script, argv=("7",))
+    again = JobBody(name="run-2", script=script.script)
     assert kind_of(script) == kind_of(again) != kind_of(JobBody(name="x", script=b"other"))
+    assert kind_of(script) != kind_of(JobBody(name="run-3", script=script.script, argv=("7",)))
     assert kind_of(JobBody(name="nothing")) == ("", 0)
     assert command("python", "wild\udcff.py")
 
@@ -80,30 +82,30 @@ def test_a_job_is_known_by_its_model_or_by_its_script() -> None:
 
 
 def test_a_run_is_measured_once_it_is_warm() -> None:
-    book = SpeedBook()
-    assert book.told(RUN, V1, 1, 0.0, 10.0) is None
-    assert book.told(RUN, V1, 50, 9.0, 10.0) is None  # not long enough yet
-    assert book.told(RUN, V1, 60, 12.0, 10.0) is None  # it was warming up
-    assert book.told(RUN, V1, 60, 30.0, 10.0) is None  # stands still: how long, nobody knows
-    assert book.told(RUN, V1, 260, 52.0, 10.0) == 5.0
-    assert book.told(RUN, None, 300, 70.0, 10.0) is None
-    assert book.told(RUN, V1, 200, 80.0, 10.0) is None  # fewer steps than before: from a restart
-    assert book.told(RUN, V1, 300, 90.0, 10.0) is None
+    book = SpeedTable()
+    assert book.rate_of(RUN, V1, 1, 0.0, 10.0) is None
+    assert book.rate_of(RUN, V1, 50, 9.0, 10.0) is None  # not long enough yet
+    assert book.rate_of(RUN, V1, 60, 12.0, 10.0) is None  # it was warming up
+    assert book.rate_of(RUN, V1, 60, 30.0, 10.0) is None  # stands still: for how long is unknown
+    assert book.rate_of(RUN, V1, 260, 52.0, 10.0) == 5.0
+    assert book.rate_of(RUN, None, 300, 70.0, 10.0) is None
+    assert book.rate_of(RUN, V1, 200, 80.0, 10.0) is None  # fewer steps than before: from a restart
+    assert book.rate_of(RUN, V1, 300, 90.0, 10.0) is None
 
 
-def test_a_time_in_which_somebody_came_beside_a_run_is_measured_for_neither() -> None:
-    book, beside = SpeedBook(), V1._replace(partner="rnn", partner_batch_size=8)
+def test_a_time_in_which_another_job_joined_is_not_measured() -> None:
+    book, beside = SpeedTable(), V1._replace(partner="rnn", partner_batch_size=8)
     for step, at in ((1, 0.0), (101, 20.0)):
-        book.told(RUN, V1, step, at, 10.0)
-    assert book.told(RUN, V1, 201, 40.0, 10.0) == 5.0
-    assert book.told(RUN, beside, 251, 55.0, 10.0) is None  # came somewhere in between
-    assert book.told(RUN, beside, 301, 75.0, 10.0) == 2.5
-    assert book.told(RUN, V1, 351, 90.0, 10.0) is None
-    assert book.told(RUN, V1, 401, 100.0, 10.0) == 5.0
+        book.rate_of(RUN, V1, step, at, 10.0)
+    assert book.rate_of(RUN, V1, 201, 40.0, 10.0) == 5.0
+    assert book.rate_of(RUN, beside, 251, 55.0, 10.0) is None  # came somewhere in between
+    assert book.rate_of(RUN, beside, 301, 75.0, 10.0) == 2.5
+    assert book.rate_of(RUN, V1, 351, 90.0, 10.0) is None
+    assert book.rate_of(RUN, V1, 401, 100.0, 10.0) == 5.0
 
 
-def test_half_of_what_is_believed_is_what_was_just_measured() -> None:
-    book = SpeedBook()
+def test_the_believed_speed_is_half_the_new_and_half_the_old_one() -> None:
+    book = SpeedTable()
     [first] = book.measured(V1, 10.0, at=1.0)
     assert book.take(first)
     assert book.rows[V1] == SpeedRow(
@@ -122,7 +124,7 @@ def test_half_of_what_is_believed_is_what_was_just_measured() -> None:
     assert not book.take("something else")
 
 
-def test_what_confirms_an_import_makes_it_measured_and_no_plan_anew() -> None:
+def test_a_measurement_that_confirms_an_import_changes_no_plan() -> None:
     book = book_of(SpeedRow(key=V1, steps_per_s=10.0, measurements=0, source="root", at=1.0))
     (stored,) = book.measured(V1, 10.0, 9.0)
     assert isinstance(stored, SpeedsSet)
@@ -133,8 +135,10 @@ def test_what_confirms_an_import_makes_it_measured_and_no_plan_anew() -> None:
     assert book.measured(V1, 10.0, 12.0) == ()  # and from then on there is nothing to say
 
 
-def test_of_too_many_the_oldest_measured_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlsched.daemon.speeds.MOST", 3)
+def test_of_too_many_rows_the_oldest_measured_ones_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dlsched.daemon.reported.speeds.MOST", 3)
     imported = SpeedRow(key=SpeedKey("a", 0, "v100", 1), steps_per_s=1.0, source="root", at=0.0)
     old = SpeedRow(key=SpeedKey("b", 0, "v100", 1), steps_per_s=1.0, at=1.0)
     new = SpeedRow(key=SpeedKey("c", 0, "v100", 1), steps_per_s=1.0, at=2.0)
@@ -147,7 +151,7 @@ def test_of_too_many_the_oldest_measured_ones_go(monkeypatch: pytest.MonkeyPatch
 # -- believing -------------------------------------------------------------------------------------
 
 
-def test_nothing_is_believed_of_jobs_that_nobody_has_measured() -> None:
+def test_no_speeds_are_believed_of_jobs_without_measurements() -> None:
     book = book_of(("cnn", "v100", 1, 10.0))
     assert measured_speeds({}, ONE) is None
     columns = book.columns({0: ("other", 0)}, {0: 0})
@@ -157,7 +161,7 @@ def test_nothing_is_believed_of_jobs_that_nobody_has_measured() -> None:
     assert speeds.steps_per_work(np.array([0, 1])).tolist() == [10.0, 1.0]
 
 
-def test_a_type_on_which_a_kind_was_not_measured_is_as_others_have_found_it() -> None:
+def test_an_unmeasured_gpu_type_is_as_fast_as_other_kinds_measured_it() -> None:
     book = book_of(("cnn", "v100", 1, 10.0))
     speeds = speeds_of(book, [("cnn", 0)], [1])
     assert alone(speeds, [0], [1], ("k80", "v100")) == [[10.0, 10.0]]
@@ -170,7 +174,7 @@ def test_a_type_on_which_a_kind_was_not_measured_is_as_others_have_found_it() ->
     assert alone(speeds, [0], [1], ("k80", "v100")) == [[4.0, 10.0]]
 
 
-def test_a_number_of_gpus_that_was_not_measured_is_as_the_nearest() -> None:
+def test_an_unmeasured_number_of_gpus_is_as_fast_as_the_nearest_one() -> None:
     book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "v100", 8, 50.0), ("cnn", "k80", 8, 5.0))
     speeds = speeds_of(book, [("cnn", 0)], [4])
     assert alone(speeds, [0], [8], ("k80", "v100")) == [[5.0, 50.0]]
@@ -178,13 +182,13 @@ def test_a_number_of_gpus_that_was_not_measured_is_as_the_nearest() -> None:
     assert alone(speeds, [0], [2], ("k80", "v100")) == [[1.0, 10.0]]
 
 
-def test_where_a_kind_does_not_run_it_does_not_run() -> None:
+def test_a_kind_with_zero_steps_on_a_type_is_not_placed_there() -> None:
     book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "k80", 1, 0.0), ("rnn", "k80", 1, 0.0))
     speeds = speeds_of(book, [("cnn", 0), ("rnn", 0)], [1, 1])
     assert alone(speeds, [0, 1], [1, 1], ("k80", "v100")) == [[0.0, 10.0], [0.0, 1.0]]
 
 
-def test_types_of_the_profile_and_of_the_cluster_need_not_be_the_same() -> None:
+def test_gpu_types_of_speeds_and_cluster_may_differ() -> None:
     book = book_of(("cnn", "v100", 1, 10.0), ("cnn", "gone", 1, 99.0))
     speeds = speeds_of(book, [("cnn", 0)], [1])
     assert alone(speeds, [0], [1], ("v100",)) == [[10.0]]
@@ -211,7 +215,7 @@ def test_pairs_are_known_when_both_halves_are() -> None:
     assert not speeds.paired_kinds(("k80", "v100")).size
 
 
-def pair_book(beside_cnn: float, beside_rnn: float) -> SpeedBook:
+def pair_book(beside_cnn: float, beside_rnn: float) -> SpeedTable:
     """How cnn and rnn run beside each other is known, and how a new kind runs beside them."""
     rows = [
         SpeedRow(key=SpeedKey(name, 0, "v100", 1), steps_per_s=10.0)
@@ -226,24 +230,24 @@ def pair_book(beside_cnn: float, beside_rnn: float) -> SpeedBook:
     rows += [beside("cnn", "rnn", 2.0), beside("rnn", "cnn", 1.0)]
     rows += [beside("new", "cnn", beside_cnn), beside("new", "rnn", beside_rnn)]
     rows += [beside("cnn", "new", 7.0), beside("rnn", "new", 6.0)]
-    book = SpeedBook()
+    book = SpeedTable()
     book.load(rows)
     return book
 
 
-def two_new(book: SpeedBook) -> Any:
+def two_new(book: SpeedTable) -> Any:
     known = speeds_of(book, [("new", 0), ("new", 0)], [1] * 2)
     pairs = GuessedPairs(known, PairOptions(probability=0.0))
     return pairs.together(np.array([0]), np.array([1]), ONE, ("v100",)).tolist()
 
 
-def test_pairs_that_nobody_has_run_are_guessed_from_those_that_were_measured() -> None:
+def test_unmeasured_pairs_are_guessed_from_measured_ones() -> None:
     # beside others it does as cnn does, and beside another of its own as two cnn would
     assert two_new(pair_book(8.0, 2.0)) == [[[8.0, 8.0]]]
     assert two_new(pair_book(1.0, 4.0)) == [[[4.0, 4.0]]]
 
 
-def test_a_pair_that_was_measured_is_not_guessed() -> None:
+def test_a_measured_pair_is_not_guessed() -> None:
     book = pair_book(8.0, 2.0)
     known = speeds_of(book, [("rnn", 0), ("new", 0)], [1, 1])
     pairs = GuessedPairs(known, PairOptions())
@@ -253,20 +257,20 @@ def test_a_pair_that_was_measured_is_not_guessed() -> None:
     assert not bare.together(*rows, ONE, ("v100",)).any(), "no reference: nothing is guessed"
 
 
-def test_beside_another_a_job_is_thought_to_run_as_the_pair_was_measured() -> None:
+def test_a_co_located_job_is_predicted_at_the_measured_speed_of_the_pair() -> None:
     known = speeds_of(pair_book(8.0, 2.0), [("cnn", 0), ("rnn", 0), ("other", 0)], [1] * 3)
-    believed = BelievedSpeed(known, PlainDuration())
-    placement: Any = SimpleNamespace(nodes=(0,))
+    believed = AsBelieved(Belief(by_type=known))
+    placement: Any = SimpleNamespace(nodes=(0,), gpus=1)
     units: Any = SimpleNamespace(gang=np.ones(3, np.int64))
     occupancy: Any = SimpleNamespace(type_of=[0], cluster=SimpleNamespace(gpu_types=("v100",)))
 
-    def pace(row: int, *partners: int) -> float:
-        return believed.rate(row, placement, units, occupancy, None, partners)
+    def rate(row: int, *partners: int) -> float:
+        return believed.rate(row, placement, units, occupancy, partners)
 
-    assert pace(0) == 1.0
-    assert pace(0, 1) == pytest.approx(0.2)
-    assert pace(1, 0) == pytest.approx(0.1)
-    assert pace(0, 2) == 1.0  # nobody has measured those two
+    assert rate(0) == 1.0
+    assert rate(0, 1) == pytest.approx(0.2)
+    assert rate(1, 0) == pytest.approx(0.1)
+    assert rate(0, 2) == 1.0  # those two were not measured
 
 
 # -- deciding --------------------------------------------------------------------------------------
@@ -287,7 +291,7 @@ def types_of(lab: Any, jobs: list[JobId]) -> list[str]:
 
 
 def learn(lab: Any, rows: dict[str, tuple[float, float]], at: float) -> None:
-    lab.board.speeds.take(
+    lab.live.speeds.take(
         SpeedsSet(
             rows=tuple(
                 SpeedRow(key=SpeedKey(name, 0, kind, 1), steps_per_s=rate, at=at, changed_at=at)
@@ -299,13 +303,13 @@ def learn(lab: Any, rows: dict[str, tuple[float, float]], at: float) -> None:
 
 
 @pytest.mark.parametrize("estimator", ["user", "co-location"])
-def test_gavel_moves_jobs_to_where_they_were_found_to_be_faster(live: Any, estimator: str) -> None:
+def test_gavel_moves_jobs_to_the_type_where_they_are_faster(live: Any, estimator: str) -> None:
     lab = two_types(live, estimator=estimator)
     jobs = [lab.submit(float(k), model=name) for k, name in enumerate(["cnn", "rnn"] * 2)]
     lab.round(10.0)
     before = types_of(lab, jobs)
     lab.round(70.0)
-    assert types_of(lab, jobs) == before  # nothing is known: nobody moves
+    assert types_of(lab, jobs) == before  # nothing is known: no job moves
     learn(lab, {"cnn": (1.0, 10.0), "rnn": (10.0, 9.0)}, at=100.0)
     lab.round(130.0)
     assert types_of(lab, jobs) == ["v100", "k80"] * 2
@@ -314,14 +318,14 @@ def test_gavel_moves_jobs_to_where_they_were_found_to_be_faster(live: Any, estim
     assert types_of(lab, jobs) == ["k80", "v100"] * 2
 
 
-def test_a_snapshot_carries_what_was_measured(live: Any) -> None:
+def test_a_snapshot_has_the_measured_speeds(live: Any) -> None:
     lab = two_types(live)
     for name in ("cnn", "rnn"):
         lab.submit(1.0, model=name)
-    bare = take_snapshot(lab.board, "full", 5.0)
+    bare = take_snapshot(lab.state, "full", 5.0)
     assert bare.speeds == {}
     learn(lab, {"cnn": (1.0, 10.0)}, at=3.0)
-    snapshot = take_snapshot(lab.board, "full", 5.0)
+    snapshot = take_snapshot(lab.state, "full", 5.0)
     data = snapshot.to_bytes()
     again = LiveSnapshot.from_bytes(data)
     assert again.to_bytes() == data
@@ -331,7 +335,7 @@ def test_a_snapshot_carries_what_was_measured(live: Any) -> None:
     assert changed_since(snapshot.speeds, 3.0, rows).tolist() == []
 
 
-def test_what_is_left_is_told_by_steps_where_speeds_are_known(live: Any) -> None:
+def test_remaining_work_is_predicted_by_steps_where_speeds_are_known(live: Any) -> None:
     lab = two_types(live)
     told = {"model": "cnn", "total_iterations": 1000.0}
     by_steps = lab.submit(0.0, **told)
@@ -339,42 +343,42 @@ def test_what_is_left_is_told_by_steps_where_speeds_are_known(live: Any) -> None
     unknown = lab.submit(0.0, model="rnn", total_iterations=10.0, time_limit_s=77.0)
 
     def left() -> list[float]:
-        standing = stand(take_snapshot(lab.board, "full", 20.0))
-        assert standing is not None
-        rows = [standing.row_of[job] for job in (by_steps, by_word, unknown)]
-        units = Units(standing.ctx.table, np.array(rows), 20.0)
+        prepared = prepare(take_snapshot(lab.state, "full", 20.0))
+        assert prepared is not None
+        rows = [prepared.row_of[job] for job in (by_steps, by_word, unknown)]
+        units = Units(prepared.ctx.table, np.array(rows), 20.0)
         found: list[float] = units.remaining_work.tolist()
         return found
 
-    assert left() == [86400.0, 500.0, 77.0]  # nobody has measured anything
+    assert left() == [86400.0, 500.0, 77.0]  # nothing has been measured
     learn(lab, {"cnn": (1.0, 4.0)}, at=5.0)
     assert left() == [250.0, 500.0, 77.0]
     lab.round(10.0)
-    lab.board.note_steps(by_steps, 400)
+    lab.live.note_steps(by_steps, 400)
     assert left()[0] == 150.0
-    lab.board.note_steps(by_steps, 1200)
+    lab.live.note_steps(by_steps, 1200)
     assert left()[0] == 0.0
 
 
 @pytest.mark.parametrize(("beside", "together"), [((9.0, 3.0), True), ((1.0, 4.0), False)])
-def test_two_of_a_new_kind_share_a_gpu_if_they_are_guessed_to_do_well(
+def test_two_jobs_of_a_new_kind_share_a_gpu_if_the_guess_is_good(
     live: Any, beside: tuple[float, float], together: bool
 ) -> None:
     parts = GAVEL | {"estimator": "co-location"}
     lab = live.LiveLab((), parts=parts, round_s=60.0, options=("objective=max-min-packed",))
     lab.add_node("n1", 1, "v100")
-    lab.board.speeds.take(SpeedsSet(rows=tuple(pair_book(*beside).rows.values())))
-    jobs = [lab.submit(float(k), model="new", share=0.5) for k in range(2)]
+    lab.live.speeds.take(SpeedsSet(rows=tuple(pair_book(*beside).rows.values())))
+    jobs = [lab.submit(float(k), model="new", gpu_share=0.5) for k in range(2)]
     lab.round(60.0)
     running = [job for job in jobs if lab.ledger.live_run(job) is not None]
     assert (len(running) == 2) == together
 
 
-def test_a_cluster_that_has_measured_no_pairs_guesses_none(live: Any) -> None:
+def test_without_measured_pairs_none_is_guessed(live: Any) -> None:
     parts = GAVEL | {"estimator": "co-location"}
     lab = live.LiveLab((), parts=parts, round_s=60.0, options=("objective=max-min-packed",))
     lab.add_node("n1", 1, "v100")
     learn(lab, {"new": (1.0, 10.0)}, at=0.0)
-    jobs = [lab.submit(float(k), model="new", share=0.5) for k in range(2)]
+    jobs = [lab.submit(float(k), model="new", gpu_share=0.5) for k in range(2)]
     lab.round(60.0)
     assert [lab.ledger.live_run(job) is not None for job in jobs] == [True, False]

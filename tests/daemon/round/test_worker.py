@@ -1,8 +1,9 @@
-"""Nothing that a policy does reaches the daemon: the plan stays, and the next round works."""
+"""A failing policy does not harm the daemon: the plan stays, and the next round works."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.plan import refuse_offences, verify
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.daemon.round.taking import take_snapshot
+from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 
 
@@ -46,8 +48,8 @@ def snapshot_under(live: Any, policy: str, *options: str) -> tuple[Any, LiveSnap
     lab.round(1.0)
     for _ in range(3):
         lab.submit(2.0, 1)
-    good = take_snapshot(lab.board, "full", 61.0)
-    return lab, good.under(lab.board.settings.with_policy({"scheduling": policy}, options))
+    good = take_snapshot(lab.state, "full", 61.0)
+    return lab, good.under(lab.state.settings.with_policy({"scheduling": policy}, options))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_a_policy_that_misbehaves_is_named_and_the_next_round_works(
     live: Any, with_worker: Any, policy: str, options: Any, given: Any, text: str
 ) -> None:
     lab, bad = snapshot_under(live, policy, *options)
-    good = take_snapshot(lab.board, "full", 61.0)
+    good = take_snapshot(lab.state, "full", 61.0)
 
     async def rounds(worker: PolicyWorker) -> Any:
         with pytest.raises(PolicyFailed) as failed:
@@ -83,16 +85,32 @@ def test_a_policy_that_misbehaves_is_named_and_the_next_round_works(
     assert failures == 0
 
 
+def test_what_a_policy_has_started_ends_with_its_process(
+    live: Any, with_worker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "child"
+    monkeypatch.setenv("BAD_CHILD", str(told))
+    _, bad = snapshot_under(live, "bad-leaving")
+
+    async def body(worker: PolicyWorker) -> None:
+        with pytest.raises(PolicyFailed, match="exit 3"):
+            await worker.decide(bad)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(int(told.read_text())).wait(20)
+
+    with_worker(body)
+
+
 def test_an_answer_that_was_forged_is_found_by_the_check(live: Any, with_worker: Any) -> None:
     lab, bad = snapshot_under(live, "bad-forging")
     decided = with_worker(lambda worker: worker.decide(bad))
     with pytest.raises(PolicyFailed, match=r"^policy bad-forging: job \d+: .*\(and \d+ more\)$"):
-        refuse_offences(decided, verify(decided, lab.board))
+        refuse_offences(decided, verify(decided, lab.live))
 
 
 def test_a_worker_killed_in_the_middle_costs_one_round(live: Any, with_worker: Any) -> None:
     lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
-    good = take_snapshot(lab.board, "full", 61.0)
+    good = take_snapshot(lab.state, "full", 61.0)
 
     async def killed(worker: PolicyWorker) -> None:
         pid = worker.pid
@@ -111,11 +129,9 @@ def test_a_worker_killed_in_the_middle_costs_one_round(live: Any, with_worker: A
     with_worker(killed)
 
 
-def test_a_round_that_nobody_waits_for_any_more_leaves_no_answer_behind(
-    live: Any, with_worker: Any
-) -> None:
+def test_an_abandoned_round_leaves_no_answer_behind(live: Any, with_worker: Any) -> None:
     lab, slow = snapshot_under(live, "testing-slow", "cpu_s=30")
-    good = take_snapshot(lab.board, "full", 61.0)
+    good = take_snapshot(lab.state, "full", 61.0)
 
     async def given_up(worker: PolicyWorker) -> None:
         with pytest.raises(TimeoutError):
@@ -142,23 +158,23 @@ def test_parts_that_cannot_be_switched_on_are_refused_in_one_line(
     live: Any, with_worker: Any, parts: Any, options: Any, text: str
 ) -> None:
     lab, _ = snapshot_under(live, "fifo")
-    settings = lab.board.settings.with_policy(parts, options)
-    snapshot = take_snapshot(lab.board, "full", 61.0)
+    settings = lab.state.settings.with_policy(parts, options)
+    snapshot = take_snapshot(lab.state, "full", 61.0)
     with pytest.raises(BadInput) as refused:
         with_worker(lambda worker: worker.try_policy(settings, snapshot))
     assert text in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_another_policy_takes_over_what_runs(live: Any, with_worker: Any) -> None:
+def test_another_policy_takes_over_running_jobs(live: Any, with_worker: Any) -> None:
     lab, _ = snapshot_under(live, "fifo")
     running = set(lab.running())
-    settings = lab.board.settings.with_policy({"scheduling": "tiresias"}, ("limits=1000,2000",))
+    settings = lab.state.settings.with_policy({"scheduling": "tiresias"}, ("limits=1000,2000",))
 
     async def switched(worker: PolicyWorker) -> Any:
-        await worker.try_policy(settings, take_snapshot(lab.board, "full", 61.0))
-        lab.board.switch(settings)
-        return await worker.decide(take_snapshot(lab.board, "full", 61.0))
+        await worker.try_policy(settings, take_snapshot(lab.state, "full", 61.0))
+        lab.state.switch(settings)
+        return await worker.decide(take_snapshot(lab.state, "full", 61.0))
 
     decided = with_worker(switched)
     assert decided.policy == "tiresias"
@@ -166,18 +182,35 @@ def test_another_policy_takes_over_what_runs(live: Any, with_worker: Any) -> Non
     assert len(decided.launched) == 2
 
 
-def test_starts_are_foretold_with_what_the_telling_rests_on(live: Any, with_worker: Any) -> None:
+def test_predicted_starts_name_their_basis(live: Any, with_worker: Any) -> None:
     lab = live.LiveLab((2,), parts={"scheduling": "fifo"})
     lab.submit(0.0, 2, time_limit_s=100.0)
     lab.round(0.0)
     second = lab.submit(1.0, 2, expected_s=30.0)
     third = lab.submit(2.0, 1)
     lab.submit(3.0, 5)  # never fits
-    snapshot = take_snapshot(lab.board, "full", 10.0)
-    foretold = {one.job: one for one in with_worker(lambda worker: worker.forecast(snapshot))}
-    assert foretold[second].start_at == 100.0
-    assert foretold[third].start_at == 130.0
-    assert foretold[second].end_at == 130.0
-    assert (np.isnan(foretold[1].start_at), foretold[1].end_at) == (True, 100.0)
-    assert set(foretold) == {1, second, third}
-    assert foretold[second].basis.startswith("expected times, time limits")
+    snapshot = take_snapshot(lab.state, "full", 10.0)
+    predicted = {one.job: one for one in with_worker(lambda worker: worker.forecast(snapshot))}
+    assert predicted[second].start_at == 100.0
+    assert predicted[third].start_at == 130.0
+    assert predicted[second].end_at == 130.0
+    assert (np.isnan(predicted[1].start_at), predicted[1].end_at) == (True, 100.0)
+    assert set(predicted) == {1, second, third}
+    assert predicted[second].basis.startswith("expected times, time limits")
+
+
+def test_a_worker_imports_nothing_from_the_folder_that_it_was_started_in(
+    live: Any, with_worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, _ = snapshot_under(live, "las")
+    for name in ("numpy", "msgspec", "dlsched"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", ".", os.environ["PYTHONPATH"]]))
+
+    async def decided(worker: PolicyWorker) -> str:
+        await worker.decide(take_snapshot(lab.state, "full", 61.0))
+        assert worker._process is not None
+        return os.readlink(f"/proc/{worker._process.pid}/cwd")
+
+    assert with_worker(decided) == "/"

@@ -1,4 +1,4 @@
-/* A libnvidia-ml.so.1 whose GPUs are what the file named by STUB_NVML says, read at every call.
+/* A libnvidia-ml.so.1 with the GPUs of the file that STUB_NVML names, read at every call.
    Lines: gpus N | ecc GPU N | xid GPU N | process GPU PID MIB | remap GPU PENDING FAILED |
    gone GPU | used GPU MIB | hang | broken GPU. What is not here is a function that a driver lacks. */
 #include <stdint.h>

@@ -69,7 +69,7 @@ def test_inventory(gpus: NvmlGpus) -> None:
     assert (found.driver, found.problem) == ("580.1", "")
 
 
-def test_what_a_driver_lacks_is_not_known(gpus: NvmlGpus) -> None:
+def test_values_that_a_driver_lacks_are_unknown(gpus: NvmlGpus) -> None:
     state = gpus.states()[0]
     assert (state.utilization, state.temperature_c, state.problem) == (None, None, "")
 
@@ -102,7 +102,7 @@ def test_processes(gpus: NvmlGpus, say: Callable[[str], None]) -> None:
     assert second.processes == ()
 
 
-def test_a_call_that_hangs_costs_the_asking_process(
+def test_a_call_that_hangs_stops_only_the_asking_process(
     say: Callable[[str], None],
 ) -> None:
     gpus = NvmlGpus(limit_s=1.0)
@@ -116,13 +116,15 @@ def test_a_call_that_hangs_costs_the_asking_process(
 
 
 def looked(watch: GpuWatch, owners: dict[int, RunId]) -> None:
-    def whose(pids: Iterable[int]) -> dict[int, RunId | None]:
+    def runs_of(pids: Iterable[int]) -> dict[int, RunId | None]:
         return {pid: owners.get(pid) for pid in pids}
 
-    asyncio.run(watch.look(whose))
+    asyncio.run(watch.read(runs_of))
 
 
-def test_what_a_watch_makes_of_it(gpus: NvmlGpus, say: Callable[[str], None]) -> None:
+def test_a_watch_finds_unhealthy_gpus_and_foreign_processes(
+    gpus: NvmlGpus, say: Callable[[str], None]
+) -> None:
     watch = GpuWatch(gpus, gpus.inventory())
     say("process 0 4711 100\n")
     looked(watch, {})
@@ -136,7 +138,7 @@ def test_what_a_watch_makes_of_it(gpus: NvmlGpus, say: Callable[[str], None]) ->
     assert watch.why == {"GPU-stub-1": "fell off the bus"}
     say("")
     looked(watch, {})
-    assert watch.unhealthy == ("GPU-stub-1",)  # back, but somebody has to look at it
+    assert watch.unhealthy == ("GPU-stub-1",)  # back, but an operator has to look at it
     watch.close()
 
 
@@ -166,7 +168,7 @@ def test_room_for_what_a_checkpoint_has_put_aside(
     watch.close()
 
 
-def test_an_agent_with_real_looking_gpus(cluster: Cluster, say: Callable[[str], None]) -> None:
+def test_an_agent_with_gpus_of_a_stub_driver(cluster: Cluster, say: Callable[[str], None]) -> None:
     """Fault rows C21 and C23, through a whole agent."""
     leader: Any = cluster.leader
     cluster.agent("n1", more="gpu_look_s = 0.1\n", fake=False)
@@ -180,7 +182,7 @@ def test_an_agent_with_real_looking_gpus(cluster: Cluster, say: Callable[[str], 
     def uses() -> dict[str, Any]:
         return {each.uuid: each for each in leader.descriptions["n1"].uses}
 
-    eventually(lambda: uses()["GPU-stub-1"].foreign, "somebody else's process is shown")
+    eventually(lambda: uses()["GPU-stub-1"].foreign, "a foreign process is shown")
     eventually(lambda: leader.syncs[-1].health.unhealthy == ("GPU-stub-1",))
     say("ecc 0 1\n")
     eventually(lambda: leader.syncs[-1].health.unhealthy == ("GPU-stub-0",))

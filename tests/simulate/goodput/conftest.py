@@ -1,4 +1,4 @@
-"""A folder of two small applications, whose numbers can be followed by hand."""
+"""A folder of two small applications with numbers that can be followed by hand."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlsched.composition.settings import Costs
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.params import GradParams, PerfParams
 from simulate.goodput.application import Application
@@ -20,7 +21,6 @@ from simulate.goodput.trainings import Trainings, trainings_of
 from simulate.replay import prepare, replay
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
-from simulate.world import Costs
 
 STEP = 0.1 + 0.01 * 16 + 1e-5  # of 16 samples on one GPU
 POLLUX = ("semantics=pollux",)
@@ -82,11 +82,11 @@ def test_a_training_s_own_start_is_charged_and_believed(
     jobs = run(lab, toys, trace).jobs
     assert jobs.finish_time.tolist() == [60 + 5 + 3 * EPOCH, 60 + 30 + 3 * EPOCH]
     cluster, settings = lab.cluster("2x2"), RunSettings(policy="pollux", options=POLLUX)
-    believed = prepare(trace, cluster, settings, applications=toys).goodput
+    believed = prepare(trace, cluster, settings, applications=toys).cycle.ctx.perf.goodput
     assert believed is not None
     assert believed.restart_s(np.array([1, 0])).tolist() == [30.0, 5.0]
     said = RunSettings(policy="pollux", options=POLLUX, costs=Costs(restart_overhead=7.0))
-    believed = prepare(trace, cluster, said, applications=toys).goodput
+    believed = prepare(trace, cluster, said, applications=toys).cycle.ctx.perf.goodput
     assert believed is not None
     assert believed.restart_s(np.array([1, 0])).tolist() == [7.0, 7.0]
 
@@ -147,7 +147,7 @@ def test_trainings_run_under_other_semantics_too(
     assert (jobs.status == "completed").all()
 
 
-def test_a_job_that_nobody_has_measured_is_refused(toys: dict[str, Application]) -> None:
+def test_a_job_of_an_unmeasured_application_is_refused(toys: dict[str, Application]) -> None:
     with pytest.raises(BadInput, match="job j0: the profile has no application 'gpt'; it has"):
         trainings_of(trace_of((0, "gpt", 1, 16)), toys)
     with pytest.raises(BadInput, match="job j0: toy trains with batches of 16 to 128 samples"):
@@ -168,15 +168,15 @@ def test_a_training_that_tunes_begins_small_and_grows(toys: dict[str, Applicatio
     each = Training(toys["toy"], 16)
     each.begin((4,), 0.0, batch=64, tunes=True)
     assert each.split.batch == 16  # nothing is known yet
-    assert each.perf is None
+    assert each.perf_on("") is None
     each.advance(1.0)
     known = each.version
-    assert each.perf is not None
+    assert each.perf_on("") is not None
     each.advance(100.0)
     assert each.epoch >= 1
     assert each.split.batch > 16
     assert each.version > known
-    assert each.profiled == 4
+    assert each.profiled_on("") == 4
 
 
 def test_a_fixed_batch_is_not_tuned(toys: dict[str, Application]) -> None:
@@ -187,7 +187,7 @@ def test_a_fixed_batch_is_not_tuned(toys: dict[str, Application]) -> None:
     assert each.split.batch == 64
 
 
-def test_where_it_is_followed_does_not_change_where_it_goes(
+def test_when_a_training_is_observed_does_not_change_its_progress(
     toys: dict[str, Application],
 ) -> None:
     ends = []
@@ -203,7 +203,7 @@ def test_where_it_is_followed_does_not_change_where_it_goes(
     assert abs(ends[0] - 30.0 - each.alone((2,))) <= 1
 
 
-def test_it_loses_what_was_not_saved(toys: dict[str, Application]) -> None:
+def test_a_failure_loses_work_since_the_checkpoint(toys: dict[str, Application]) -> None:
     each = Training(toys["toy"], 16)
     each.begin((1,), 0.0, batch=16, tunes=False)
     each.advance(60.0)
@@ -223,7 +223,7 @@ def test_what_policies_may_believe(toys: dict[str, Application]) -> None:
     assert np.asarray(limits.maximum).tolist() == [128, 64]
     assert np.asarray(limits.fixed).tolist() == [False, True]
     all_of_them.of[0].begin((1,), 0.0, batch=16, tunes=False)
-    all_of_them.advance(0, 5.0)
+    all_of_them.of[0].advance(5.0)
     perf = PerfParams(*all_of_them.perf(rows).T)
     assert np.asarray(perf.known).tolist() == [True, False]
     assert GradParams(*all_of_them.grads(rows)[0].tolist()) == GradParams(1.0, 32.0)
@@ -232,13 +232,14 @@ def test_what_policies_may_believe(toys: dict[str, Application]) -> None:
     assert len(np.asarray(all_of_them.limits(rows[:0]).initial)) == 0
 
 
-def test_the_truth_is_for_who_may_know_it(lab: Any, toys: dict[str, Application]) -> None:
+def test_only_the_oracle_shows_policies_the_truth(lab: Any, toys: dict[str, Application]) -> None:
     trace = trace_of((0, "toy", 1, 16))
     for estimate, knows in (("oracle", True), ("noise:0.5", False)):
         settings = RunSettings(policy="fifo", estimate=estimate, options=("semantics=pollux",))
         engine = prepare(trace, lab.cluster("1x4"), settings, applications=toys)
-        assert engine.goodput is not None
-        oracle = engine.goodput.oracle
+        goodput = engine.cycle.ctx.perf.goodput
+        assert goodput is not None
+        oracle = goodput.oracle
         assert (oracle is not None) is knows
         if oracle is not None:
             assert oracle.remaining_steps(np.array([0])).tolist() == [200.0]

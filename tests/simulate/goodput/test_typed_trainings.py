@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.fitting import Observations, objective
 from dlsched.core.goodput.params import PerfParams
 from dlsched.core.goodput.throughput import accumulation_time, optimiser_time
-from dlsched.core.node_counts import lay_out
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.node_counts import lay_out
+from dlsched.core.walk.walk import Walk
 from simulate.goodput.hardware import TypedApplication
 from simulate.goodput.published_fit import _Objective, published_fit
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.goodput.typed_training import TypedTraining
 from simulate.profiles.open import open_applications
 from simulate.replay import prepare, replay
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.traces.open import open_trace
 
@@ -84,7 +84,7 @@ def run(
     )
 
 
-def test_a_column_of_types_tells_the_folder(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_with_a_column_of_types_is_recognised(folder: Path, tmp_path: Path) -> None:
     assert holds_typed_applications(folder)
     assert not holds_typed_applications(tmp_path / "nothing")
     found = read_typed_applications(folder)
@@ -129,7 +129,7 @@ def test_a_model_is_each_type_s_own(cifar10: TypedApplication) -> None:
     assert not training.reconsider()  # it has learnt nothing since
 
 
-def test_what_was_never_measured_goes_like_what_is_nearest(folder: Path) -> None:
+def test_an_unmeasured_shape_runs_like_the_nearest_measured_one(folder: Path) -> None:
     """20 GPUs like the 16 that were; 6 as 1-5 on one node too many, or on two types, like 4-2."""
     ends = [
         run(folder, f"a,0,cifar10,{gpus},512\n", "fifo", cluster=cluster).jobs.finish_time[0]
@@ -219,7 +219,7 @@ def test_the_same_run_twice_is_the_same(folder: Path) -> None:
     assert first.jobs.finish_time.tolist() == second.jobs.finish_time.tolist()
 
 
-def test_a_job_that_nothing_was_measured_for(folder: Path) -> None:
+def test_a_job_without_measurements_is_refused(folder: Path) -> None:
     with pytest.raises(
         BadInput, match="job a: cifar10 was measured on fast, slow, and the cluster"
     ):
@@ -235,7 +235,7 @@ def test_a_job_that_nothing_was_measured_for(folder: Path) -> None:
         ("placements", "cifar10,slow,1,nan,0.1,0", "local_bsz"),
     ],
 )
-def test_rows_that_cannot_be(folder: Path, table: str, line: str, complaint: str) -> None:
+def test_impossible_rows_are_refused(folder: Path, table: str, line: str, complaint: str) -> None:
     path = folder / f"{table}.csv"
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(BadInput, match=complaint):
@@ -265,7 +265,7 @@ def test_the_published_fit_s_gradient_is_that_of_its_objective() -> None:
         assert (function(near)[0] - value) / 1e-7 == pytest.approx(slope[place], rel=1e-3, abs=1e-4)
 
 
-def test_a_fit_of_one_measurement_is_what_is_taken_for_granted() -> None:
+def test_a_fit_of_one_measurement_splits_its_time_evenly() -> None:
     one = Observations(*(np.array([each]) for each in (1, 1, 128, 0.306, 0.306)))
     found = published_fit(one)
     assert found.alpha_c == pytest.approx(0.153)

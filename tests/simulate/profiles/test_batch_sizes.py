@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.errors import BadInput
 from simulate.profiles.batch_rules import BatchPatterns, Training, epochs_of, profile_of
 from simulate.profiles.open import open_profiles
@@ -55,24 +55,24 @@ def patterns(tmp_path: Path, text: str) -> BatchPatterns:
 def test_accordion_leaves_critical_regimes_after_three_tenths() -> None:
     job = Training("LM", 40, 1, 1492 * 50, "accordion")
     assert epochs_of(job) == 50
-    course = profile_of(job, None, lambda size: 1.0)
-    assert course.batch_size.tolist() == [40] * 16 + [80] * 34
-    assert course.seconds[0] == pytest.approx(59_675 / 40)
+    profile = profile_of(job, None, lambda size: 1.0)
+    assert profile.batch_size.tolist() == [40] * 16 + [80] * 34
+    assert profile.seconds[0] == pytest.approx(59_675 / 40)
 
 
 def test_gradient_noise_follows_its_table_and_falls_back_after_two_doublings(
     tmp_path: Path,
 ) -> None:
     table = patterns(tmp_path, SIZES)
-    course = profile_of(Training("LM", 40, 1, 1492 * 6, "gns"), table, lambda size: 1.0)
-    assert course.batch_size.tolist() == [40, 40, 40, 80, 80, 80]
+    profile = profile_of(Training("LM", 40, 1, 1492 * 6, "gns"), table, lambda size: 1.0)
+    assert profile.batch_size.tolist() == [40, 40, 40, 80, 80, 80]
     twice = patterns(tmp_path, SIZES.replace("LM,40", "LM,20").replace("40\n", "20\n"))
-    course = profile_of(Training("LM", 20, 1, 2984 * 5, "gns"), twice, lambda size: 1.0)
-    assert course.batch_size.tolist() == [20, 20, 20, 80, 20]
+    profile = profile_of(Training("LM", 20, 1, 2984 * 5, "gns"), twice, lambda size: 1.0)
+    assert profile.batch_size.tolist() == [20, 20, 20, 80, 20]
 
 
 @pytest.mark.parametrize("job", [("Transformer", 16, "accordion"), ("LM", 80, "gns")])
-def test_who_cannot_adapt_keeps_its_batch_size(job: tuple[str, int, str]) -> None:
+def test_a_job_that_cannot_adapt_keeps_its_batch_size(job: tuple[str, int, str]) -> None:
     model, size, mode = job
     assert not Training(model, size, 1, 1000, mode).adapts
 
@@ -112,7 +112,7 @@ def test_any_policy_serves_jobs_that_adapt(replayed: Any, policy: str) -> None:
         ("0,LM,40,1,8952,gns,1,0\n", SIZES.replace("scale_factor", "gang"), "needs a column"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_impossible_jobs_are_refused_in_one_line(
     replayed: Any, rows: str, sizes: str | None, message: str
 ) -> None:
     with pytest.raises(BadInput) as caught:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
+from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.errors import BadInput
-from dlsched.core.occupancy import Occupancy, Placement
-from dlsched.core.throughputs import JobKind, TableSpeed, ThroughputTable
+from dlsched.core.speed.throughput_table import JobKind, TableSpeed, ThroughputTable
 from dlsched.core.units import UnitTable
-from dlsched.policies.scheduling.gavel.pairing import all_pairs
+from dlsched.policies.scheduling.gavel.problem import all_pairs
 from simulate.profiles.throughput_file import job_kind, read_throughputs
 
 HEADER = (
@@ -56,7 +56,8 @@ def test_jobs_alone_have_a_throughput_on_every_type(table: ThroughputTable) -> N
 
 def test_pairs_have_a_throughput_for_each_half(table: ThroughputTable) -> None:
     kinds = table.codes([A3C, RESNET, RESNET, A3C])
-    pairs = all_pairs(table, kinds, np.array([1, 1, 2, 1]), ["k80", "v100"])
+    scales, types = np.array([1, 1, 2, 1]), ["k80", "v100"]
+    pairs = all_pairs(scales, lambda a, b: table.pair_speeds(kinds[a], kinds[b], scales[a], types))
     found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
     assert found == [(0, 1), (1, 3)]  # two A3C were not measured, and sizes must be equal
     assert pairs.throughput.tolist() == [[[0, 0], [6, 15]], [[0, 0], [15, 6]]]
@@ -69,13 +70,13 @@ def test_packed_files_are_read_and_columns_may_be_left_out(tmp_path: Path) -> No
     assert table.speeds(table.codes([JobKind("A")]), np.array([1]), ["v100"]).tolist() == [[2]]
 
 
-def test_a_job_runs_at_the_pace_of_its_slowest_type(table: ThroughputTable) -> None:
+def test_a_job_runs_as_fast_as_on_its_slowest_type(table: ThroughputTable) -> None:
     occupancy = Occupancy(parse_cluster_spec("1x2:v100+1x2:k80"))
     speed, units = TableSpeed(table, [RESNET, A3C]), UnitTable(2)
 
     def rate(row: int, nodes: Any, partners: tuple[int, ...] = ()) -> float:
         return speed.rate(
-            row, Placement(tuple(nodes), tuple(nodes.values())), units, occupancy, None, partners
+            row, Placement(tuple(nodes), tuple(nodes.values())), units, occupancy, partners
         )
 
     assert rate(0, {0: 0b1}) == 20
@@ -137,4 +138,4 @@ def test_what_was_not_measured_is_refused(table: ThroughputTable) -> None:
     two = TableSpeed(table, [RESNET, A3C, A3C])
     occupancy = Occupancy(parse_cluster_spec("1x2:v100"))
     with pytest.raises(BadInput, match="not of more"):
-        two.rate(0, Placement((0,), (1,)), UnitTable(3), occupancy, None, (1, 2))
+        two.rate(0, Placement((0,), (1,)), UnitTable(3), occupancy, (1, 2))

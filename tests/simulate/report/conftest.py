@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulate.results import ClusterShape, JobOutcomes, ReplayResult, Segments, Timeline
+from simulate.results.tables import ClusterShape, JobOutcomes, ReplayResult, Segments, Timeline
 
 Make = Callable[..., ReplayResult]
 

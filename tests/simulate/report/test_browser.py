@@ -1,4 +1,4 @@
-"""The page as a browser sees it: drawn, quiet, and without a request to anybody."""
+"""The page as a browser shows it: drawn, without errors, and without any request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from simulate.report import write_report
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 
 FLAGS = (
     "--headless",

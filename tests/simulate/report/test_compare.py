@@ -1,4 +1,4 @@
-"""Policies side by side: groups, intervals over seeds, and who is called best."""
+"""Policies side by side: groups, intervals over seeds, and which one counts as best."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulate.report.findings import findings
 from simulate.report.intervals import estimate, paired_difference, t_quantile
 from simulate.report.metrics import BY_KEY, standing
 from simulate.report.study import Study
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 
 
 def with_jct(run: ReplayResult, jct: float | None, label: str, seed: int) -> ReplayResult:

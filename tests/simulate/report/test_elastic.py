@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlsched.core.throughputs import JobKind, Measurement, ThroughputTable
-from simulate.recorder import Recorder
-from simulate.report.elastic import course_of, elastic_figures
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
+from simulate.report.elastic import elastic_figures, trajectory_of
 from simulate.report.study import Study
+from simulate.results.recorder import Recorder
 
 
 def run(lab: Any, **given: Any) -> Any:
@@ -31,31 +31,31 @@ def run(lab: Any, **given: Any) -> Any:
 
 
 def test_a_replay_notes_what_elastic_jobs_have(lab: Any) -> None:
-    courses = run(lab).courses
-    times, gpus = course_of(courses, 0, "gpus")
+    trajectories = run(lab).trajectories
+    times, gpus = trajectory_of(trajectories, 0, "gpus")
     assert gpus.tolist() == [4, 2, 4, 0]
     assert times[:2].tolist() == [0, 100]
-    assert course_of(courses, 1, "gpus")[1].tolist() == [2, 0]
-    assert np.isnan(courses.goodput).all()
+    assert trajectory_of(trajectories, 1, "gpus")[1].tolist() == [2, 0]
+    assert np.isnan(trajectories.goodput).all()
 
 
 def test_rigid_jobs_and_runs_without_records_note_nothing(lab: Any) -> None:
-    assert lab.run([(0, 1, 10)], "fifo").courses is None
-    assert run(lab, record=False).courses is None
+    assert lab.run([(0, 1, 10)], "fifo").trajectories is None
+    assert run(lab, record=False).trajectories is None
 
 
 def test_a_later_note_of_the_same_moment_replaces() -> None:
     recorder = Recorder()
-    recorder.keeps_courses = True
+    recorder.keeps_trajectories = True
     recorder.has(3, 0.0, 2, 64.0, 10.0)
     recorder.has(3, 60.0, 2, 64.0, 10.0)  # nothing new
     recorder.has(3, 90.0, 0, 0.0, 0.0)
     recorder.has(3, 90.0, 4, 128.0, 20.0)
-    courses = recorder.courses()
-    assert courses is not None
-    assert courses.time.tolist() == [0, 90]
-    assert courses.gpus.tolist() == [2, 4]
-    assert courses.batch_size.tolist() == [64, 128]
+    trajectories = recorder.trajectories()
+    assert trajectories is not None
+    assert trajectories.time.tolist() == [0, 90]
+    assert trajectories.gpus.tolist() == [2, 4]
+    assert trajectories.batch_size.tolist() == [64, 128]
 
 
 def test_a_figure_shows_gpus_and_a_table_their_means(lab: Any) -> None:

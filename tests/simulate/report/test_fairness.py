@@ -9,7 +9,7 @@ import pytest
 
 from simulate.report.fairness import fairness_figure, rho_of, shockwave_static
 from simulate.report.study import Study
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 
 
 def with_rho(run: ReplayResult, variant: str, value: float) -> ReplayResult:

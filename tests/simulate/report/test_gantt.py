@@ -1,4 +1,4 @@
-"""Who ran where: nothing overlaps, areas are GPU-time, gangs are linked."""
+"""Gantt charts: nothing overlaps, areas are GPU-time, gangs are linked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulate.report.gantt import JOB_COLOURS, choose_window, gantt_figure
 from simulate.report.interruptions import interruption_times, preemption_figure, stretches
 from simulate.report.palette import JOBS
 from simulate.report.study import Study
-from simulate.results import ReplayResult, Segments
+from simulate.results.tables import ReplayResult, Segments
 
 WHOLE = (0.0, 1e9)
 

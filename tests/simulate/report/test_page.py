@@ -14,7 +14,7 @@ import pytest
 from dlsched.core.errors import BadInput
 from simulate.report import write_report
 from simulate.report.page import render
-from simulate.results import ReplayResult
+from simulate.results.tables import ReplayResult
 
 KEYS = ("compare", "jct", "delay", "occupancy", "gantt", "preemptions", "losses", "fairness")
 VOID = {"meta", "input", "br", "link"}

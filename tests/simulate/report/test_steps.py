@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulate.report.steps import bin_edges, bin_means, time_weighted_mean, utilization
-from simulate.results import Timeline
+from simulate.results.tables import Timeline
 
 
 @given(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.core.cluster import Cluster, Node, VirtualCluster, parse_cluster_spec
+from dlsched.core.cluster.description import Cluster, Node, VirtualCluster, parse_cluster_spec
 from dlsched.core.errors import BadInput
 from simulate.sweep.checks import check_fits
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.errors import BadInput
-from simulate.output import write_jobs
+from simulate.results.output import write_jobs
 from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, Inputs, conduct, executor_of, expand
-from simulate.sweep.in_process import InProcess
+from simulate.sweep.interface import InProcess
 from simulate.sweep.processes import Processes
 
 
@@ -133,7 +133,7 @@ def test_a_dask_cluster_gives_the_same_bytes(inputs, expected, dask):
     assert len(outcome.failed) == 4
 
 
-def test_a_word_names_an_executor_and_a_single_run_stays_here():
+def test_a_word_names_an_executor_and_a_single_run_stays_in_this_process():
     assert isinstance(executor_of("", runs=1), InProcess)
     assert isinstance(executor_of("processes", runs=1), InProcess)
     assert isinstance(executor_of("processes:1", runs=9), InProcess)

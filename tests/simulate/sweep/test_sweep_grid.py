@@ -60,7 +60,7 @@ def test_an_option_of_a_stage_goes_to_the_parts_that_have_it():
     ]
 
 
-def test_semantics_is_for_everybody_and_a_later_option_wins():
+def test_semantics_goes_to_every_run_and_a_later_option_wins():
     assert shared("semantics=blox", "semantics=tiresias", policy=("fifo", "las")) == [
         ("semantics=tiresias",),
         ("semantics=tiresias",),
@@ -77,7 +77,7 @@ def test_semantics_is_for_everybody_and_a_later_option_wins():
         ("x", "-o 'x' does not read KEY=VALUE"),
     ],
 )
-def test_an_option_that_nobody_has_is_refused(option, message):
+def test_an_option_that_no_run_has_is_refused(option, message):
     with pytest.raises(BadInput) as refused:
         shared(option, policy=("fifo", "tiresias"))
     assert str(refused.value).startswith(message)

@@ -5,13 +5,14 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from dlsched.core.cluster import parse_cluster_spec
+from dlsched.core.cluster.description import parse_cluster_spec
 from dlsched.core.errors import BadInput
-from simulate.cluster_events import ClusterEvent
+from simulate.clusters.cluster_events import ClusterEvent
+from simulate.results.tables import Trajectories
 from simulate.settings import RunSettings
 from simulate.sweep import Inputs, Run, Store, conduct
 from simulate.sweep.digest import Digests
-from simulate.sweep.in_process import InProcess
+from simulate.sweep.interface import InProcess
 from simulate.sweep.run import execute
 
 RUN = Run(number=0, trace=0, settings=RunSettings(policy="las", clock="events"))
@@ -38,7 +39,14 @@ def test_a_stored_result_comes_back_as_it_was(inputs, tmp_path, record):
     run = replace(RUN, settings=replace(RUN.settings, record=record))
     result = execute(inputs, run)
     jobs = replace(result.jobs, extra={"promotions": np.array([1, 2, 3])})
-    result = replace(result, jobs=jobs, warnings=("a note",))
+    had = Trajectories(
+        job=np.array([0, 0]),
+        time=np.array([0.0, 10.0]),
+        gpus=np.array([3, 0]),
+        batch_size=np.array([64.0, np.nan]),
+        goodput=np.array([np.nan, np.nan]),
+    )
+    result = replace(result, jobs=jobs, warnings=("a note",), trajectories=had if record else None)
     store = Store(tmp_path / "runs", inputs)
     assert store.load(run) is None
     store.save(run, result)
@@ -46,13 +54,13 @@ def test_a_stored_result_comes_back_as_it_was(inputs, tmp_path, record):
     assert again is not None
     assert dict(again.summary) == dict(result.summary)
     assert again.warnings == ("a note",)
-    for table in ("jobs", "timeline", "cluster", *(["segments"] if record else [])):
+    for table in ("jobs", "timeline", "cluster", *(["segments", "trajectories"] if record else [])):
         before, after = getattr(result, table), getattr(again, table)
         for field in fields(before):
             if field.name != "extra":
                 assert equal(getattr(before, field.name), getattr(after, field.name)), field.name
     assert again.jobs.extra["promotions"].tolist() == [1, 2, 3]
-    assert (again.segments is None) == (not record)
+    assert (again.segments is None) == (again.trajectories is None) == (not record)
 
 
 def test_a_stored_run_may_have_another_label_in_another_study(inputs, tmp_path):
@@ -106,7 +114,7 @@ def test_everything_that_a_result_depends_on_is_in_its_digest(inputs, lab, tmp_p
     assert Digests(replace(inputs, cluster=cluster)).of(RUN) == digests[0]
 
 
-def test_a_folder_that_cannot_be_is_refused(inputs, tmp_path):
+def test_a_folder_that_cannot_be_made_is_refused(inputs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="not a folder"):
         Store(tmp_path / "file", inputs)
@@ -120,3 +128,17 @@ def test_a_folder_that_goes_away_costs_the_storing_and_not_the_study(inputs, tmp
     outcome = conduct(inputs, [RUN], lambda missing: InProcess(), store=store)
     assert len(outcome.finished) == 1
     assert outcome.unsaved.startswith(f"--resume {tmp_path / 'runs'}: cannot be written")
+
+
+def test_a_stop_whose_exception_is_lost_ends_the_sweep_after_the_run(inputs):
+    runs = [RUN, replace(RUN, number=1), replace(RUN, number=2)]
+    finished = []
+    outcome = conduct(
+        inputs,
+        runs,
+        lambda missing: InProcess(),
+        on_finished=finished.append,
+        is_stopped=lambda: len(finished) == 2,
+    )
+    assert outcome.interrupted
+    assert sorted(outcome.results) == [0, 1]

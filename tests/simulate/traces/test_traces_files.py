@@ -1,4 +1,4 @@
-"""Files as people keep them, and as accidents leave them."""
+"""Files as people keep them, and damaged files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import gzip
 
 import pytest
 
+from dlsched.composition.number_files import LARGEST, read_numbers
 from dlsched.core.errors import BadInput
+from simulate.traces import textfile
 from simulate.traces.open import open_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.textfile import stem_of
@@ -87,5 +89,33 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         (".csv", ".csv"),
     ],
 )
-def test_a_trace_is_called_by_its_stem(tmp_path, name, stem):
+def test_the_name_of_a_trace_is_the_stem_of_its_file(tmp_path, name, stem):
     assert stem_of(tmp_path / name) == stem
+
+
+def test_a_file_that_unpacks_without_end_is_refused_early(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "UNPACKED_FREELY", 1 << 16)
+    path = tmp_path / "bomb.csv.gz"
+    row = b"1,0,1,60\n"
+    path.write_bytes(gzip.compress(b"job_id,submit_time,num_gpus,duration\n" + row * 500_000))
+    with textfile.open_text(path) as text, pytest.raises(BadInput) as refused:
+        list(textfile.lines_of(path, text))
+    assert str(refused.value) == (
+        f"{path}: unpacks to more than 200 times its size, as no log does"
+    )
+
+
+def test_a_log_that_packs_well_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "UNPACKED_FREELY", 0)
+    path = tmp_path / "log.csv.gz"
+    rows = b"".join(b"%d,%d,1,60\n" % (k, k * 7) for k in range(5_000))
+    path.write_bytes(gzip.compress(rows))
+    with textfile.open_text(path) as text:
+        assert sum(1 for _ in textfile.lines_of(path, text)) == 5_000
+
+
+def test_a_file_of_numbers_is_bounded(tmp_path):
+    path = tmp_path / "numbers.gz"
+    path.write_bytes(gzip.compress(bytes(LARGEST + 1), compresslevel=1))
+    with pytest.raises(BadInput, match=r"numbers\.gz: more than 64 MiB of numbers"):
+        read_numbers(str(path))

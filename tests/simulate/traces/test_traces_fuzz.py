@@ -1,4 +1,4 @@
-"""Whatever the bytes, reading ends: in a trace that keeps its promises, or in one line."""
+"""Any bytes are read as a valid trace, or refused in one line."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_no_gang_is_larger_than_the_cluster_and_the_cut_ones_are_counted(gpus):
     trace = generate_trace("venus", jobs=5_000, seed=0, gpus=gpus)
     free = generate_trace("venus", jobs=5_000, seed=0)
     assert trace.num_gpus.max() == max(size for size in PROFILES["venus"].sizes if size <= gpus)
-    assert str((free.num_gpus > gpus).sum()) in trace.notes[0]
+    assert f"{(free.num_gpus > gpus).sum():,}" in trace.notes[0]
     assert free.notes == ()
 
 
@@ -93,7 +93,7 @@ def test_users_repeat_themselves():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"profile": "borg"}, "the known ones are philly, venus"),
+        ({"profile": "borg"}, "known: philly, venus"),
         ({"jobs": 1}, "2 jobs or more"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"gpus": 0}, "1 GPU or more"),

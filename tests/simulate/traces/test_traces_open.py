@@ -27,17 +27,17 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("format", HEADERS)
-def test_a_format_is_told_by_its_header(trace_file, format):
+def test_a_format_is_recognised_by_its_header(trace_file, format):
     assert detect_format(trace_file(HEADERS[format] + "\n")) == format
     assert detect_format(trace_file(HEADERS[format] + "\n", "t.gz")) == format
 
 
-def test_the_philly_log_is_told_by_its_bracket_and_parquet_by_its_name(trace_file):
+def test_the_philly_log_is_recognised_by_its_bracket_and_parquet_by_its_name(trace_file):
     assert detect_format(trace_file("  [ {", "log")) == "philly"
     assert detect_format(trace_file("", "t.parquet")) == "dlsched"
 
 
-def test_folders_are_told_by_the_file_they_are_published_with(trace_file, tmp_path):
+def test_folders_are_recognised_by_the_file_they_are_published_with(trace_file, tmp_path):
     trace_file("", "a/pai_job_table.csv")
     trace_file("", "b/cluster_job_log")
     trace_file("", "c/cluster_log.csv")
@@ -68,7 +68,7 @@ def test_a_named_format_with_another_header_names_the_missing_columns(trace_file
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"status": ("done",)}, "status 'done' is unknown"),
+        ({"status": ("done",)}, "status 'done' is not known"),
         ({"min_duration": -1}, "must be 0 s or more"),
         ({"min_duration": float("nan")}, "must be 0 s or more"),
         ({"on_missing": "guess"}, "must be drop or keep"),

@@ -32,6 +32,16 @@ def test_blox_streams_keep_the_round_of_delivery(trace_file):
     assert trace.columns["round_delivered"].tolist() == [0, 300]
 
 
+def test_blox_priorities_change_their_sign_because_lower_goes_first_there(trace_file):
+    trace = open_trace(
+        trace_file(
+            "job,round_delivered,submit,num_gpus,duration,job_priority\n"
+            "0,0,65,1,1082,999\n1,300,65,1,2629,1\n"
+        )
+    )
+    assert trace.columns["priority"].tolist() == [-999, -1]
+
+
 def test_the_plain_blox_layout_is_native_too(trace_file):
     path = trace_file("job_id,submit_time,num_gpus,duration\n0,1084,1,11545\n")
     for format in ("auto", "blox"):

@@ -1,10 +1,10 @@
-"""Who copies the model's state to whom, and how long that takes.
+"""The copies of a model's state between workers, and how long they take.
 
-Every worker holds a full replica, so that each new one can have it straight from another. New
-workers are served in order of their GPUs. The source of each is the nearest that has the state or
-will have it; of those the one with the fewest copies to make; of those the lowest. A source makes
-one copy at a time, different sources work at once. So the second new worker of a fresh node has it
-from the first, which had it over the network.
+Every worker holds a full replica, so a new worker can get it directly from any other. New workers
+are served in order of their GPUs. The source of each is the nearest worker that has the state or
+will have it; of equal ones that with the fewest copies to make, then the lowest. A source makes one
+copy at a time; different sources work at the same time. So the second new worker of a new node gets
+the state from the first one, which gets it over the network.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Copy", "copies", "takes_s"]
-
 
 class Copy(NamedTuple):
     """One transfer of the whole state.
 
     Attributes:
         target: the new worker's GPU.
-        source: whose replica.
-        level: of the link between them, 0 the nearest.
+        source: the GPU with the replica.
+        level: level of the link between them, 0 for the nearest.
     """
 
     target: int
@@ -32,10 +30,8 @@ class Copy(NamedTuple):
 def copies(old: Sequence[int], new: Sequence[int], level: Callable[[int, int], int]) -> list[Copy]:
     """Plan the transfers.
 
-    Args:
-        old: GPUs whose workers have the state.
-        new: GPUs whose workers need it.
-        level: of the link between two GPUs, from 0 up, the nearer the lower.
+    `old` are GPUs of workers that have the state, `new` those that need it; `level` is the level of
+    the link between two GPUs, 0 for the nearest.
     """
     has = sorted(old)
     work = dict.fromkeys(has, 0)
@@ -52,10 +48,7 @@ def copies(old: Sequence[int], new: Sequence[int], level: Callable[[int, int], i
 def takes_s(planned: Sequence[Copy], state_gb: float, gb_s: Sequence[float]) -> float:
     """Seconds until the last worker has the state.
 
-    Args:
-        planned: transfers, a source's own in order.
-        state_gb: parameters and optimiser state.
-        gb_s: bandwidth of each level of link.
+    The transfers of one source are in order; `gb_s` is the bandwidth of each level of link.
     """
     ready: dict[int, float] = {}
     for copy in planned:

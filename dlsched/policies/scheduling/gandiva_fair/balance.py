@@ -1,8 +1,9 @@
-"""Which job should move to another server, so that tickets per GPU are alike everywhere.
+"""Which job should move to another server, so that all servers have equal tickets per GPU.
 
-A server's load is Σ min(tickets in GPUs, gang) of its jobs, over its GPUs: what its jobs may claim,
-and not more than they can use. While the most and the least loaded servers differ by more than a
-part of the mean, the job that evens them out most goes from the one to the other.
+The load of a server is Σ min(tickets in GPUs, gang) of its jobs, divided by its GPUs: the GPUs that
+its jobs are due, but not more than they can use. While the loads of the most and the least loaded
+server differ by more than a part of the mean, the job that evens them out most moves from the one
+to the other.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-__all__ = ["Guest", "Move", "least_loaded", "loads", "next_move"]
 
-
-class Guest(NamedTuple):
+class ServerJob(NamedTuple):
     """A job on a server.
 
     Attributes:
-        row: who.
-        server: where.
+        row: the job.
+        server: its server.
         gang: GPUs that it needs at once.
         tickets: GPUs that its tickets are worth.
         allowed: nodes that it may use, as bits.
@@ -31,25 +30,25 @@ class Guest(NamedTuple):
     allowed: int
 
     @property
-    def claim(self) -> float:
-        """What counts of its tickets: no more than it can use."""
+    def demand(self) -> float:
+        """GPUs that it is due: its tickets, but not more than it can use."""
         return min(self.tickets, float(self.gang))
 
 
 class Move(NamedTuple):
-    """A job goes to another server."""
+    """A job moves to another server."""
 
     row: int
     server: int
 
 
-def loads(guests: Collection[Guest], gpus: Mapping[int, int]) -> dict[int, float]:
+def loads(jobs: Collection[ServerJob], gpus: Mapping[int, int]) -> dict[int, float]:
     """Tickets per GPU of each server."""
-    claims = dict.fromkeys(gpus, 0.0)
-    for guest in guests:
-        if guest.server in claims:
-            claims[guest.server] += guest.claim
-    return {server: claim / gpus[server] for server, claim in claims.items()}
+    demand = dict.fromkeys(gpus, 0.0)
+    for job in jobs:
+        if job.server in demand:
+            demand[job.server] += job.demand
+    return {server: total / gpus[server] for server, total in demand.items()}
 
 
 def least_loaded(
@@ -61,17 +60,17 @@ def least_loaded(
 
 
 def next_move(
-    guests: Collection[Guest], gpus: Mapping[int, int], threshold: float, stay: Collection[int]
+    jobs: Collection[ServerJob], gpus: Mapping[int, int], threshold: float, stay: Collection[int]
 ) -> Move | None:
     """The move that lowers the difference most, if it is above the threshold.
 
     Args:
-        guests: jobs that fit a server, with their servers.
+        jobs: jobs that fit a server, with their servers.
         gpus: GPUs of each server, all of one type.
         threshold: part of the mean load up to which servers may differ.
         stay: rows that must not move (again).
     """
-    load = loads(guests, gpus)
+    load = loads(jobs, gpus)
     if len(load) < 2:
         return None
     high = max(load, key=lambda server: (load[server], -server))
@@ -81,12 +80,12 @@ def next_move(
         return None
     rest = [load[server] for server in load if server not in (high, low)]
     best: tuple[float, float, int] | None = None
-    for guest in guests:
-        fits = guest.gang <= gpus[low] and guest.allowed >> low & 1
-        if guest.server != high or guest.row in stay or not fits:
+    for job in jobs:
+        fits = job.gang <= gpus[low] and job.allowed >> low & 1
+        if job.server != high or job.row in stay or not fits:
             continue
-        after = [*rest, load[high] - guest.claim / gpus[high], load[low] + guest.claim / gpus[low]]
-        key = (round(max(after) - min(after), 9), guest.tickets, guest.row)
+        after = [*rest, load[high] - job.demand / gpus[high], load[low] + job.demand / gpus[low]]
+        key = (round(max(after) - min(after), 9), job.tickets, job.row)
         if best is None or key < best:
             best = key
     if best is None or best[0] >= difference - 1e-9:

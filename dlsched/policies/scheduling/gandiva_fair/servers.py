@@ -1,4 +1,4 @@
-"""Servers and jobs as one decision finds them: capacity, types, speeds, who may go where."""
+"""Servers and jobs as one decision finds them: capacity, types, throughputs, permitted nodes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.occupancy import Occupancy
 from dlsched.core.context import RoundContext
-from dlsched.core.occupancy import Occupancy
-from dlsched.policies.scheduling.gavel.grounds import Grounds
-from dlsched.policies.scheduling.gavel.question import speeds_of
-
-__all__ = ["Servers", "bits"]
+from dlsched.policies.heterogeneous.gpu_types import GpuTypes
 
 
 def bits(mask: int) -> Iterable[int]:
@@ -25,33 +22,33 @@ def bits(mask: int) -> Iterable[int]:
 
 
 class Servers:
-    """What a decision needs to know of machines and jobs.
+    """What a decision needs to know about servers and jobs.
 
     Attributes:
         gpus: GPUs of each server that may get work, by node.
-        kind: the GPU type of each, by node.
-        rows: the active rows, ascending; `line` finds a row's place.
-        gang: by line.
+        gpu_type: the GPU type of each server, by node.
+        rows: the active rows, ascending; `line` is the position of a row.
+        gang: GPUs that each row needs at once, by line.
         speed: steps/s, [line, type]; 0 where a row cannot run.
-        allowed: nodes that each may use, as bits, by line.
-        small: does it fit a server that it may use, by line?
+        allowed: nodes that each row may use, as bits, by line.
+        small: whether the row fits a server that it may use, by line.
     """
 
-    def __init__(self, grounds: Grounds, ctx: RoundContext) -> None:
+    def __init__(self, gpu_types: GpuTypes, ctx: RoundContext) -> None:
         occupancy = ctx.occupancy
-        self.types = grounds.types
-        self.type_nodes = grounds.nodes
-        self.type_gpus = grounds.gpus
+        self.types = gpu_types.types
+        self.type_nodes = gpu_types.nodes
+        self.type_gpus = gpu_types.gpus
         self.gpus = {
             node: room
             for node in bits(occupancy.open_nodes)
             if (room := _capacity(occupancy, node)) > 0
         }
-        self.kind = {node: grounds.kind_of(node) for node in self.gpus}
+        self.gpu_type = {node: gpu_types.of_node(node) for node in self.gpus}
         self.rows: Ints = np.sort(ctx.active)
         self.line = {row: line for line, row in enumerate(self.rows.tolist())}
         self.gang: list[int] = ctx.table.gang[self.rows].tolist()
-        self.speed: Floats = speeds_of(self.rows, self.types, ctx)
+        self.speed: Floats = ctx.perf.rate(self.rows, self.types, ctx.table.gang[self.rows])
         self.allowed = self._allowed(ctx)
         self.small = self._small(ctx)
 
@@ -91,15 +88,15 @@ class Servers:
 
     @cached_property
     def regions(self) -> list[int]:
-        """Nodes that a large gang may lie on, by line: of its fastest type with room, or any."""
+        """Nodes for a large gang, by line: of its fastest type with room, else all allowed ones."""
         found = []
         for line, mask in enumerate(self.allowed):
             rates = self.speed[line].tolist()
             best, region = 0.0, mask
-            for kind, nodes in enumerate(self.type_nodes):
+            for gpu_type, nodes in enumerate(self.type_nodes):
                 room = sum(self.gpus[node] for node in bits(mask & nodes))
-                if room >= self.gang[line] and rates[kind] > best:
-                    best, region = rates[kind], mask & nodes
+                if room >= self.gang[line] and rates[gpu_type] > best:
+                    best, region = rates[gpu_type], mask & nodes
             found.append(region)
         return found
 

@@ -1,11 +1,11 @@
-"""Gang-aware stride: whoever has had least for its tickets goes next, gangs whole or not at all.
+"""Gang-aware stride scheduling: the least service for its tickets is next, gangs whole or not.
 
-Every contender has a *pass*, which grows by what it receives over its tickets. A quantum goes down
-the passes in ascending order (ties by arrival); a gang that does not fit is skipped, keeps its
-pass, and so soon is first, with the whole server free.
+Every contender has a *pass*, which grows by the service it receives divided by its tickets. In each
+turn contenders are served in ascending order of passes (ties by arrival). A gang that does not fit
+is skipped and keeps its pass, so it soon comes first, with the whole server free.
 
-Invariant: a pass never falls, and no contender begins below the lowest pass there is, so that
-nobody saves up turns by being away.
+Invariant: a pass never falls, and no contender starts below the lowest pass, so that an absent
+contender saves up no service.
 """
 
 from __future__ import annotations
@@ -13,74 +13,67 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-__all__ = ["Contender", "Passes", "in_turn", "served"]
-
 SAME_PASS = 1e-9  # passes closer than this are equal: they are sums of fractions
 
 
 class Contender(NamedTuple):
-    """Somebody who wants GPUs of one server.
+    """A job, or all jobs of a server, that competes for GPUs.
 
     Attributes:
-        who: its number.
+        number: its row, or that of a server (see `aggregate`).
         gang: GPUs that it needs at once.
-        arrival: ties go to the lowest.
+        arrival: decides ties, the lowest first.
     """
 
-    who: int
+    number: int
     gang: int
     arrival: int
 
 
 class Passes:
-    """The passes of those who compete for the same GPUs."""
+    """The passes of contenders for the same GPUs."""
 
     def __init__(self, known: Mapping[int, float] | None = None) -> None:
         self.of: dict[int, float] = dict(known or {})
 
     @property
     def lowest(self) -> float:
-        """Where a newcomer begins."""
+        """The pass at which a new contender starts."""
         return min(self.of.values(), default=0.0)
 
-    def join(self, who: int, lead: float = 0.0) -> None:
-        """Enter somebody new, or who was away.
+    def join(self, number: int, lead: float = 0.0) -> None:
+        """Enter a new contender, `lead` above the lowest pass; no effect for a known one."""
+        if number not in self.of:
+            self.of[number] = self.lowest + lead
 
-        Args:
-            who: its number.
-            lead: begin so far above the lowest pass.
-        """
-        if who not in self.of:
-            self.of[who] = self.lowest + lead
-
-    def leave(self, who: int) -> float:
-        """Strike somebody out; returns how far it was above the lowest."""
-        gone = self.of.pop(who)
+    def leave(self, number: int) -> float:
+        """Remove a contender; returns how far its pass was above the lowest."""
+        gone = self.of.pop(number)
         return max(gone - self.lowest, 0.0) if self.of else 0.0
 
-    def charge(self, who: int, received: float, tickets: float) -> None:
-        """Somebody received so many GPU quanta."""
-        self.of[who] += received / tickets
+    def charge(self, number: int, received: float, tickets: float) -> None:
+        """Add the GPU quanta that a contender received, divided by its tickets."""
+        self.of[number] += received / tickets
 
 
 def in_turn(contenders: Iterable[Contender], passes: Passes) -> list[Contender]:
-    """Ascending by pass; of equal ones the earlier arrival first."""
-    ascending = sorted(contenders, key=lambda one: (passes.of[one.who], one.arrival, one.who))
+    """The contenders in ascending order of passes; of equal passes the earlier arrival first."""
+    ascending = sorted(contenders, key=lambda one: (passes.of[one.number], one.arrival, one.number))
     ordered: list[Contender] = []
     tied: list[Contender] = []
     for one in ascending:
-        if tied and passes.of[one.who] - passes.of[tied[0].who] > SAME_PASS:
-            ordered += sorted(tied, key=lambda other: (other.arrival, other.who))
+        if tied and passes.of[one.number] - passes.of[tied[0].number] > SAME_PASS:
+            ordered += sorted(tied, key=lambda other: (other.arrival, other.number))
             tied = []
         tied.append(one)
-    return ordered + sorted(tied, key=lambda other: (other.arrival, other.who))
+    return ordered + sorted(tied, key=lambda other: (other.arrival, other.number))
 
 
 def served(contenders: Iterable[Contender], passes: Passes, free: int) -> list[int]:
-    """Who runs in this quantum on a server with so many free GPUs, in the order of service."""
+    """The numbers of the contenders that run in this turn, in the order of service."""
     chosen = []
     for one in in_turn(contenders, passes):
         if one.gang <= free:
-            chosen.append(one.who)
+            chosen.append(one.number)
             free -= one.gang
     return chosen

@@ -1,13 +1,14 @@
-"""Gavel's policies as optimisation problems: throughputs in, fractions of time out.
+"""Gavel: optimise the fractions of time that jobs get on each GPU type, then lease GPUs in rounds.
 
-    problem  what is decided on           measures     equal splits, as yardsticks
-    fairness, finish_time, throughput     the objectives, each as its formula
-    queueing, allox, gandiva_packing      those that are no linear programs
-    rising   raise all, freeze, go on     prices       without pairs: one price a GPU type
-    corners  what one job may do          packed       with pairs: column generation
-    objectives  names                     solver       memory, time limit
+    problem, problem_of_round   the input: throughputs, weights, GPUs, equal splits
+    objectives/                 what is optimised: formulas, queues, AlloX, Gandiva's packing
+    solvers/                    how: water filling over prices, column generation, centres
+    published/                  what reproduces the artifact's solver to the digit
+    solver                      one objective solved again and again; memory and time limit
+    mechanisms/                 how an allocation X becomes leases
+    policy, options             the policy
 
-How X becomes leases is another matter; nothing here knows of rounds.
+Input: throughputs T_ij in steps/s of job i on GPU type j. Output: x_ij, fractions of time.
 
 Source: Narayanan, Santhanam, Kazhamiaka, Phanishayee, Zaharia, "Heterogeneity-Aware Cluster
 Scheduling Policies for Deep Learning Workloads", OSDI 2020.

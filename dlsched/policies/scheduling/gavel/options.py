@@ -8,9 +8,7 @@ from typing import Literal
 
 from dlsched.core.options import option
 
-__all__ = ["GavelOptions", "ObjectiveName"]
-
-# a Literal must be written out; a test holds it against the solver's own list
+# a Literal must be written out; a test compares it with the solver's own list
 ObjectiveName = Literal[
     "isolated", "isolated-plus", "max-min", "max-min-agnostic", "max-min-packed",
     "water-filling", "water-filling-agnostic", "water-filling-packed", "hierarchical",
@@ -25,39 +23,46 @@ ObjectiveName = Literal[
 class GavelOptions:
     """Gavel."""
 
-    objective: ObjectiveName = option("max-min", "what is optimised")
+    objective: ObjectiveName = option("max-min", "the objective of the optimisation")
     mechanism: Literal["corrected", "published", "plain"] = option(
         "corrected",
-        "how X becomes leases: ours, the published simulator's, or that of Sia's simulator",
+        "how the allocation X becomes leases: our rounds, those of Gavel's simulator, or Sia's",
     )
-    resolve_s: float = option(0.0, "seconds between two X, at least", low=0.0)
+    resolve_s: float = option(0.0, "least number of seconds between two solves", low=0.0)
     window_s: float = option(
-        1920.0, "seconds after which received time is counted anew (corrected)", low=1.0
+        1920.0, "seconds after which received time is counted from 0 again (corrected)", low=1.0
     )
     queue: Literal["by-type", "one"] = option(
-        "by-type", "types one after the other, or one queue over all of them (published)"
+        "by-type", "one queue for each GPU type, or one queue for all of them (published)"
     )
     prices: tuple[str, ...] = option(
         ("v100:0.74", "p100:0.43", "k80:0.135"),
-        "TYPE:PRICE, $ per GPU-hour, for the objectives of cost",
+        "TYPE:PRICE, $ per GPU-hour, for the objectives `cost` and `cost-slo`",
     )
     reference: str = option(
-        "v100", "GPU type whose speeds `ftf-agnostic` and `makespan-agnostic` look at"
+        "v100", "the only GPU type whose speeds `ftf-agnostic` and `makespan-agnostic` use"
     )
     settle: Literal["leximin", "centre", "published"] = option(
         "leximin",
-        "what the objective leaves open: leximin and stay, the middle of all optima, or where the "
-        "published solver ends",
+        "which of several optimal allocations: leximin with few changes, the middle of all, or the "
+        "one that the published solver finds",
     )
-    alpha: float = option(1.0, "part of the waiting jobs that `allox` looks at", low=0.0, high=1.0)
+    alpha: float = option(
+        1.0,
+        "part of the waiting jobs that `allox` considers, longest waiting first",
+        low=0.0,
+        high=1.0,
+    )
     entity: Literal["vc", "user", "group"] = option(
-        "vc", "what `hierarchical` shares between: virtual clusters, users or job groups"
+        "vc", "the entities of `hierarchical`: virtual clusters, users or job groups"
     )
     inside: Literal["fairness", "fifo"] = option(
-        "fairness", "how jobs of one entity share under `hierarchical`"
+        "fairness", "how the jobs of one entity share under `hierarchical`"
     )
-    entity_weights: tuple[str, ...] = option((), "NAME:WEIGHT of entities; others have 1")
+    entity_weights: tuple[str, ...] = option((), "NAME:WEIGHT of entities; others have weight 1")
     solve_limit_s: float = option(
-        math.inf, "CPU seconds of one solve in a live cluster; after it the last X stays", low=0.0
+        math.inf,
+        "CPU seconds that one solve may take in a live cluster; then the last allocation stays",
+        low=0.0,
     )
-    seed: int = option(0, "of the lots; the run's unless given", low=0)
+    seed: int = option(0, "seed of random choices; by default the run's seed", low=0)

@@ -1,31 +1,33 @@
-"""The policy `gavel`: a solver that says who should have how much time where, and rounds of leases.
+"""The policy `gavel`: a solver that divides time on GPU types, and a mechanism of rounds.
 
-The two know nothing of each other. The solver turns a problem into X; the mechanism turns X into
-GPUs, whoever made it.
+The solver turns a `Problem` into an allocation X; the mechanism turns X into leases on GPUs. They
+know nothing of each other.
+
+Paper, inputs and units: see the package. Throughputs are steps/s, times seconds, X fractions of
+time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
+from dlsched.core.options import named_numbers
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.heterogeneous.published_rounds import PublishedRounds
+from dlsched.policies.heterogeneous.time_shares import Source, TimeShares
+from dlsched.policies.scheduling.gavel.mechanisms.corrected_rounds import CorrectedRounds
+from dlsched.policies.scheduling.gavel.mechanisms.plain_rounds import PlainRounds
 from dlsched.policies.scheduling.gavel.options import GavelOptions
-from dlsched.policies.scheduling.gavel.plain_rounds import PlainRounds
-from dlsched.policies.scheduling.gavel.published_rounds import PublishedRounds
-from dlsched.policies.scheduling.gavel.question import named_numbers, packs, problem_of
-from dlsched.policies.scheduling.gavel.rounds import Rounds
+from dlsched.policies.scheduling.gavel.problem_of_round import packs, problem_of
 from dlsched.policies.scheduling.gavel.solver import Solver
-from dlsched.policies.scheduling.gavel.time_shares import Source, TimeShares
-
-__all__ = ["Gavel"]
 
 PLUS = "isolated-plus"
 ISOLATED = ("isolated", PLUS)
@@ -35,27 +37,21 @@ class Gavel(SchedulingPolicy[GavelOptions]):
     """Fractions of time by optimisation, realised by rounds of leases.
 
     Attributes:
-        solver: makes X.
-        rounds: makes leases of it.
-        late: how often the last X stayed, because a solve took too long.
+        solver: computes X.
+        rounds: the mechanism, which turns X into leases.
+        late: how often the last X was kept because a solve took too long.
     """
 
     name = "gavel"
     summary = "time on each GPU type by optimisation (fairness, makespan, cost, …), in rounds"
-    Options: ClassVar[type[Any]] = GavelOptions
     preemptive = True
     rests = False
 
     def __init__(self, options: GavelOptions, source: Source | None = None) -> None:
-        """Make solver and mechanism.
-
-        Args:
-            options: see `GavelOptions`.
-            source: where X comes from; the solver when None.
-        """
+        """Make the mechanism, and the solver unless a source computes X."""
         super().__init__(options)
         named_numbers("prices", options.prices)
-        named_numbers("entity_weights", options.entity_weights, may_be_nothing=True)
+        named_numbers("entity_weights", options.entity_weights, may_be_zero=True)
         objective = options.objective
         self.solver = Solver(
             objective,
@@ -67,7 +63,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         )
         asked = self.shares if source is None else source
         self.late = 0
-        self.rounds: PublishedRounds | PlainRounds | Rounds
+        self.rounds: PublishedRounds | PlainRounds | CorrectedRounds
         if options.mechanism == "published":
             self.rounds = PublishedRounds(
                 asked,
@@ -76,23 +72,25 @@ class Gavel(SchedulingPolicy[GavelOptions]):
                 only_entitled=objective.startswith("fifo"),
                 packs=packs(objective),
                 one_queue=options.queue == "one",
-                nobody_overtakes=objective == PLUS,
+                strict_order=objective == PLUS,
                 seed=options.seed,
             )
         elif objective == PLUS:
             raise BadInput(
-                f"objective={PLUS} is one of the published rounds: -o semantics=shockwave, or gavel"
+                f"objective={PLUS} needs mechanism=published (-o semantics=shockwave or gavel)"
             )
         elif options.mechanism == "plain":
             if packs(objective):
-                raise BadInput(f"mechanism=plain knows no pairs, which objective={objective} needs")
+                raise BadInput(f"objective={objective} shares GPUs, which mechanism=plain cannot")
             self.rounds = PlainRounds(asked)
         else:
-            self.rounds = Rounds(asked, resolve_s=options.resolve_s, window_s=options.window_s)
+            self.rounds = CorrectedRounds(
+                asked, resolve_s=options.resolve_s, window_s=options.window_s
+            )
 
     @property
     def pairs_units(self) -> bool:
-        """Objectives that pack do."""
+        """True for objectives that put two jobs on the same GPUs."""
         return packs(self.options.objective)
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
@@ -100,33 +98,33 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         self.rounds.decide(ctx.active, ctx, walk)
 
     def shares(self, rows: Rows, types: tuple[str, ...], ctx: RoundContext) -> TimeShares:
-        """X by the solver; what a solve may cost is measured where the world lends a clock."""
+        """X by the solver; its time limit applies where the world provides a CPU clock."""
         problem = problem_of(rows, types, ctx, self.options)
         self.solver.clock = ctx.cpu_clock
         solution = self.solver.solve(problem, ctx.rng)
         self.late += solution.late
         shares = solution.shares
-        nobody = np.zeros(0, np.int64)
+        no_jobs = np.zeros(0, np.int64)
         pairs = problem.pairs
         return TimeShares(
             rows=problem.ids,
             x=shares.x,
-            first=nobody if pairs is None else problem.ids[pairs.first],
-            second=nobody if pairs is None else problem.ids[pairs.second],
+            first=no_jobs if pairs is None else problem.ids[pairs.first],
+            second=no_jobs if pairs is None else problem.ids[pairs.second],
             pair_x=shares.pair_x,
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Of the solver and of the rounds."""
+        """The state of the solver and of the mechanism."""
         return {"solver": self.solver.state_dict(), "rounds": self.rounds.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self.solver.load_state_dict(state["solver"])
         self.rounds.load_state_dict(state["rounds"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Jobs have other row numbers now."""
+        """Follow a table that was packed."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         self.solver.rename(place)
         self.rounds.rename(place)

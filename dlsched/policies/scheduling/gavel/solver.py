@@ -1,7 +1,6 @@
-"""The solver: a problem in, X out, and what must be remembered between solves.
+"""The solver: a problem in, an allocation X out, and the memory between solves.
 
-It knows nothing of rounds. Whoever turns X into leases asks it when something changed, or takes X
-from somewhere else altogether.
+It knows nothing of rounds. The mechanism that turns X into leases calls it after changes.
 """
 
 from __future__ import annotations
@@ -15,24 +14,25 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
-from dlsched.policies.scheduling.gavel.allox import match_to_places
-from dlsched.policies.scheduling.gavel.allox_published import match_as_published
-from dlsched.policies.scheduling.gavel.deadline import NO_DEADLINE, Deadline, OutOfTime
-from dlsched.policies.scheduling.gavel.finish_time import IsolatedTime
-from dlsched.policies.scheduling.gavel.gandiva_packing import pack_by_chance
-from dlsched.policies.scheduling.gavel.interior_point import Unsolved
-from dlsched.policies.scheduling.gavel.measures import no_pairs
-from dlsched.policies.scheduling.gavel.objectives import CENTRED, OPTIMISED, reference_only
-from dlsched.policies.scheduling.gavel.problem import Problem, Shares
-from dlsched.policies.scheduling.gavel.published_programs import AS_PUBLISHED
-from dlsched.policies.scheduling.gavel.queueing import (
+from dlsched.policies.scheduling.gavel.objectives.allox import match_to_places
+from dlsched.policies.scheduling.gavel.objectives.by_name import CENTRED, OPTIMISED, reference_only
+from dlsched.policies.scheduling.gavel.objectives.formulas import IsolatedTime
+from dlsched.policies.scheduling.gavel.objectives.gandiva_packing import pack_by_chance
+from dlsched.policies.scheduling.gavel.objectives.queueing import (
     in_order,
     in_order_indifferent,
     in_order_packed,
     shortest_first,
 )
-
-__all__ = ["OBJECTIVES", "Solution", "Solver"]
+from dlsched.policies.scheduling.gavel.problem import Problem, Shares, no_pairs
+from dlsched.policies.scheduling.gavel.published.allox_matching import match_as_published
+from dlsched.policies.scheduling.gavel.published.interior_point import Unsolved
+from dlsched.policies.scheduling.gavel.published.programs import AS_PUBLISHED
+from dlsched.policies.scheduling.gavel.solvers.linear_program import (
+    NO_DEADLINE,
+    Deadline,
+    OutOfTime,
+)
 
 IN_TURN: Mapping[str, Callable[[Problem], Shares]] = {
     "fifo": in_order,
@@ -41,7 +41,7 @@ IN_TURN: Mapping[str, Callable[[Problem], Shares]] = {
 }
 BY_CHANCE = ("fifo-agnostic", "gandiva")
 OBJECTIVES = (*OPTIMISED, *IN_TURN, "allox", *BY_CHANCE)
-REFERENCE_ONLY = {"ftf-agnostic", "makespan-agnostic"}  # know speeds on one type only
+REFERENCE_ONLY = {"ftf-agnostic", "makespan-agnostic"}  # know throughputs on one type only
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Solution:
     """X by job id.
 
     Attributes:
-        problem: what was solved, in the order of X's rows.
+        problem: the problem that was solved, in the order of X's rows.
         shares: X.
-        late: the time limit struck, and X is the last one.
+        late: the time limit was reached, and X is the previous one.
     """
 
     problem: Problem
@@ -62,11 +62,11 @@ class Solution:
 class Solver:
     """Solves one objective again and again.
 
-    It remembers the last X (ties are broken towards it, and it stays when a solve takes too long),
-    what isolated shares would have done for each job, and who is paired with whom.
+    It remembers the last X (ties are broken towards it, and it is kept when a solve takes too
+    long), the work that isolated shares would have done for each job, and the pairs of jobs.
 
     Attributes:
-        clock: what a solve's time is measured by; None for no limit.
+        clock: measures the time of a solve; None for no limit.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Solver:
         limit_s: float = math.inf,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Choose what is optimised.
+        """Choose the objective.
 
         Args:
             objective: one of `OBJECTIVES`.
-            reference: the type whose speeds an agnostic objective knows.
-            alpha: the part of the waiting jobs that AlloX looks at.
-            centred: what the objective leaves open is settled in the middle (see `CENTRED`).
-            as_published: it is settled as the published solver does (see `AS_PUBLISHED`).
+            reference: the GPU type whose throughputs an agnostic objective knows.
+            alpha: the part of the waiting jobs that AlloX considers.
+            centred: of several optima take the middle (see `CENTRED`).
+            as_published: of several optima take that of the published solver (`AS_PUBLISHED`).
             limit_s: seconds of `clock` that a solve may take.
             clock: without one there is no limit.
         """
@@ -103,11 +103,7 @@ class Solver:
         self._partners: dict[int, int] = {}
 
     def solve(self, problem: Problem, rng: np.random.Generator) -> Solution:
-        """X for these jobs now.
-
-        Args:
-            problem: `home` and `isolated_s` are filled in from memory.
-            rng: for the objectives that draw lots.
+        """X for these jobs now; `home` and `isolated_s` of the problem are filled in from memory.
 
         Raises:
             BadInput: one line that names the job.
@@ -141,7 +137,7 @@ class Solver:
                 try:
                     return published(problem, deadline)
                 except Unsolved:
-                    pass  # a solver that does not go that way finds one
+                    pass  # the other solvers may still find an optimum
             centred = CENTRED.get(self.objective) if self._centred or self._as_published else None
             return (centred or OPTIMISED[self.objective])(problem, deadline)
         if self.objective in IN_TURN:
@@ -157,8 +153,8 @@ class Solver:
     def _reference_type(self, problem: Problem) -> int:
         if self._reference not in problem.types:
             raise BadInput(
-                f"{self.objective} looks at speeds on {self._reference} only, and the cluster has "
-                f"{', '.join(problem.types)}; name another type with reference"
+                f"{self.objective} uses the speeds on {self._reference} only, but the cluster has "
+                f"{', '.join(problem.types)}; choose another type with reference"
             )
         return problem.types.index(self._reference)
 
@@ -170,7 +166,7 @@ class Solver:
         )
 
     def _stay(self, problem: Problem) -> Shares:
-        """The last X, for those who are still there."""
+        """The last X, for the jobs that still exist."""
         shares = _nothing(problem)
         shares.x[:] = problem.home
         if problem.pairs is not None:
@@ -192,7 +188,7 @@ class Solver:
         self._isolated = IsolatedTime()
 
     def rename(self, place: Mapping[int, int]) -> None:
-        """Jobs have other ids now, by their old ones; those without are forgotten."""
+        """Follow new job ids: `place` is the new id by the old one; other jobs are forgotten."""
         self._last = {place[job]: x for job, x in self._last.items() if job in place}
         self._last_pairs = {
             (min(place[one], place[other]), max(place[one], place[other])): x
@@ -208,7 +204,7 @@ class Solver:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """What is remembered, as plain values."""
+        """The memory as plain values."""
         return {
             "last": [[job, x.tolist()] for job, x in self._last.items()],
             "last_pairs": [[*pair, x.tolist()] for pair, x in self._last_pairs.items()],
@@ -217,7 +213,7 @@ class Solver:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._last = {int(job): np.array(x) for job, x in state["last"]}
         self._last_pairs = {(int(a), int(b)): np.array(x) for a, b, x in state["last_pairs"]}
         self._isolated = IsolatedTime()

@@ -1,4 +1,4 @@
-"""Optimus: who gains most from one more task gets it.
+"""Optimus: the next task goes to the job that gains most from it.
 
 Peng, Bao, Chen, Wu, Guo, "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
 Clusters", EuroSys 2018; with all-reduce and perfect knowledge as Pollux (OSDI 2021) compares itself

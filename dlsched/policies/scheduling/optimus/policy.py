@@ -1,56 +1,56 @@
 """The policy `optimus`: marginal gain in every round, for trainings with all-reduce.
 
-Each round every job gets its fewest GPUs in order of submission; then one GPU after another goes
-to the job that it saves most seconds, (t(K) - t(K+1)) x what is left. With `oracle=true` t and
-what is left are the world's word (Optimus+Oracle, as Pollux evaluates it). Else t is fitted to what
-the job has been seen to do, as `a/K + b + d·K`, and what is left is predicted (`--estimate`,
-`loss-curve` being Optimus' own). A job of which little is known grows to twice as many GPUs a round
-as it was ever seen on, so that there is something to fit.
+In each round every job gets its fewest GPUs in order of submission; then one GPU after another goes
+to the job that saves most seconds by it, (t(K) − t(K+1)) × steps left, with t(K) the seconds of a
+step on K GPUs. With `oracle=true`, t and the steps left are true values from the world
+(Optimus+Oracle, as Pollux evaluates it). Otherwise t = a/K + b + d·K is fitted to the speeds that
+the job has shown, and the steps left are predicted (`--estimate`; `loss-curve` is Optimus' own). A
+job with few samples grows to at most twice the GPUs of its largest sample in each round, which
+gives samples to fit.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Floats, Ints
 from dlsched.core.context import RoundContext
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from dlsched.core.goodput.scaling import most_gpus
 from dlsched.core.options import option
-from dlsched.core.scaling import Scaling
 from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.speed.belief import Belief
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-from dlsched.policies.scheduling.optimus.marginal import divide_gpus
-from dlsched.policies.scheduling.optimus.samples import SpeedSamples, told_steps
-from dlsched.policies.scheduling.optimus.speed import ring_step_s
-from dlsched.policies.scheduling.sizes import bounds_of, capacity, resize, share_by_pool
-
-__all__ = ["Optimus"]
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.gang_sizes import (
+    bounds_of,
+    capacity,
+    resize,
+    share_by_pool,
+)
+from dlsched.policies.scheduling.optimus.marginal_gain import divide_gpus
+from dlsched.policies.scheduling.optimus.speed_models import ring_step_s
+from dlsched.policies.scheduling.optimus.speed_samples import SpeedSamples, reports_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimusOptions:
     """Marginal gain."""
 
-    oracle: bool = option(
-        False, "take the world's word for speeds and steps left instead of fitting speeds"
-    )
+    oracle: bool = option(False, "use the true speeds and steps left instead of fitted speeds")
     samples: int = option(
-        4, "numbers of GPUs on which a job is tried before its speed is fitted", low=2
+        4, "numbers of GPUs on which a job runs before its speed is fitted", low=2
     )
 
 
 class Optimus(SchedulingPolicy[OptimusOptions]):
-    """Who gains most from one more GPU gets it."""
+    """The next GPU goes to the job that gains most from it."""
 
     name = "optimus"
     summary = "elastic jobs: marginal gain by fitted speed (oracle=true: Optimus+Oracle)"
-    Options: ClassVar[type[Any]] = OptimusOptions
     needs = frozenset({"predicted_work"})
     preemptive = True
     rests = False
@@ -58,16 +58,17 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
     def __init__(self, options: OptimusOptions) -> None:
         super().__init__(options)
         self._samples = SpeedSamples(options.samples)
+        self.memories = (self._samples,)
 
     @property
     def needs_scaling(self) -> bool:
-        """Perfect knowledge must come from somewhere."""
+        """True with `oracle`, which needs the true speeds by number of GPUs."""
         return self.options.oracle
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Divide the GPUs of each pool, and resize whoever has another number now."""
+        """Divide the GPUs of each pool, and resize the jobs with another number than before."""
         if not self.options.oracle:
-            self._samples.look(ctx.running, ctx.now)
+            self._samples.sample(ctx.running, ctx.now)
         protected = ctx.protected(units)
         units = units[~protected] if protected.any() else units
         for pool, places in share_by_pool(units):
@@ -76,24 +77,24 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
                 resize(walk, some, self._divide(some, capacity(some, walk, pool), ctx))
 
     def _divide(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
-        if self.options.oracle and ctx.scaling is None:  # live, before any job has told its speed
+        if not self.options.oracle:
+            return self._by_samples(units, gpus, ctx)
+        if ctx.perf.by_count is None:  # live, before any job has reported its speed
             gangs = units.gang.tolist()
             sizes = divide_gpus(gangs, gangs, [0.0] * len(gangs), gpus, lambda job, size: 0.0)
             return np.array(sizes, np.int64)
-        if self.options.oracle and ctx.scaling is not None:
-            return _by_oracle(units, gpus, ctx.scaling)
-        return self._by_samples(units, gpus, ctx)
+        return _by_oracle(units, gpus, ctx.perf)
 
     def _by_samples(self, units: Units, gpus: int, ctx: RoundContext) -> Ints:
-        """By what was seen: who has not been tried enough grows first, in order of submission."""
+        """Divide by fitted speeds; jobs with too few samples grow first, in order of submission."""
         least, most = bounds_of(units, np.ones(len(units), np.bool_))
-        if ctx.goodput is not None and "batch_size" in ctx.table.extra:
-            most = np.minimum(most, most_gpus(ctx.goodput, ctx.table, units.rows))
+        if ctx.perf.goodput is not None and "batch_size" in ctx.table.extra:
+            most = np.minimum(most, most_gpus(ctx.perf.goodput, ctx.table, units.rows))
         left = units.remaining_work
         if np.isnan(left).any():
             raise BadInput(
-                f"the work that is left is not known of {int(np.isnan(left).sum())} of "
-                f"{len(units)} jobs: estimate it (--estimate)"
+                f"the remaining work of {int(np.isnan(left).sum())} of "
+                f"{plural(len(units), 'job')} is not known: estimate it (--estimate)"
             )
         rows = units.rows.tolist()
         models = [self._samples.model(row) for row in rows]
@@ -115,47 +116,35 @@ class Optimus(SchedulingPolicy[OptimusOptions]):
         return np.array(sizes, np.int64)
 
     def _in_steps(self, units: Units, left: Floats) -> Floats:
-        """What is left in the measure of the samples: predictions are meant on the asked gang."""
+        """Remaining work in the unit of the samples; predictions are seconds on the asked gang."""
         found = left.copy()
-        for place in np.flatnonzero(told_steps(units)).tolist():
+        for place in np.flatnonzero(reports_steps(units)).tolist():
             model = self._samples.model(int(units.rows[place]))
             if model is not None:
                 found[place] /= float(ring_step_s(model, units.gang[[place]])[0])
         return found
 
-    def state_dict(self) -> dict[str, Any]:
-        """What jobs were seen to do."""
-        return self._samples.state_dict()
 
-    def load_state_dict(self, state: Any) -> None:
-        """Go on seeing."""
-        self._samples.load_state_dict(state)
-
-    def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Samples follow their rows."""
-        self._samples.renumber(old)
-
-
-def _by_oracle(units: Units, gpus: int, scaling: Scaling) -> Ints:
-    """By the world's word, asked for no more GPUs than a job comes to."""
+def _by_oracle(units: Units, gpus: int, perf: Belief) -> Ints:
+    """Divide by the true speeds; these are asked for only as far as a job may grow."""
     rows: list[int] = units.rows.tolist()
     least, most = bounds_of(units, np.ones(len(units), np.bool_))
-    left = scaling.steps_left(units)
+    left = perf.steps_left(units)
     few, many = least.tolist(), most.tolist()
     for place, row in enumerate(rows):
-        first = scaling.step(row, few[place])
-        if math.isnan(first):  # nobody knows how it scales
+        first = perf.step_s(row, few[place])
+        if math.isnan(first):  # its scaling is not known
             few[place] = many[place] = units.gang.item(place)
         elif first == math.inf:
-            few[place] = _first_size(scaling, row, few[place], many[place]) or gpus + 1
+            few[place] = _first_size(perf, row, few[place], many[place]) or gpus + 1
 
     def step(job: int, size: int) -> float:
-        return scaling.step(rows[job], size)
+        return perf.step_s(rows[job], size)
 
     return np.array(divide_gpus(few, many, left.tolist(), gpus, step), np.int64)
 
 
-def _first_size(scaling: Scaling, row: int, least: int, most: int) -> int:
+def _first_size(perf: Belief, row: int, least: int, most: int) -> int:
     """The fewest GPUs on which a row runs; 0 when there are none."""
     sizes = range(least, most + 1)
-    return next((size for size in sizes if math.isfinite(scaling.step(row, size))), 0)
+    return next((size for size in sizes if math.isfinite(perf.step_s(row, size))), 0)

@@ -1,9 +1,9 @@
-"""Large clusters in blocks of nodes, so that a decision's time grows with their number only.
+"""Large clusters in blocks of nodes, so that the time of a decision grows linearly with them.
 
-The price at which all jobs together want the GPUs there are says who should stay, and how much the
-others want. Jobs that stay belong to the block where they are, the others to the one with most
-room for them. Then each block is searched by itself. What is found is compared with the bound of
-the whole, and is never worse than what is now.
+The clearing price tells which jobs should stay and how many GPUs the others want. Jobs that stay
+belong to the block of their nodes, the others to the block with most room for them. Then each block
+is searched by itself. The result comes with the bound for the whole cluster, and is never worse
+than the present state.
 """
 
 from __future__ import annotations
@@ -14,25 +14,15 @@ import numpy as np
 
 from dlsched.core.arrays import Bools, Ints
 from dlsched.policies.scheduling.pollux.choices import Choices, choices_of
-from dlsched.policies.scheduling.pollux.feasible import is_feasible
-from dlsched.policies.scheduling.pollux.fitness import fitness, mean_of_gains
-from dlsched.policies.scheduling.pollux.problem import Problem
+from dlsched.policies.scheduling.pollux.problem import Problem, fitness, is_feasible, mean_of_gains
 from dlsched.policies.scheduling.pollux.search import Found, search
 
-__all__ = ["find"]
-
-MOST_NODES = 96  # that are searched at once
+MOST_NODES = 96  # nodes that are searched without blocks
 BLOCK = 64  # nodes of a block
 
 
 def find(problem: Problem, rng: np.random.Generator, *, effort: int = 50) -> Found:
-    """The best state that is found, in blocks where there are many nodes.
-
-    Args:
-        problem: the question.
-        rng: what is random is drawn from it.
-        effort: of the search in each block.
-    """
+    """The best state found, in blocks where there are many nodes; `effort` is for each block."""
     if problem.nodes <= MOST_NODES:
         return search(problem, rng, effort=effort)
     choices = choices_of(problem)
@@ -72,7 +62,7 @@ def _blocks_of_nodes(problem: Problem) -> Ints:
 
 
 def _homes(problem: Problem, choices: Choices, block: Ints, price: float) -> Ints:
-    """The block of each job: where it is, if it is to stay; else where most is left for it."""
+    """The block of each job: its present one if it stays, else the one with most room for it."""
     wanted, _ = choices.wanted(price)
     stays = choices.stays(price) & problem.base.any(axis=1) | problem.pinned
     home = np.full(problem.jobs, -1)
@@ -94,12 +84,12 @@ def _homes(problem: Problem, choices: Choices, block: Ints, price: float) -> Int
 
 
 def _has(problem: Problem, job: int, block: Ints, count: int) -> Bools:
-    """Which blocks have nodes that a job may use."""
+    """Which of the blocks have nodes that a job may use."""
     return np.bincount(block[problem.allowed[job]], minlength=count) > 0
 
 
 def _part(problem: Problem, jobs: Ints, nodes: Ints) -> Problem:
-    """The question for some jobs on some nodes."""
+    """The problem of some jobs on some nodes."""
     where = np.ix_(jobs, nodes)
     return replace(
         problem,
@@ -112,5 +102,5 @@ def _part(problem: Problem, jobs: Ints, nodes: Ints) -> Problem:
         least=problem.least[jobs],
         most=problem.most[jobs],
         pinned=problem.pinned[jobs],
-        kind=None if problem.kind is None else problem.kind[nodes],
+        gpu_type=None if problem.gpu_type is None else problem.gpu_type[nodes],
     )

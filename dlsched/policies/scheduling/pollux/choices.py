@@ -1,8 +1,8 @@
-"""What each job could have, ranked: the best number of replicas where there is room for so many.
+"""The best number of replicas of each job, by the room that there is for it.
 
-A search asks again and again which row would be best for a job where m replicas fit on one node, or
-on several. The answer for every m is a running maximum, made once for a *price* of a GPU: with a
-price a job wants only as much as is worth it, and leaves the rest to others.
+The search often needs the best row of a job if at most m replicas fit on one node, or on several.
+The answer for every m is a running maximum, computed once for a *price* of a GPU: at a price a job
+chooses only as many GPUs as are worth it, and leaves the rest to other jobs.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints
-from dlsched.policies.scheduling.pollux.fitness import gains
-from dlsched.policies.scheduling.pollux.problem import Problem
-
-__all__ = ["Choices", "Menu", "choices_of"]
+from dlsched.policies.scheduling.pollux.problem import Problem, gains
 
 HALVINGS = 40
-ORDERS = 80.0  # of e, between the dearest and the cheapest price
+ORDERS = 80.0  # ratio of the highest to the lowest price, as a power of e
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Menu:
     Attributes:
         price: of a GPU, in gain.
         value: [job, on several nodes?, room]: gain less price of the best number that fits.
-        replicas: that number.
+        replicas: this number.
         stay: [job] value of the present row.
     """
 
@@ -40,11 +37,11 @@ class Menu:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Gains by what a job has.
+    """The gain of each job by its row.
 
     Attributes:
-        changed: [job, on several nodes?, replicas] of any row but the present one; -inf where it
-            may not be.
+        changed: [job, on several nodes?, replicas] of any other row than the present one; -inf
+            where it is not permitted.
         stay: [job] of the present row.
         held: [job] replicas of the present row.
     """
@@ -54,7 +51,7 @@ class Choices:
     held: Ints
 
     def menu(self, price: float) -> Menu:
-        """What is best where there is room for so many."""
+        """The best choices at a price, by room."""
         count = self.changed.shape[2]
         value = self.changed - price * np.arange(count)
         best = np.maximum.accumulate(value, axis=2)
@@ -64,9 +61,9 @@ class Choices:
         return Menu(price, best, replicas, self.stay - price * self.held)
 
     def wanted(self, price: float) -> tuple[Ints, float]:
-        """Replicas that each job would buy, and Σ of gain less price.
+        """The replicas that each job would choose at a price, and the sum of gains less prices.
 
-        That sum, plus the price of all GPUs, is more than any state is worth.
+        This sum plus the price of all GPUs is an upper bound of the value of any state.
         """
         value = self.changed - price * np.arange(self.changed.shape[2])
         flat = value.reshape(len(value), -1)
@@ -78,16 +75,12 @@ class Choices:
         return bought, float(np.where(stays, kept, worth).sum())
 
     def stays(self, price: float) -> Bools:
-        """Which jobs would rather keep their rows at that price."""
+        """Which jobs would keep their rows at this price."""
         value = self.changed - price * np.arange(self.changed.shape[2])
         return np.asarray(self.stay - price * self.held >= value.max(axis=(1, 2)))
 
     def clearing_price(self, gpus: int) -> tuple[float, float]:
-        """The price at which no more GPUs are wanted than there are, and the bound at its best.
-
-        Args:
-            gpus: how many there are.
-        """
+        """The lowest price at which all jobs want at most `gpus` GPUs, and the best bound."""
         bought, bound = self.wanted(0.0)
         if bought.sum() <= gpus:
             return 0.0, bound
@@ -108,13 +101,13 @@ class Choices:
 
 
 def choices_of(problem: Problem) -> Choices:
-    """Gains of every row that a job could have."""
+    """The gains of every row that each job could have."""
     count = np.arange(problem.largest + 1)
     worths = problem.speedup * problem.weight[:, None, None]
     changed = gains(worths * problem.factor[:, None, None], problem.exponent)
     may = (count >= problem.least[:, None]) & (count <= problem.most[:, None])
     changed = np.where((may | (count == 0))[:, None, :], changed, -np.inf)
-    changed[:, 0, int(problem.capacity.max(initial=0)) + 1 :] = -np.inf  # no node has so many
-    changed[:, 1, :2] = -np.inf  # fewer than two do not span nodes
+    changed[:, 0, int(problem.capacity.max(initial=0)) + 1 :] = -np.inf  # larger than any node
+    changed[:, 1, :2] = -np.inf  # fewer than two replicas do not span nodes
     stay = gains(problem.worths(problem.base), problem.exponent)
     return Choices(changed, stay, problem.base.sum(axis=1))

@@ -1,10 +1,10 @@
-"""All ways that could still be better, one after the other: exact where there are few.
+"""All states that could still be better, one by one: exact where they are few.
 
-At a price of GPUs, Σ of every job's best gain less price, plus the price of all GPUs, is more than
-any state is worth. A state is worth less than that by what each of its jobs loses against its own
-best choice, and by the price of what lies idle. So of each job only the choices count that lose
-less than the bound leaves open above the best state known; and of their combinations those that do
-so together. With few jobs these are a handful, each of which is laid on the nodes.
+At a price of a GPU, the sum of every job's best gain less price, plus the price of all GPUs, is an
+upper bound of the value of any state. A state misses this bound by the loss of each job against its
+own best choice, and by the price of idle GPUs. So only choices with a loss below the gap between
+the bound and the best known state matter, and of their combinations those with a total loss below
+the gap. With few jobs these are a handful; each is placed on the nodes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from dlsched.policies.scheduling.pollux.choices import Choices
 from dlsched.policies.scheduling.pollux.problem import Problem
 from dlsched.policies.scheduling.pollux.state import STAY, State
 
-__all__ = ["Enumeration", "better_ways"]
-
-MOST_WAYS = 10_000  # combinations, beyond which nothing is looked at
+MOST_WAYS = 10_000  # combinations, above which nothing is enumerated
 
 
 class Way(NamedTuple):
-    """One job's choice: what it loses against its best, of which kind it is, how many replicas."""
+    """One job's choice: its loss against the best one, its kind, and its number of replicas."""
 
     loss: float
     kind: int
@@ -33,11 +31,11 @@ class Way(NamedTuple):
 
 @dataclass(slots=True)
 class Enumeration:
-    """What came of it.
+    """The result of an enumeration.
 
     Attributes:
         best: the best state.
-        proven: all combinations were looked at, and whatever would have been better was laid out.
+        proven: whether no state is better: all combinations that could be better were placed.
     """
 
     best: State
@@ -53,15 +51,15 @@ def better_ways(
     layouts: int,
     eps: float,
 ) -> Enumeration:
-    """Look at every combination of choices that could beat a state.
+    """Enumerate the combinations of choices that could be better than a state.
 
     Args:
-        problem: the question.
-        choices: gains.
-        price: of a GPU; the clearing one leaves the least open.
-        best: a state.
-        layouts: combinations that are laid on the nodes, at most.
-        eps: less is no improvement.
+        problem: the round's problem.
+        choices: the gains.
+        price: price of a GPU; the clearing price gives the smallest gap.
+        best: the best known state.
+        layouts: most combinations that are placed on nodes.
+        eps: smaller gains are no improvement.
     """
     gpus = int(problem.capacity.sum())
     bound, ways = _ways(problem, choices, price, best.total)
@@ -76,7 +74,7 @@ def better_ways(
         for way in ways[order[depth]]:
             lost, rest = loss + way.loss, free - way.replicas
             if lost >= bound - found.best.total - eps:
-                return  # the next ones lose more
+                return  # all further choices lose more
             if rest < 0:
                 continue
             chosen[order[depth]] = way
@@ -98,7 +96,7 @@ def better_ways(
 def _ways(
     problem: Problem, choices: Choices, price: float, known: float
 ) -> tuple[float, list[list[Way]]]:
-    """The bound, and each job's choices that lose less than it leaves open, the best first."""
+    """The bound, and each job's choices with a loss below the gap, the best first."""
     stay = choices.stay - price * choices.held
     value = choices.changed - price * np.arange(choices.changed.shape[2])
     value[problem.pinned] = -np.inf
@@ -118,7 +116,7 @@ def _ways(
 
 
 def _laid_out(problem: Problem, choices: Choices, chosen: dict[int, Way]) -> State | None:
-    """These choices on nodes, those who stay first, then the widest; None where it does not go."""
+    """A state with these choices, jobs that stay first, then the widest; None without room."""
     state = State(problem, choices, np.zeros_like(problem.base))
     for job, way in sorted(chosen.items(), key=lambda each: (-each[1].kind, -each[1].replicas)):
         if not state.fits(job, way.kind, way.replicas):

@@ -1,41 +1,41 @@
-"""The policy `pollux`: every round the GPUs of all jobs anew, where goodput grows most.
+"""The policy `pollux`: in every round the GPUs of all jobs, such that goodput is largest.
 
-Jobs adapt: whoever gets other GPUs restarts with the batch size that suits them. What a restart
-costs is in the fitness, so most rows stay as they are.
+A job that gets other GPUs restarts with the batch size that suits them. The fitness contains the
+cost of a restart, so most rows stay as they are.
+
+Paper: see the package. Inputs: goodput models of the jobs (samples/s by nodes and replicas), their
+ages and restart times in seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from dlsched.core.allocation import Grant, Refused
 from dlsched.core.arrays import Rows
+from dlsched.core.cluster.occupancy import Placement, lowest_bits
 from dlsched.core.context import RoundContext
-from dlsched.core.node_counts import counts_of
-from dlsched.core.occupancy import Placement, lowest_bits
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.node_counts import counts_of
+from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.pollux.blocks import find
 from dlsched.policies.scheduling.pollux.cluster_size import ClusterSize
 from dlsched.policies.scheduling.pollux.options import PolluxOptions
-from dlsched.policies.scheduling.pollux.question import Question, ask
+from dlsched.policies.scheduling.pollux.problem_of_round import RoundProblem, problem_of_round
 from dlsched.policies.scheduling.pollux.speedups import Tables
 
-__all__ = ["Pollux"]
-
-WAITS = Refused("Priority", "the GPUs do more for other jobs")
-HOST = Refused("Resources", "the node's free cores or memory do not feed so many GPUs")
-CHANGED = Refused("Resources", "the GPUs meant for it are not free")
+WAITS = Refused("Priority", "other jobs gain more from the GPUs")
+HOST = Refused("Resources", "the node has too few free cores or too little memory for so many GPUs")
+CHANGED = Refused("Resources", "the GPUs chosen for it are not free")
 
 
 class Pollux(SchedulingPolicy[PolluxOptions]):
-    """Goodput by a search over jobs × nodes."""
+    """Largest goodput by a search over matrices of jobs × nodes."""
 
     name = "pollux"
     summary = "elastic jobs: GPUs and batch sizes that maximise goodput, fairly, at restarts' cost"
-    Options: ClassVar[type[Any]] = PolluxOptions
     preemptive = True
     rests = False
 
@@ -46,53 +46,53 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs."""
-        no: dict[int, Refused] = {}  # by row of the question
+        no: dict[int, Refused] = {}  # by row of the problem
         if ctx.mode == "full" or ctx.free_gpus:
-            question = ask(ctx, walk, self.options, self._tables)
-            if question is not None:
-                no = dict.fromkeys(question.rows.tolist(), WAITS)
-                no |= self._decide(question, ctx, walk)
+            current = problem_of_round(ctx, walk, self.options, self._tables)
+            if current is not None:
+                no = dict.fromkeys(current.rows.tolist(), WAITS)
+                no |= self._decide(current, ctx, walk)
         for row in ctx.active.tolist():
             if row not in ctx.occupancy.held:
                 placed = no[row] if row in no else walk.place(row)
                 if isinstance(placed, Refused):
                     walk.refuse(row, placed)
-        if not ctx.round_length and len(ctx.active):  # jobs grow older, which changes what is best
+        if not ctx.round_length and len(ctx.active):  # the best state changes as jobs grow older
             walk.wake_at(ctx.now + self.options.interval_s)
 
-    def _decide(self, question: Question, ctx: RoundContext, walk: Walk) -> dict[int, Refused]:
-        """Search, and carry out what was found; who could not start after all, and why."""
+    def _decide(self, current: RoundProblem, ctx: RoundContext, walk: Walk) -> dict[int, Refused]:
+        """Search, and place the result; returns the rows that could not start, and why."""
         rng = ctx.rng
-        found = find(question.problem, rng, effort=self.options.effort)
+        found = find(current.problem, rng, effort=self.options.effort)
         rows = found.rows
         if ctx.mode == "full" and self.options.autoscale != "none":
-            wanted = self._size.wanted(question, rows, rng)
+            wanted = self._size.wanted(current, rows, rng)
             walk.want_nodes(wanted)
-            if self.options.autoscale == "every-round" and wanted < len(question.nodes):
-                smaller = question.problem.first_nodes(wanted)
+            if self.options.autoscale == "every-round" and wanted < len(current.nodes):
+                smaller = current.problem.first_nodes(wanted)
                 rows = find(smaller, rng, effort=self.options.effort).rows
         plan = {
             row: [
-                (int(question.nodes[node]), int(rows[job, node]))
+                (int(current.nodes[node]), int(rows[job, node]))
                 for node in rows[job].nonzero()[0].tolist()
             ]
-            for job, row in enumerate(question.rows.tolist())
-            if not question.problem.pinned[job]
+            for job, row in enumerate(current.rows.tolist())
+            if not current.problem.pinned[job]
         }
         return _carry_out(plan, ctx, walk)
 
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Utilities of the last rounds; tables are made anew."""
+        """The utilities of the last rounds; tables are computed again."""
         return {"size": self._size.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._size.load_state_dict(state["size"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Jobs have other row numbers now."""
+        """Follow a table that was packed."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         self._tables.rename(place)
 
@@ -100,7 +100,7 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
 def _carry_out(
     plan: dict[int, list[tuple[int, int]]], ctx: RoundContext, walk: Walk
 ) -> dict[int, Refused]:
-    """Stop who changes, then start them, jobs of precedence first; who could not, and why."""
+    """Stop changed rows, then start them in order; returns those that could not start, and why."""
     no: dict[int, Refused] = {}
     held = ctx.occupancy.held
     before: dict[int, Placement] = {}

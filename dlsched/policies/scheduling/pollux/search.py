@@ -1,18 +1,19 @@
-"""The search for a good state: a price for GPUs, and then job by job.
+"""The search for a good state: a price of a GPU, and then job by job.
 
-The fitness grows with a sum of terms, one a job. So if GPUs had a price, every job could choose by
-itself; at the price at which all together want no more than there is, what they choose is nearly
-the best, and no state is worth more than the bound that comes with it. What is left is to lay the
-rows on nodes. The search starts from what is now, and
+The fitness increases with a sum of terms, one a job. So at a price of a GPU every job can choose by
+itself. At the clearing price, at which all jobs together want no more GPUs than there are, these
+choices are nearly optimal, and they give an upper bound for all states. What remains is to place
+the rows on nodes. The search starts from the present state, and
 
-- gives single jobs what is better for them, the greatest gain first;
-- lets two jobs exchange: one gives everything back, another takes what it wants, the first takes
-  what is best of the rest;
-- looks at all combinations of what could still be better, where they are few (`enumeration`);
-- takes some jobs' GPUs away and hands them out anew at the price, and keeps what came of it if it
-  is better.
+- improves the rows of single jobs, the greatest gain first;
+- lets two jobs exchange GPUs: one gives back all, another takes its choice, the first takes the
+  best of the rest;
+- enumerates all states that could still be better, where they are few (`enumeration`);
+- takes the GPUs of some jobs and divides them again at a price, and keeps the result if it is
+  better.
 
-Every row it gives is feasible, so every state is. It is never worse than what is now.
+Every row is feasible at all times, so every state is. The result is never worse than the present
+state.
 """
 
 from __future__ import annotations
@@ -24,18 +25,14 @@ import numpy as np
 from dlsched.core.arrays import Ints
 from dlsched.policies.scheduling.pollux.choices import Choices, Menu, choices_of
 from dlsched.policies.scheduling.pollux.enumeration import better_ways
-from dlsched.policies.scheduling.pollux.feasible import is_feasible, repaired
-from dlsched.policies.scheduling.pollux.fitness import mean_of_gains
-from dlsched.policies.scheduling.pollux.problem import Problem
+from dlsched.policies.scheduling.pollux.problem import Problem, is_feasible, mean_of_gains, repaired
 from dlsched.policies.scheduling.pollux.state import State
 
-__all__ = ["Found", "search"]
-
-TRIES = 3  # partners that an exchange looks at
-PRICES = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5)  # that GPUs are handed out anew at, of the clearing one
-SWEEPS = 2  # of exchanges; further ones bring a tenth of a per cent, and cost as much
-SLACK = 0.1  # of what the bound leaves open: how much worse a state may be to go on from
-TOLERANCE = 1e-10  # of the sum of gains; less is no improvement
+TRIES = 3  # partners that are tried in an exchange
+PRICES = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5)  # at which GPUs are divided again, × clearing price
+SWEEPS = 2  # of exchanges; further ones gain 0.1 % at the same cost
+SLACK = 0.1  # part of the gap by which a state may be worse to continue from it
+TOLERANCE = 1e-10  # of the sum of gains; smaller differences are no improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Found:
     Attributes:
         rows: [job, node] replicas.
         fitness: its fitness.
-        bound: no state has more.
+        bound: an upper bound of the fitness of all states.
     """
 
     rows: Ints
@@ -54,18 +51,12 @@ class Found:
 
 
 def search(problem: Problem, rng: np.random.Generator, *, effort: int = 50) -> Found:
-    """The best state that is found.
-
-    Args:
-        problem: the question.
-        rng: what is random is drawn from it.
-        effort: how often some jobs' GPUs are handed out anew.
-    """
+    """The best state found; `effort` is how often the GPUs of some jobs are divided again."""
     choices = choices_of(problem)
     rows = problem.base if is_feasible(problem, problem.base) else None
     if rows is None:
         rows = repaired(problem, problem.base, rng)
-    hunt = _Hunt(problem, choices, State(problem, choices, rows), rng)
+    hunt = _Search(problem, choices, State(problem, choices, rows), rng)
     if len(hunt.movable):
         hunt.run(effort)
     found = mean_of_gains(hunt.best.total, problem.jobs, problem.exponent)
@@ -73,13 +64,13 @@ def search(problem: Problem, rng: np.random.Generator, *, effort: int = 50) -> F
     return Found(hunt.best.rows, float(found), float(bound))
 
 
-class _Hunt:
+class _Search:
     """One search.
 
     Attributes:
         best: the best state so far.
-        bound: no sum of gains is larger.
-        movable: jobs whose rows may change.
+        bound: an upper bound of the sum of gains.
+        movable: jobs with rows that may change.
     """
 
     def __init__(
@@ -98,7 +89,7 @@ class _Hunt:
         self._eps = TOLERANCE * max(abs(bound), 1.0)
 
     def run(self, effort: int) -> None:
-        """Search from what is now and from what the price says, then by handing out anew."""
+        """Search from the present state and the clearing price, then divide some GPUs again."""
         anew = self.best.copy()
         for job in self.movable.tolist():
             anew.clear(job)
@@ -120,7 +111,7 @@ class _Hunt:
             self._hand_out(state, some, menu, largest_first=bool(self._rng.random() < 0.5))
             self._fill(state)
             self._keep(state)
-            # go on from states that are little worse, and ever less so; from the best otherwise
+            # continue from slightly worse states, less and less so; from the best one otherwise
             slack = SLACK * left / effort * (self.bound - self.best.total)
             if state.total >= here.total - slack:
                 here = state
@@ -128,7 +119,7 @@ class _Hunt:
                 here = self.best
 
     def _look_at_all(self, layouts: int) -> bool:
-        """Look at all combinations that could be better, if they are few; is nothing left open?"""
+        """Enumerate all states that could be better, if they are few; whether it is proven."""
         seen = better_ways(
             self.problem, self._choices, self._price, self.best, layouts=layouts, eps=self._eps
         )
@@ -140,7 +131,7 @@ class _Hunt:
             self.best = state
 
     def _settle(self, state: State) -> None:
-        """Single jobs and exchanges, until neither helps much."""
+        """Improve single jobs and exchange, until neither helps much."""
         self._fill(state)
         for _ in range(SWEEPS):
             if not self._exchanges(state):
@@ -148,7 +139,7 @@ class _Hunt:
             self._fill(state)
 
     def _fill(self, state: State) -> None:
-        """Give single jobs what is better for them, the greatest gain first."""
+        """Improve the rows of single jobs, the greatest gain first."""
         jobs, menu = self.movable, self._free_of_charge
         for _ in range(4 * len(jobs)):
             offers = state.offers(jobs, menu)
@@ -159,7 +150,14 @@ class _Hunt:
             state.take(int(jobs[first]), int(offers.kind[first]), int(offers.replicas[first]))
 
     def _hand_out(self, state: State, jobs: Ints, menu: Menu, *, largest_first: bool) -> None:
-        """Give jobs that have nothing what they want at the menu's price."""
+        """Give jobs without replicas their choices at the menu's price.
+
+        Args:
+            state: is changed.
+            jobs: the jobs.
+            menu: the choices at a price.
+            largest_first: serve jobs with many replicas first.
+        """
         while len(jobs):
             offers = state.offers(jobs, menu)
             better = offers.value - state.gain[jobs]
@@ -173,7 +171,7 @@ class _Hunt:
             jobs = np.delete(jobs, first)
 
     def _exchanges(self, state: State) -> bool:
-        """Let each job in turn give back what it has for the good of another; did any help?"""
+        """Let each job in turn give back its replicas to another; returns whether any helped."""
         helped = False
         for giver in self._rng.permutation(self.movable).tolist():
             if state.replicas[giver] and any(
@@ -183,7 +181,7 @@ class _Hunt:
         return helped
 
     def _exchange(self, state: State, giver: int, menu: Menu) -> bool:
-        """One job gives everything back; another takes, then the first; is that better?"""
+        """One job gives back all, another chooses, then the first; whether that is better."""
         jobs = self.movable
         had, worth = state.rows[giver].copy(), float(state.gain[giver])
         paid = menu.price * state.replicas[jobs]
@@ -210,7 +208,7 @@ class _Hunt:
         return False
 
     def _related(self, state: State) -> Ints:
-        """A few jobs whose GPUs could serve each other: on some nodes, and some that want more."""
+        """A few jobs that could use each other's GPUs: on the same nodes, or waiting for more."""
         rng, jobs = self._rng, self.movable
         chosen = set(rng.choice(jobs, min(len(jobs), int(rng.integers(1, 4))), replace=False))
         nodes = rng.choice(self.problem.nodes, min(self.problem.nodes, int(rng.integers(1, 4))))

@@ -1,8 +1,8 @@
-"""Speedup tables: what so many replicas are worth to each job, on one node and on several.
+"""Speedup tables of jobs, by number of replicas, on one node and on several.
 
-The goodput model asks of a placement only whether it spans nodes. So a job's table is two rows of
-replicas, made in one pass over arrays for all jobs of which something new is known, and kept for
-the others.
+Of a placement, the goodput model uses only whether it spans nodes. So a job's table is two rows by
+number of replicas. Tables are computed in one pass over arrays for all jobs with a new model, and
+kept for the others.
 """
 
 from __future__ import annotations
@@ -16,27 +16,25 @@ from dlsched.core.arrays import Floats, Ints
 from dlsched.core.goodput.batch import best_batches
 from dlsched.core.goodput.params import BatchLimits, GradParams, PerfParams
 
-__all__ = ["Model", "Tables", "speedup_tables"]
-
 ONE_NODE, SEVERAL = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is believed of jobs, one array entry a job; NaN parameters where nothing is fitted."""
+    """The goodput models of jobs, one array entry a job; NaN parameters where nothing is fitted."""
 
     perf: PerfParams
     grads: GradParams
     limits: BatchLimits
 
     def take(self, jobs: Ints) -> Model:
-        """Of some of the jobs."""
+        """The models of some of the jobs."""
         count = len(np.atleast_1d(self.perf.alpha_c))
         some = [np.broadcast_to(np.asarray(column), (count,))[jobs] for column in self._columns]
         return Model(PerfParams(*some[:7]), GradParams(*some[7:9]), BatchLimits(*some[9:]))
 
     def goodput(self, nodes: Ints, replicas: Ints) -> Floats:
-        """[job, shape] with the best batch size."""
+        """Goodput with the best batch size, [job, shape]."""
         return best_batches(self.perf, self.grads, self.limits, nodes, replicas).goodput
 
     @property
@@ -46,18 +44,18 @@ class Model:
 
 @dataclass(slots=True)
 class Tables:
-    """Goodput tables of jobs, kept while what they depend on stays the same."""
+    """Goodput tables of jobs, kept while their models stay the same."""
 
     _known: dict[int, tuple[int, Floats]] = field(default_factory=dict)
 
     def goodput(self, ids: Ints, versions: Ints, model: Model, most: Ints) -> Floats:
-        """[job, on several nodes?, replicas], replicas from 0 to the largest of `most`.
+        """Goodput, [job, on several nodes?, replicas], replicas from 0 to the largest of `most`.
 
         Args:
-            ids: a lasting number of each job.
-            versions: of what is believed of each; a new number for anything new.
-            model: what is believed of them.
-            most: replicas up to which each one's entries are needed; the others may be 0.
+            ids: a permanent number of each job.
+            versions: version of each job's model.
+            model: the models.
+            most: replicas up to which a job's entries are needed; entries beyond may be 0.
         """
         largest = int(most.max(initial=1))
         known: dict[int, tuple[int, Floats]] = {}
@@ -70,7 +68,7 @@ class Tables:
                 known[number] = kept
             else:
                 missing.append(job)
-        # jobs that need alike many entries at once, so that none pays for the largest
+        # jobs with about equally many entries together, so that small ones stay cheap
         for jobs in _alike(np.array(missing, np.int64), most):
             need = int(most[jobs].max())
             made = _table(model.take(jobs), need)
@@ -85,18 +83,18 @@ class Tables:
         return tables
 
     def rename(self, place: Mapping[int, int]) -> None:
-        """Jobs have other numbers now."""
+        """Follow new numbers of jobs: `place` is the new number by the old one."""
         self._known = {place[old]: kept for old, kept in self._known.items() if old in place}
 
 
 def _alike(jobs: Ints, most: Ints) -> list[Ints]:
-    """Jobs by how many bits the number of their entries has."""
+    """Groups of jobs with about equally many entries (equal numbers of bits)."""
     size = np.ceil(np.log2(np.maximum(most[jobs], 1))).astype(np.int64)
     return [jobs[size == each] for each in np.unique(size)]
 
 
 def _table(model: Model, most: int) -> Floats:
-    """[job, on several nodes?, replicas] of goodput."""
+    """Goodput, [job, on several nodes?, replicas]."""
     one = np.arange(1, most + 1)
     several = np.arange(2, most + 1)
     nodes = np.concatenate((np.full(len(one), 1), np.full(len(several), 2)))
@@ -108,12 +106,10 @@ def _table(model: Model, most: int) -> Floats:
 
 
 def speedup_tables(goodput: Floats, base: Floats, fair: int | float) -> Floats:
-    """Tables of goodput over a base; a job without a model is believed to scale perfectly.
+    """Tables of speedups: goodput over a base; jobs without a model are assumed to scale linearly.
 
-    Args:
-        goodput: [job, on several nodes?, replicas].
-        base: [job] goodput of the share that counts as 1; 0 or NaN: there is no model.
-        fair: replicas of that share.
+    `goodput` is [job, on several nodes?, replicas]; `base` is the goodput of `fair` replicas, which
+    counts as 1, by job, and 0 or NaN without a model.
     """
     has_model = base > 0
     perfect = np.arange(goodput.shape[2]) / fair

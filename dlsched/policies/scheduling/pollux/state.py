@@ -1,4 +1,4 @@
-"""A state that is changed row by row, with what is free and which job spans which node."""
+"""A state that is changed row by row, with the free GPUs and the job that spans each node."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.policies.scheduling.pollux.choices import Choices, Menu
 from dlsched.policies.scheduling.pollux.problem import Problem
 
-__all__ = ["Offers", "State"]
-
 ONE_NODE, SEVERAL, STAY = 0, 1, 2
-NOBODY = -1
+NO_JOB = -1
 
 
 class Offers(NamedTuple):
-    """The best that jobs could have as things lie, if each were the only one to move.
+    """The best row that each job could have in this state, if it alone moved.
 
     Attributes:
         value: gain less price.
         kind: on one node, on several, or the present row.
-        replicas: how many.
+        replicas: number of replicas.
     """
 
     value: Floats
@@ -35,32 +33,28 @@ class State:
 
     Attributes:
         rows: [job, node] replicas.
-        free: [node] GPUs.
-        owner: [node] the job that spans nodes and lies there, if any.
-        gain: [job] what its row is worth.
+        free: [node] free GPUs.
+        owner: [node] the job that spans nodes and uses this one, if any.
+        gain: [job] gain of its row.
         replicas: [job].
     """
 
-    __slots__ = ("_choices", "_everywhere", "_kinds", "_spans", "free", "gain", "owner", "problem",
-                 "replicas", "rows")  # fmt: skip
+    __slots__ = (
+        "_by_type", "_choices", "_everywhere", "_spans", "free", "gain", "owner", "problem",
+        "replicas", "rows",
+    )  # fmt: skip
 
     def __init__(self, problem: Problem, choices: Choices, rows: Ints) -> None:
-        """A state that may be.
-
-        Args:
-            problem: the question.
-            choices: what rows are worth.
-            rows: [job, node] replicas.
-        """
+        """A feasible state; `rows` has the replicas, [job, node]."""
         self.problem = problem
         self._choices = choices
         self._everywhere = bool(problem.allowed.all())
-        kind = problem.kind
-        self._kinds = [] if kind is None else [kind == k for k in np.unique(kind).tolist()]
+        types = problem.gpu_type
+        self._by_type = [] if types is None else [types == k for k in np.unique(types).tolist()]
         self._spans: Bools = (problem.base > 0).sum(axis=1) > 1
         self.rows = rows.copy()
         self.free: Ints = problem.capacity - rows.sum(axis=0)
-        self.owner: Ints = np.full(problem.nodes, NOBODY)
+        self.owner: Ints = np.full(problem.nodes, NO_JOB)
         spanning = (rows > 0).sum(axis=1) > 1
         for job in np.flatnonzero(spanning).tolist() if problem.apart else ():
             self.owner[rows[job] > 0] = job
@@ -70,11 +64,11 @@ class State:
         self.gain: Floats = np.where(stays, choices.stay, changed)
 
     def copy(self) -> State:
-        """Another of the same rows."""
+        """A copy."""
         twin = object.__new__(State)
         twin.problem, twin._choices = self.problem, self._choices
         twin._everywhere, twin._spans = self._everywhere, self._spans
-        twin._kinds = self._kinds
+        twin._by_type = self._by_type
         twin.rows, twin.free = self.rows.copy(), self.free.copy()
         twin.owner, twin.gain = self.owner.copy(), self.gain.copy()
         twin.replicas = self.replicas.copy()
@@ -82,16 +76,16 @@ class State:
 
     @property
     def total(self) -> float:
-        """Σ of gains."""
+        """The sum of gains."""
         return float(self.gain.sum())
 
     def give(self, job: int, row: Ints, gain: float) -> None:
-        """Let a job have this row instead of its own."""
+        """Replace the row of a job."""
         old = self.rows[job]
         self.free += old
         self.free -= row
         if self.problem.apart:
-            self.owner[self.owner == job] = NOBODY
+            self.owner[self.owner == job] = NO_JOB
             if np.count_nonzero(row) > 1:
                 self.owner[row > 0] = job
         self.rows[job] = row
@@ -99,11 +93,11 @@ class State:
         self.replicas[job] = row.sum()
 
     def clear(self, job: int) -> None:
-        """Take everything from a job."""
+        """Remove all replicas of a job."""
         self.give(job, np.zeros_like(self.free), float(self._choices.changed[job, ONE_NODE, 0]))
 
     def offers(self, jobs: Ints, menu: Menu) -> Offers:
-        """The best that each of these jobs could have, if it alone moved."""
+        """The best row that each of these jobs could have, if it alone moved."""
         room, barred, on_one, on_several = self._rooms(jobs)
         tables = menu.value.shape[2] - 1
         on_one, on_several = np.minimum(on_one, tables), np.minimum(on_several, tables)
@@ -118,7 +112,7 @@ class State:
         return Offers(np.maximum(value, stay), kind, replicas)
 
     def fits(self, job: int, kind: int, replicas: int) -> bool:
-        """Is there room for a job to have this, as things lie?"""
+        """Whether there is room for a job to have such a row."""
         jobs = np.array([job])
         room, barred, on_one, on_several = self._rooms(jobs)
         if kind == STAY:
@@ -126,11 +120,11 @@ class State:
         return replicas <= int((on_several if kind == SEVERAL else on_one)[0])
 
     def _rooms(self, jobs: Ints) -> tuple[Ints, Bools | None, Ints, Ints]:
-        """GPUs that jobs may have, if each alone moved.
+        """The room for each of these jobs, if it alone moved.
 
         Returns:
-            by [job, node]; where others that span nodes bar them, None for nowhere; the most on one
-            node; the most on several, 0 where there are no several.
+            GPUs [job, node]; nodes barred by other jobs that span nodes, None for none; the most
+            GPUs on one node; the most on several nodes, 0 where there are not several.
         """
         problem = self.problem
         room = self.rows[jobs] + self.free
@@ -139,17 +133,17 @@ class State:
         barred = None
         apart = room
         if problem.apart:
-            barred = (self.owner != NOBODY) & (self.owner != jobs[:, None])
+            barred = (self.owner != NO_JOB) & (self.owner != jobs[:, None])
             apart = np.where(barred, 0, room)
-        if self._kinds:
-            each = [self._widest_sum(np.where(k, apart, 0), jobs) for k in self._kinds]
+        if self._by_type:
+            each = [self._widest_sum(np.where(k, apart, 0), jobs) for k in self._by_type]
             on_several: Ints = np.max(each, axis=0)
         else:
             on_several = self._widest_sum(apart, jobs)
         return room, barred, room.max(axis=1), on_several
 
     def _may_stay(self, jobs: Ints, room: Ints, barred: Bools | None) -> Bools:
-        """Could jobs have their present rows?"""
+        """Whether jobs could have their present rows of the problem."""
         base = self.problem.base[jobs]
         stays: Bools = np.asarray((base <= room).all(axis=1))
         if barred is not None:
@@ -168,13 +162,7 @@ class State:
         return np.where((used > 1) & (widest > 1), total, 0)
 
     def take(self, job: int, kind: int, replicas: int) -> None:
-        """Let a job have what it was offered: where it leaves the least room unused.
-
-        Args:
-            job: who.
-            kind: as offered.
-            replicas: as offered.
-        """
+        """Give a job the offered row, on the nodes where it leaves the least room unused."""
         if kind == STAY:
             self.give(job, self.problem.base[job], float(self._choices.stay[job]))
             return
@@ -184,16 +172,16 @@ class State:
             if not self._everywhere:
                 room *= self.problem.allowed[job]
             if kind == ONE_NODE:
-                # of equals one where nobody spans nodes is kept for those who do
-                crowding = room * 2 + (self.owner == NOBODY)
+                # of equals, avoid nodes without a spanning job: other spanning jobs may need them
+                crowding = room * 2 + (self.owner == NO_JOB)
                 crowding[room < replicas] = np.iinfo(np.int64).max
                 row[crowding.argmin()] = replicas
             else:
                 if self.problem.apart:
-                    room[(self.owner != NOBODY) & (self.owner != job)] = 0
-                if self._kinds:
+                    room[(self.owner != NO_JOB) & (self.owner != job)] = 0
+                if self._by_type:
                     jobs = np.array([job])
-                    each = [np.where(kind, room, 0) for kind in self._kinds]
+                    each = [np.where(own, room, 0) for own in self._by_type]
                     room = max(each, key=lambda one: int(self._widest_sum(one[None], jobs)[0]))
                 _spread(row, room, replicas)
         same = bool((row == self.problem.base[job]).all())
@@ -202,13 +190,13 @@ class State:
 
 
 def _spread(row: Ints, room: Ints, replicas: int) -> None:
-    """Fill the roomiest nodes, and leave the least unused on the last."""
+    """Fill the nodes with most room, and choose the last one with the least room left."""
     order = np.argsort(-room, kind="stable")
     left = replicas
     for number, node in enumerate(order.tolist()):
         here = min(int(room[node]), left)
         if number == 0 and here == left:
-            here -= 1  # it is to span nodes
+            here -= 1  # the row must span nodes
         if here == left:
             rest = [other for other in order[number:].tolist() if room[other] >= left]
             row[rest[-1]] = left

@@ -1,12 +1,16 @@
-"""The policy `shockwave`: plans the next rounds when somebody comes or goes, else follows the plan.
+"""The policy `shockwave`: plan the next rounds when jobs come or go, else follow the plan.
 
-What a planned round leaves idle goes to whoever fits, longest first; in a live cluster and under
-our own clocks newcomers may use it at once, before the next plan knows them.
+GPUs that the plan leaves idle in a round go to other jobs that fit, longest remaining time first.
+In a live cluster, and in replays with our own clocks, new jobs may use them before the next plan.
+
+Paper: see the package. Inputs: the epochs of each job (batch size and duration in seconds), its
+finished epochs, and its gang.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,35 +18,59 @@ import numpy as np
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
-from dlsched.core.epochs import EpochProfile
+from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.speed.epochs import EpochProfile
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
-from dlsched.policies.scheduling.shockwave.options import ShockwaveOptions
-from dlsched.policies.scheduling.shockwave.posterior import remaining_seconds, whole_seconds
-from dlsched.policies.scheduling.shockwave.programs import Limits, make_plan
-from dlsched.policies.scheduling.shockwave.targets import Target
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.highs import Limits
+from dlsched.policies.scheduling.shockwave.finish_times import (
+    Target,
+    remaining_seconds,
+    whole_seconds,
+)
+from dlsched.policies.scheduling.shockwave.programs import make_plan
 from dlsched.policies.scheduling.shockwave.window import Window
 
-__all__ = ["Shockwave"]
-
 MOST_EPOCHS = 1000
-FEWEST_EPOCHS = 10  # into which a job without a profile is cut: the present one counts as done
-WAITS = Refused("Priority", "the plan gives these rounds to others")
+FEWEST_EPOCHS = 10  # of a job without a profile; its present epoch counts as done
+WAITS = Refused("Priority", "the plan gives these rounds to other jobs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShockwaveOptions:
+    """Shockwave."""
+
+    rounds: int = option(20, "rounds in one plan", low=1)
+    replan: int = option(8, "rounds after which to plan again if no job comes or goes", low=1)
+    makespan: float = option(
+        1e-3, "k, the weight of the longest remaining time in the objective", low=0.0
+    )
+    power: float = option(12.0, "λ, the exponent of the lateness of late jobs", low=0.0)
+    fairness: float = option(
+        1.0, "ρ, how many times its target finish time a job may take", low=0.0
+    )
+    gap: float = option(1e-3, "relative distance from the optimum that is accepted", low=0.0)
+    nodes: int = option(2000, "most nodes of the search tree of one program", low=1)
+    solve_limit_s: float = option(
+        15.0, "seconds for one program in a live cluster; then the best plan found is used", low=0.0
+    )
+    round_s: float = option(
+        120.0, "seconds of a planned round where the run has no rounds", low=1.0
+    )
 
 
 class Shockwave(SchedulingPolicy[ShockwaveOptions]):
-    """Plans of rounds."""
+    """Plans of rounds by integer programs."""
 
     name = "shockwave"
     summary = "plans the next rounds by integer programs: welfare, makespan, finish-time fairness"
-    Options: ClassVar[type[Any]] = ShockwaveOptions
     needs: ClassVar[frozenset[str]] = frozenset({"predicted_work"})
     preemptive = True
     rests = False
 
     def __init__(self, options: ShockwaveOptions) -> None:
-        """Begin without a plan."""
+        """Start without a plan."""
         super().__init__(options)
         self._targets: dict[int, Target] = {}
         self._plan: dict[int, list[bool]] = {}  # by row
@@ -50,12 +78,12 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         self._gpus = 0
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Follow the plan, after making one where it is due."""
+        """Make a plan if it is due, then follow the plan."""
         rows = np.sort(ctx.active)
         length = ctx.round_length or self.options.round_s
         number = ctx.number if ctx.round_length else int(ctx.now // length)
         if ctx.mode == "full":
-            self._look(rows, number, ctx)
+            self._update_targets(rows, number, ctx)
             if len(rows) and gpus_there(ctx) and self._is_due(number):
                 self._make_plan(rows, number, length, ctx)
             self._follow(rows, number, ctx, walk)
@@ -65,8 +93,8 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
 
     # -- the plan ---------------------------------------------------------------------------------
 
-    def _look(self, rows: Rows, number: int, ctx: RoundContext) -> None:
-        """Who came and who went? Then everybody's finish on an equal share is estimated anew."""
+    def _update_targets(self, rows: Rows, number: int, ctx: RoundContext) -> None:
+        """Note jobs that came or went; then estimate all finish times on an equal share again."""
         gpus = gpus_there(ctx)
         same = len(rows) == len(self._targets) and all(r in self._targets for r in rows.tolist())
         if same and gpus == self._gpus:
@@ -76,7 +104,7 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         known = self._targets
         self._targets = {row: known.get(row) or Target() for row in rows.tolist()}
         for row, target in self._targets.items():
-            profile, finished = self._course(row, ctx)
+            profile, finished = self._epoch_profile(row, ctx)
             spent = float(whole_seconds(profile)[:finished].sum())
             alone = spent + remaining_seconds(profile, finished)
             target.note(ctx.table.submit_time.item(row) + alone / share, number)
@@ -88,19 +116,19 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
 
     def _make_plan(self, rows: Rows, number: int, length: float, ctx: RoundContext) -> None:
         options = self.options
-        courses = [self._course(row, ctx) for row in rows.tolist()]
-        seconds = [whole_seconds(profile) for profile, _ in courses]
-        finished = np.array([done for _, done in courses], np.int64)
-        # the published planner counts rounds as if all were of full length
+        profiles = [self._epoch_profile(row, ctx) for row in rows.tolist()]
+        seconds = [whole_seconds(profile) for profile, _ in profiles]
+        finished = np.array([done for _, done in profiles], np.int64)
+        # the published planner assumes that all rounds have full length
         now = number * length if ctx.semantics.drift else ctx.now
         window = Window(
             gang=ctx.table.gang[rows],
-            epochs=np.array([len(profile) for profile, _ in courses], np.int64),
+            epochs=np.array([len(profile) for profile, _ in profiles], np.int64),
             finished=finished,
             epoch_s=np.array(
                 [each[: done + 1].mean() for each, done in zip(seconds, finished, strict=True)]
             ),
-            left_s=np.array([remaining_seconds(*course) for course in courses]),
+            left_s=np.array([remaining_seconds(*each) for each in profiles]),
             target_s=np.array([self._targets[row].at(number) for row in rows.tolist()]),
             gpus=self._gpus,
             now_s=now,
@@ -122,12 +150,12 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         self._plan = dict(zip(rows.tolist(), plan.runs.tolist(), strict=True))
         self._planned_in = number
 
-    def _course(self, row: int, ctx: RoundContext) -> tuple[EpochProfile, int]:
+    def _epoch_profile(self, row: int, ctx: RoundContext) -> tuple[EpochProfile, int]:
         """A job's epochs and how many are done; without a profile, equal ones of about a round."""
         executed = Units(ctx.table, np.array([row]), ctx.now).executed.item(0)
-        if ctx.epochs is not None:
-            profile = ctx.epochs.profile(row)
-            return profile, min(ctx.epochs.finished(row, executed), len(profile))
+        if ctx.perf.epochs is not None:
+            profile = ctx.perf.epochs.profile(row)
+            return profile, min(ctx.perf.epochs.finished(row, executed), len(profile))
         work = ctx.table.predicted_work.item(row)
         length = ctx.round_length or self.options.round_s
         work = work if work > 0 else length
@@ -136,10 +164,17 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         )
         return profile, min(profile.finished_after(executed), len(profile))
 
-    # -- the walk ---------------------------------------------------------------------------------
+    # -- following it -----------------------------------------------------------------------------
 
     def _follow(self, rows: Rows, number: int, ctx: RoundContext, walk: Walk) -> None:
-        """Who is planned for this round runs; the others leave where their GPUs are wanted."""
+        """Start the jobs planned for this round; suspend others where their GPUs are needed.
+
+        Args:
+            rows: the active rows.
+            number: the round.
+            ctx: the round's snapshot.
+            walk: takes the decisions.
+        """
         place, held = number - self._planned_in, ctx.occupancy.held
         chosen = [row for row in rows.tolist() if self._plan.get(row) and self._plan[row][place]]
         chosen += self._backfill(rows, chosen, ctx)
@@ -155,7 +190,7 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
                 walk.place(row)
 
     def _backfill(self, rows: Rows, chosen: list[int], ctx: RoundContext) -> list[int]:
-        """Jobs beside the plan that fit too, longest first."""
+        """Jobs outside the plan that fit too, longest remaining time first."""
         gangs = ctx.table.gang
         free = self._gpus - sum(gangs.item(row) for row in chosen)
         more = []
@@ -166,11 +201,11 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         return more
 
     def _longest_first(self, rows: set[int], ctx: RoundContext) -> list[int]:
-        left = {row: remaining_seconds(*self._course(row, ctx)) for row in rows}
+        left = {row: remaining_seconds(*self._epoch_profile(row, ctx)) for row in rows}
         return sorted(rows, key=lambda row: (-left[row], row))
 
     def _fill(self, rows: Rows, ctx: RoundContext, walk: Walk) -> None:
-        """Whoever still fits may have what is idle; says why others do not."""
+        """Start jobs that fit on idle GPUs; tell the others why they wait."""
         held = ctx.occupancy.held
         waiting = {row for row in rows.tolist() if row not in held}
         if not ctx.free_gpus:
@@ -198,7 +233,7 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._targets = {
             int(row): Target(float(total), float(rounds), float(last), int(since))
             for row, total, rounds, last, since in state["targets"]
@@ -207,7 +242,7 @@ class Shockwave(SchedulingPolicy[ShockwaveOptions]):
         self._planned_in, self._gpus = int(state["planned_in"]), int(state["gpus"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Jobs have other row numbers now."""
+        """Follow a table that was packed."""
         new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         if any(row not in new for row in self._targets):
             self._planned_in = -1

@@ -1,48 +1,31 @@
 """The three programs over the window, as mixed-integer programs in HiGHS.
 
-Program 1 maximises the social welfare of what each job will have done, less the longest time that
-is then left, with every target kept. Program 2 does without targets, and jobs that are late count
-more. Program 3 keeps how many rounds each job has and moves the urgent ones to the front.
+Program 1 maximises the social welfare (the sum of the logarithms of progress) minus the longest
+remaining time, such that every target is met. Program 2 has no targets, and late jobs have larger
+weights. Program 3 keeps the number of rounds of each job and moves urgent jobs to the front.
 
-The logarithm of progress is linear between six points. It is concave and maximised, so bounding it
-by its five lines says the same as the special ordered sets of the paper, without their variables.
+The logarithm of progress is linear between six points. It is concave and maximised, so bounds by
+its five lines are equivalent to the special ordered sets of the paper, without their variables.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 import highspy
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
+from dlsched.policies.highs import Limits, best_found, new_solver
 from dlsched.policies.scheduling.shockwave.window import Plan, Window
 
-__all__ = ["Limits", "make_plan"]
-
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-ORIGIN = 1e-6  # stands for no progress at all, whose logarithm has no value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a program is solved well enough.
-
-    Attributes:
-        gap: relative distance from the optimum.
-        nodes: of the branch-and-bound tree.
-        seconds: of the clock; infinite in a replay, which must not depend on the machine.
-    """
-
-    gap: float = 1e-3
-    nodes: int = 2000
-    seconds: float = math.inf
+ORIGIN = 1e-6  # stands for no progress at all, since the logarithm of 0 is infinite
 
 
 class _Program:
-    """Columns and rows of one program, gathered and handed over at once."""
+    """The columns and rows of one program, passed to HiGHS at once."""
 
     def __init__(self) -> None:
         self.cost: list[float] = []
@@ -62,19 +45,13 @@ class _Program:
         self.rows.append((low, high, list(entries), list(entries.values())))
 
     def solve(self, limits: Limits, start: Floats | None) -> tuple[Floats, float, float] | None:
-        """Maximise; x, objective and gap, or None when nothing was found."""
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # not annotated there
-        for name, value in (
-            ("output_flag", False),
-            ("threads", 1),
-            ("random_seed", 0),
-            ("mip_rel_gap", limits.gap),
-            ("mip_abs_gap", 0.0),  # weights span many orders of magnitude
-            ("mip_max_nodes", limits.nodes),
-        ):
-            solver.setOptionValue(name, value)
-        if math.isfinite(limits.seconds):
-            solver.setOptionValue("time_limit", max(limits.seconds, 0.01))
+        """Maximise; returns x, objective and gap, or None when no solution was found."""
+        solver = new_solver(
+            seconds=limits.seconds,
+            mip_rel_gap=limits.gap,
+            mip_abs_gap=0.0,  # weights span many orders of magnitude
+            mip_max_nodes=limits.nodes,
+        )
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
         model.sense_ = highspy.ObjSense.kMaximize
@@ -90,17 +67,11 @@ class _Program:
         matrix.value_ = np.array([v for *_, values in self.rows for v in values])
         kinds = highspy.HighsVarType
         model.integrality_ = [kinds.kInteger if each else kinds.kContinuous for each in self.whole]
-        solver.passModel(model)
-        if start is not None:
-            guess = highspy.HighsSolution()
-            guess.col_value = start.tolist()
-            solver.setSolution(guess)
-        solver.run()
-        info = solver.getInfo()
-        if info.primal_solution_status != 2:  # HiGHS' number for a feasible one
+        x = best_found(solver, model, start)
+        if x is None:
             return None
+        info = solver.getInfo()
         gap = float(info.mip_gap) if math.isfinite(info.mip_gap) else 0.0
-        x = np.array(solver.getSolution().col_value)
         return x, float(info.objective_function_value), gap
 
 
@@ -116,16 +87,16 @@ def make_plan(
 
     Args:
         window: jobs and rounds.
-        makespan: weight of the longest time left.
-        power: what the lateness of jobs that miss their targets is raised to.
+        makespan: weight of the longest remaining time.
+        power: exponent of the lateness of jobs that miss their targets.
         fairness: how many times its target a job may take.
-        limits: when a program is solved well enough.
+        limits: when the search for a solution stops.
     """
     spare = window.share * (
         fairness * window.target_s - (window.now_s + window.round_s * window.rounds)
     )
     found = None
-    if (spare >= 0).all():  # else somebody's target lies inside the window
+    if (spare >= 0).all():  # else the target of some job lies inside the window
         found = _welfare(window, np.zeros(len(window)), makespan, limits, spare)
     if found is not None:
         runs, objective, gap = found
@@ -133,8 +104,8 @@ def make_plan(
     urgency = window.urgency(power, fairness)
     found = _welfare(window, urgency, makespan, limits, None)
     if found is None:
-        nobody = np.zeros((len(window), window.rounds), np.bool_)
-        return Plan(runs=nobody, program=2, objective=math.nan, order=math.nan, gap=math.inf)
+        nothing = np.zeros((len(window), window.rounds), np.bool_)
+        return Plan(runs=nothing, program=2, objective=math.nan, order=math.nan, gap=math.inf)
     runs, objective, gap = found
     ordered = _order(window, urgency, runs, limits)
     if ordered is None:
@@ -145,7 +116,7 @@ def make_plan(
 def _welfare(
     window: Window, urgency: Floats, makespan: float, limits: Limits, spare: Floats | None
 ) -> tuple[Bools, float, float] | None:
-    """Programs 1 (with `spare`, the time that may be left of each job) and 2."""
+    """Program 1 (with `spare`, the most remaining time of each job) or 2 (without)."""
     jobs, rounds = len(window), window.rounds
     program = _Program()
     weight = np.exp(urgency) / (jobs * rounds)
@@ -179,7 +150,7 @@ def _welfare(
 def _order(
     window: Window, urgency: Floats, runs: Bools, limits: Limits
 ) -> tuple[Bools, float] | None:
-    """Program 3: as many rounds for each as before, the urgent ones first."""
+    """Program 3: as many rounds for each job as before, urgent jobs first."""
     counts = runs.sum(axis=1)
     jobs = np.flatnonzero(counts).tolist()
     program = _Program()

@@ -1,4 +1,4 @@
-"""What a plan is made of: jobs with what they still need, and the rounds ahead."""
+"""The input of a plan (jobs with their remaining work, rounds ahead), and the plan."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ import numpy as np
 
 from dlsched.core.arrays import Bools, Floats, Ints
 
-__all__ = ["Plan", "Window"]
-
-NEARLY_DONE = 100.0  # what the lateness of a late job in its last round is raised to
-NEARLY_DONE_CLIP, CLIP = 1e4, 1e8  # weights beyond would hide all other jobs from a solver
+NEARLY_DONE = 100.0  # exponent of the lateness of a late job in its last round
+NEARLY_DONE_CLIP, CLIP = 1e4, 1e8  # with larger weights a solver would ignore all other jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Jobs and rounds; one entry a job.
+    """Jobs and rounds; arrays have one entry for each job.
 
     Attributes:
         gang: GPUs.
-        epochs: in all.
+        epochs: all epochs of the job.
         finished: whole epochs done.
         epoch_s: mean duration of the epochs seen, seconds.
         left_s: expected seconds to the end.
         target_s: when the job should have finished.
-        gpus: of the cluster.
-        now_s: the first planned round's start.
+        gpus: GPUs of the cluster.
+        now_s: start of the first planned round.
         round_s: length of a round.
-        rounds: that are planned.
+        rounds: number of planned rounds.
         active: jobs in the cluster, which share it.
     """
 
@@ -49,15 +47,13 @@ class Window:
 
     @property
     def share(self) -> float:
-        """A job's share of GPU time if all are equal."""
+        """A job's part of its time on GPUs under an equal share."""
         return min(1.0, self.gpus / max(self.active, 1))
 
     def urgency(self, power: float, limit: float) -> Floats:
-        """How much more each late job counts, as logarithms: the powers themselves can overflow.
+        """The logarithm of the weight of each late job; the weights themselves could overflow.
 
-        Args:
-            power: what the lateness is raised to.
-            limit: lateness that is still fair.
+        `power` is the exponent of the lateness, `limit` the lateness that is still fair.
         """
         late = (self.now_s + self.left_s / self.share) / np.maximum(self.target_s, 1.0)
         ln = np.log(np.maximum(late, 1e-9))
@@ -70,7 +66,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who runs in which of the planned rounds.
+    """The jobs that run in each planned round.
 
     Attributes:
         runs: [job, round].

@@ -8,33 +8,37 @@ from typing import Literal
 
 from dlsched.core.options import option
 
-__all__ = ["SiaOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiaOptions:
     """Sia."""
 
-    power: float = option(-0.5, "p, to which goodputs are raised: fairness below 0; not 0")
+    power: float = option(-0.5, "p, the exponent of goodputs: below 0 is fair; must not be 0")
     penalty: float = option(
-        1.1, "what a job without GPUs costs; above 1, the worst GPUs beat none", low=1.0
+        1.1,
+        "λ, the cost of a job without GPUs; above 1, any GPUs are better than none",
+        low=1.0,
     )
     rounding: Literal["none", "artifact"] = option(
-        "none", "round the terms of the objective to two decimals, as the published code does"
+        "none",
+        "artifact: round terms of the objective to two decimals, as published",
     )
     jobs: Literal["asked", "fixed-batch", "rigid"] = option(
-        "asked", "what may be chosen for elastic jobs: all, all but the batch, or the type only"
+        "asked",
+        "choices of elastic jobs: as submitted, with a fixed batch, or only the type",
     )
     placing: Literal["keep", "fast"] = option(
-        "keep", "nodes: move as few jobs as possible, or lay all out anew where moving is free"
+        "keep", "keep: move as few jobs as possible; fast: place all again, where a move is free"
     )
     share_largest: bool = option(
-        True, "having run on many GPUs of one type lets a job have as many on all"
+        True, "a job that ran on many GPUs of one type may have as many of every type"
     )
-    most_nodes: int = option(16, "nodes that one job spans at most", low=1)
-    most_gpus: int = option(64, "GPUs that one job gets at most", low=1)
-    gap: float = option(1e-4, "distance from the optimum that is near enough", low=0.0)
-    nodes: int = option(20_000, "nodes of the search tree of one solve, at most", low=1)
+    most_nodes: int = option(16, "most nodes of one job", low=1)
+    most_gpus: int = option(64, "most GPUs of one job", low=1)
+    gap: float = option(1e-4, "relative distance from the optimum that is accepted", low=0.0)
+    nodes: int = option(20_000, "most nodes of the search tree of one solve", low=1)
     solve_limit_s: float = option(
-        math.inf, "seconds of one solve in a live cluster; then the best so far counts", low=0.0
+        math.inf,
+        "seconds of one solve in a live cluster; then the best choice is used",
+        low=0.0,
     )

@@ -1,13 +1,15 @@
-"""The policy `sia`: every round chooses a configuration for every job, and nodes for each.
+"""The policy `sia`: in every round a configuration for every job, and nodes for each.
 
-Jobs that are still restarting, and those whose column `preemptible` says no, keep what they have.
-Those whose column `reserved` says yes come before all others. Jobs on nodes that drain, and jobs
-that have not run their minimum time, are left where they are and out of the program.
+Jobs that are still restarting, and jobs with `no` in the column `preemptible`, keep their
+configuration. Jobs with `yes` in the column `reserved` come before all others. Jobs on draining
+nodes, and jobs that have not run their minimum time, stay where they are and are not part of the
+program.
+
+Paper: see the package. Inputs: goodput models of elastic jobs (samples/s), throughput by GPU type
+of the others (steps/s), restart times in seconds.
 """
 
 from __future__ import annotations
-
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,23 +17,26 @@ from dlsched.core.allocation import Grant, Refused
 from dlsched.core.arrays import Bools, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, PolicyFailed
-from dlsched.core.node_counts import counts_of, lay_out
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.node_counts import counts_of, lay_out
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.highs import Limits
 from dlsched.policies.scheduling.sia.configurations import NONE, Configurations
-from dlsched.policies.scheduling.sia.ground import Ground
+from dlsched.policies.scheduling.sia.goodput_matrix import charge_moves, elastic_rows, worth_of
+from dlsched.policies.scheduling.sia.integer_program import Program
+from dlsched.policies.scheduling.sia.node_capacity import NodeCapacity
 from dlsched.policies.scheduling.sia.options import SiaOptions
-from dlsched.policies.scheduling.sia.placing import Ask, Counts, fast_plan, keeping_plan
-from dlsched.policies.scheduling.sia.program import Program
-from dlsched.policies.scheduling.sia.restarts import charge_moves
-from dlsched.policies.scheduling.sia.solving import Limits, solve
-from dlsched.policies.scheduling.sia.worths import elastic_rows, worth_of
-
-__all__ = ["Sia"]
+from dlsched.policies.scheduling.sia.placement import (
+    Counts,
+    Request,
+    plan_all_again,
+    plan_with_few_moves,
+)
+from dlsched.policies.scheduling.sia.solving import solve
 
 NO, YES = ("0", "0.0", "no", "false"), ("1", "1.0", "yes", "true")
-WAITS = Refused("Priority", "its GPUs are worth more to others this round")
+WAITS = Refused("Priority", "its GPUs are worth more to other jobs in this round")
 TOO_LARGE = Refused("Resources", "no GPU type has room for it")
 SPLIT = Refused("Fragmented", "the free GPUs of the chosen type lie on too many nodes")
 
@@ -41,12 +46,11 @@ class Sia(SchedulingPolicy[SiaOptions]):
 
     name = "sia"
     summary = "GPU type, number of GPUs and batch size of every job, by goodput and an ILP a round"
-    Options: ClassVar[type[Any]] = SiaOptions
     preemptive = True
     rests = False
 
     def __init__(self, options: SiaOptions) -> None:
-        """Refuse a power of nothing.
+        """Check the options.
 
         Raises:
             BadInput: p is 0.
@@ -56,37 +60,38 @@ class Sia(SchedulingPolicy[SiaOptions]):
             raise BadInput("sia: power must not be 0; below 0 is fair, 1 is the most goodput")
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """One round, or a fill of idle GPUs between two."""
+        """One round, or a fill of idle GPUs between two rounds."""
         held = ctx.occupancy.held
         rows = self._place_particular(np.sort(ctx.active), ctx, walk)
         movable = self._movable(rows, ctx, walk)
-        ground = Ground.of(ctx, movable)
+        capacity = NodeCapacity.of(ctx, movable)
         rows = rows[
             np.array([row in movable or row not in held for row in rows.tolist()], np.bool_)
         ]
         if not len(rows):
             return
         chosen = Units(ctx.table, rows, ctx.now)
-        room = self._room(chosen, ground, ctx)
-        choice, grants = self._choose(chosen, room, ground, ctx)
-        asks = {
-            row: Ask(int(room.kind[at]), int(room.gpus[at]))
+        room = self._room(chosen, capacity, ctx)
+        choice, grants = self._choose(chosen, room, capacity, ctx)
+        requests = {
+            row: Request(int(room.gpu_type[at]), int(room.gpus[at]))
             for row, at in zip(rows.tolist(), choice.tolist(), strict=True)
             if at != NONE
         }
         if self.options.placing == "fast":
-            plan = fast_plan(asks, ground)
+            plan = plan_all_again(requests, capacity)
         else:
-            plan = keeping_plan(asks, {row: counts_of(held[row]) for row in movable}, ground)
+            now = {row: counts_of(held[row]) for row in movable}
+            plan = plan_with_few_moves(requests, now, capacity)
         for row in rows.tolist():
             if row not in plan:
-                walk.refuse(row, self._why(row, asks, room, ctx))
+                walk.refuse(row, self._why(row, requests, room, ctx))
         self._carry_out(plan, movable, grants, walk)
 
     def _place_particular(self, rows: Rows, ctx: RoundContext, walk: Walk) -> Rows:
-        """Rows that say more of their GPUs than how many start where the placement puts them.
+        """Start rows that ask for particular nodes or shapes where the placement puts them.
 
-        They stay until they are done. Returns the others.
+        They stay until they end. Returns the other rows.
         """
         table, every = ctx.table, (1 << len(ctx.occupancy.cluster)) - 1
         others = []
@@ -105,10 +110,12 @@ class Sia(SchedulingPolicy[SiaOptions]):
 
     @staticmethod
     def _is_part_of_a_type(nodes: int, ctx: RoundContext) -> bool:
-        """Does a set of nodes hold some nodes of a type and not others?"""
+        """Whether a set of nodes has some, but not all nodes of a GPU type."""
         occupancy = ctx.occupancy
-        for kind in range(len(occupancy.cluster.gpu_types)):
-            own = occupancy.cluster.nodes_mask(np.flatnonzero(occupancy.type_of == kind).tolist())
+        for gpu_type in range(len(occupancy.cluster.gpu_types)):
+            own = occupancy.cluster.nodes_mask(
+                np.flatnonzero(occupancy.type_of == gpu_type).tolist()
+            )
             if nodes & own not in (0, own):
                 return True
         return False
@@ -120,7 +127,14 @@ class Sia(SchedulingPolicy[SiaOptions]):
         grants: dict[int, Grant],
         walk: Walk,
     ) -> None:
-        """Make it so; where more than GPUs is counted, the placement has the last word."""
+        """Suspend and start jobs; the placement stage places them where CPUs or memory count.
+
+        Args:
+            plan: the nodes of each row.
+            movable: rows that may lose their GPUs.
+            grants: what rows get besides GPUs.
+            walk: takes the decisions.
+        """
         held = walk.occupancy.held
         if walk.tenancy is None and not walk.tracks_host:
             fixed = {row: counts_of(held[row]) for row in held if row not in movable}
@@ -139,10 +153,10 @@ class Sia(SchedulingPolicy[SiaOptions]):
             elif row in grants:
                 walk.grant(row, grants[row])
 
-    # -- who and what -----------------------------------------------------------------------------
+    # -- the choice -------------------------------------------------------------------------------
 
     def _movable(self, rows: Rows, ctx: RoundContext, walk: Walk) -> set[int]:
-        """Rows whose GPUs may be given to others."""
+        """Rows with GPUs that may be given to other rows."""
         held, draining = ctx.occupancy.held, ctx.occupancy.draining
         if ctx.mode == "fill" or not walk.may_preempt:
             return set()
@@ -154,19 +168,19 @@ class Sia(SchedulingPolicy[SiaOptions]):
             if not keeps and not any(draining >> node & 1 for node in held[row].nodes)
         }
 
-    def _room(self, units: Units, ground: Ground, ctx: RoundContext) -> Configurations:
+    def _room(self, units: Units, capacity: NodeCapacity, ctx: RoundContext) -> Configurations:
         options = self.options
-        room = ground.configurations(most_nodes=options.most_nodes, most_gpus=options.most_gpus)
+        room = capacity.configurations(most_nodes=options.most_nodes, most_gpus=options.most_gpus)
         rigid = units.rows[~elastic_rows(units, ctx, options)]
         return room.with_gangs(ctx.table.gang[rigid].tolist())
 
     def _choose(
-        self, units: Units, room: Configurations, ground: Ground, ctx: RoundContext
+        self, units: Units, room: Configurations, capacity: NodeCapacity, ctx: RoundContext
     ) -> tuple[Ints, dict[int, Grant]]:
-        """A configuration for each unit, and what it gets besides."""
+        """The program's choice of a configuration for each unit."""
         options = self.options
         jobs = worth_of(units, ctx, room, options)
-        now = self._now(units.rows, room, ground, ctx)
+        now = self._now(units.rows, room, capacity, ctx)
         worth = charge_moves(jobs.worth, now, jobs.factor, single=options.rounding == "artifact")
         problem = Program.of(
             room,
@@ -183,26 +197,28 @@ class Sia(SchedulingPolicy[SiaOptions]):
         limits = Limits(gap=options.gap, nodes=options.nodes, seconds=seconds)
         found = solve(problem, limits)
         if (problem.uses(found.choice) > room.capacity).any():
-            raise PolicyFailed("it gives more GPUs than there are")
+            raise PolicyFailed("the choice needs more GPUs than there are")
         tuning = units.rows[jobs.adapts].tolist()
         return found.choice, dict.fromkeys(tuning, Grant(tunes_batch=True))
 
-    def _now(self, rows: Rows, room: Configurations, ground: Ground, ctx: RoundContext) -> Ints:
+    def _now(
+        self, rows: Rows, room: Configurations, capacity: NodeCapacity, ctx: RoundContext
+    ) -> Ints:
         """The configuration that each row has."""
         now = np.full(len(rows), NONE, np.int64)
         for place, row in enumerate(rows.tolist()):
             held = ctx.occupancy.held.get(row)
-            if held is not None and (kind := ground.kind(held.nodes)) != NONE:
-                now[place] = room.index(kind, held.gpus)
+            if held is not None and (gpu_type := capacity.gpu_type(held.nodes)) != NONE:
+                now[place] = room.index(gpu_type, held.gpus)
         return now
 
     def _restarting(self, units: Units, ctx: RoundContext) -> Bools:
         return units.running & (ctx.table.progress_from[units.rows] > ctx.now)
 
     def _why(
-        self, row: int, asks: dict[int, Ask], room: Configurations, ctx: RoundContext
+        self, row: int, requests: dict[int, Request], room: Configurations, ctx: RoundContext
     ) -> Refused:
-        if row in asks:
+        if row in requests:
             return SPLIT
         least = ctx.table.min_gpus.item(row)
         need = least if least > 0 else int(ctx.table.gang[row])
@@ -210,7 +226,7 @@ class Sia(SchedulingPolicy[SiaOptions]):
 
 
 def _says(units: Units, column: str, words: tuple[str, ...]) -> Bools:
-    """Rows that say one of some words in a further column of the trace or the submit."""
+    """Rows with one of some words in an additional column of the trace or submission."""
     if column not in units.table.extra:
         return np.zeros(len(units), np.bool_)
     values = units.extra(column).tolist()
@@ -218,6 +234,6 @@ def _says(units: Units, column: str, words: tuple[str, ...]) -> Bools:
 
 
 def _weights(units: Units) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-    """Given weights; None where all are alike."""
+    """The weights of jobs; None where all are equal."""
     weight = units.weight
     return None if np.isnan(weight).all() else np.where(np.isnan(weight), 1.0, weight)

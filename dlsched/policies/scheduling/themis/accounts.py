@@ -1,4 +1,4 @@
-"""What an app's ideal finish time is made of, and how many apps it has competed with.
+"""The accounts of apps: their ideal finish times, and the number of apps they competed with.
 
     T_id = T_cluster · N_avg
     T_cluster = serial work in all / min(GPUs it can use, GPUs there are)
@@ -12,18 +12,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Account", "Accounts"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """One app's.
+    """The account of one app.
 
     Attributes:
         start: seconds of its first submit.
         serial: seconds of work of all its jobs so far, on one GPU.
-        widest: GPUs that its jobs could use at once.
-        crowd: seconds times active apps, while it was active.
+        widest: GPUs that all its jobs could use at once.
+        crowd: seconds times active apps, summed while it was active.
         alive: seconds for which it was active.
     """
 
@@ -34,38 +32,46 @@ class Account:
     alive: float = 0.0
 
     def competed_with(self, now: int) -> float:
-        """N_avg; what is now where nothing was seen yet."""
+        """N_avg, the mean number of active apps; `now` where no time has passed yet."""
         return max(self.crowd / self.alive if self.alive > 0 else float(now), 1.0)
 
     def ideal(self, gpus: int, apps: int) -> float:
-        """T_id in seconds, for a cluster of so many GPUs."""
+        """T_id in seconds, in a cluster of so many GPUs with so many active apps."""
         alone = self.serial / max(min(self.widest, gpus), 1)
         return max(alone * self.competed_with(apps), 1e-9)
 
 
 class Accounts:
-    """Of all active apps.
+    """The accounts of all active apps.
 
     Attributes:
-        of: by app.
+        of: the account of each app.
         app: the app of each row that was entered.
     """
 
     def __init__(self) -> None:
         self.of: dict[str, Account] = {}
         self.app: dict[int, str] = {}
-        self._looked_at = 0.0
+        self._updated_at = 0.0
         self._numbered = 0
 
     def pass_time(self, now: float) -> None:
-        """All that were active have competed with each other since the last look."""
-        elapsed, self._looked_at = now - self._looked_at, now
+        """Enter the time since the last call, in which all active apps competed."""
+        elapsed, self._updated_at = now - self._updated_at, now
         for account in self.of.values():
             account.crowd += elapsed * len(self.of)
             account.alive += elapsed
 
     def enter(self, row: int, group: str, start: float, serial: float, gang: int) -> None:
-        """A job has come; without a group it is an app of its own."""
+        """Enter a new job; without a group it is an app of its own.
+
+        Args:
+            row: the job.
+            group: its job group, or "".
+            start: seconds of its submission.
+            serial: seconds of its work on one GPU.
+            gang: GPUs that it can use at once.
+        """
         if not group:
             self._numbered += 1
         name = f"group {group}" if group else f"job {self._numbered}"
@@ -76,13 +82,13 @@ class Accounts:
         self.app[row] = name
 
     def keep(self, rows: Mapping[int, Any]) -> None:
-        """Jobs that are not among these have ended; an app without jobs is closed."""
+        """Remove jobs that are not among these, and apps without jobs."""
         self.app = {row: name for row, name in self.app.items() if row in rows}
-        open_ones = set(self.app.values())
-        self.of = {name: account for name, account in self.of.items() if name in open_ones}
+        active = set(self.app.values())
+        self.of = {name: account for name, account in self.of.items() if name in active}
 
     def rename(self, place: Mapping[int, int]) -> None:
-        """Rows have other numbers now, by their old ones."""
+        """Follow a table that was packed: `place` is the new row number by the old one."""
         self.app = {place[row]: name for row, name in self.app.items() if row in place}
 
     def state_dict(self) -> dict[str, Any]:
@@ -90,12 +96,12 @@ class Accounts:
         return {
             "of": {name: asdict(account) for name, account in self.of.items()},
             "app": sorted(self.app.items()),
-            "looked_at": self._looked_at,
+            "looked_at": self._updated_at,
             "numbered": self._numbered,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self.of = {name: Account(**values) for name, values in state["of"].items()}
         self.app = {int(row): str(name) for row, name in state["app"]}
-        self._looked_at, self._numbered = float(state["looked_at"]), int(state["numbered"])
+        self._updated_at, self._numbered = float(state["looked_at"]), int(state["numbered"])

@@ -1,10 +1,10 @@
-"""An app as it bids: jobs, the machines on offer, and what GPUs would do to its finish time.
+"""An app as a bidder: its jobs, the machines on offer, and its finish time with given GPUs.
 
     T_sh(G) = now − start + remaining · S(G) / |G|       remaining in seconds on one GPU
     ρ(G) = T_sh(G) / T_id,   V(G) = 1 / ρ(G)
 
-S is what spreading costs: 1 on one machine, more in a rack, more over racks. An app of several jobs
-packs them into its bundle itself, those with least left first.
+S is the slowdown of a job that is spread: 1 on one machine, more within a rack, more over racks. An
+app with several jobs places them within its bundle itself, those with the least work left first.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import Literal, NamedTuple
 
 from dlsched.policies.scheduling.themis.auction import Bundle, minus, plus
 
-__all__ = ["App", "Ends", "Job", "Machines", "Seat"]
-
 Ends = Literal["last", "first"]
-MOVE_S = 1.0  # a move counts for at least so much, so that equal offers leave jobs where they are
+MOVE_S = 1.0  # least cost of a move in seconds, so that equal offers leave jobs where they are
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What is on offer.
+    """The machines on offer.
 
     Attributes:
-        racks: of each machine.
+        racks: the rack of each machine.
         in_rack: S on several machines of one rack.
         across: S over racks.
     """
@@ -37,7 +35,7 @@ class Machines:
     across: float = 1.0
 
     def slowdown(self, bundle: Bundle) -> float:
-        """S of GPUs."""
+        """S of a bundle."""
         racks = [rack for rack, count in zip(self.racks, bundle, strict=True) if count]
         if len(racks) <= 1:
             return 1.0
@@ -49,12 +47,13 @@ class Job:
     """A job that holds no lease.
 
     Attributes:
-        row: who.
+        row: its row.
         remaining: seconds of work left, on one GPU of the fastest type.
         least, most: GPUs that it can use at once.
-        speed: of each machine, against the fastest type; 0 where it cannot run. Empty: all 1.
-        now: GPUs by machine that it has while it is asked; empty for none.
-        curve: GPUs' worth of work that it does on 0, 1, 2, … GPUs; empty: as many.
+        speed: speed on each machine relative to the fastest type; 0 where it cannot run; empty
+            means 1 everywhere.
+        now: GPUs by machine that it holds now; empty for none.
+        curve: speedup over one GPU on 0, 1, 2, … GPUs; empty means linear.
     """
 
     row: int
@@ -65,13 +64,13 @@ class Job:
     now: Bundle = ()
     curve: tuple[float, ...] = ()
 
-    def does(self, gpus: int) -> float:
-        """GPUs' worth of work on so many."""
+    def speedup(self, gpus: int) -> float:
+        """Speedup over one GPU on so many GPUs."""
         return self.curve[gpus] if gpus < len(self.curve) else float(gpus)
 
 
-class Seat(NamedTuple):
-    """A job on some GPUs, and how many GPUs' worth of work it does there."""
+class JobPlacement(NamedTuple):
+    """A job on some GPUs, and its rate there, in GPUs of the fastest type."""
 
     job: Job
     bundle: Bundle
@@ -79,7 +78,7 @@ class Seat(NamedTuple):
 
 
 class App:
-    """A bidder."""
+    """An app, as `auction.Bidder`."""
 
     def __init__(
         self,
@@ -95,12 +94,12 @@ class App:
         """Describe an app.
 
         Args:
-            jobs: those without a lease.
-            machines: what is on offer.
-            elapsed: seconds since it began.
+            jobs: its jobs without a lease.
+            machines: the machines on offer.
+            elapsed: seconds since its first submission.
             ideal: T_id, seconds.
-            leased: (remaining, rate) of jobs that keep their GPUs.
-            ends: it ends with its last job, or with the first (a search for the best trial).
+            leased: (seconds of work left, rate) of its jobs that keep their GPUs.
+            ends: whether it ends with its last job, or with the first (as a search may).
             move_s: seconds that a move costs.
         """
         self._jobs = sorted(jobs, key=lambda job: (job.remaining, job.row))
@@ -114,23 +113,23 @@ class App:
         return min((job.least for job in self._jobs), default=0)
 
     def rho_at_best(self, gpus: int) -> float:
-        """ρ if it had all the GPUs that its jobs can use, of so many."""
+        """ρ if it had all GPUs that its jobs can use, in a cluster of so many."""
         if self._ends == "first":
             left = min(
-                (job.remaining / max(job.does(min(job.most, gpus)), 1e-9) for job in self._jobs),
+                (job.remaining / max(job.speedup(min(job.most, gpus)), 1e-9) for job in self._jobs),
                 default=0.0,
             )
         else:
             work = sum(job.remaining for job in self._jobs)
             wide = [min(job.most, gpus) for job in self._jobs]
-            does = sum(job.does(size) for job, size in zip(self._jobs, wide, strict=True))
-            left = work / max(does * min(1.0, gpus / max(sum(wide), 1)), 1e-9)
+            speedup = sum(job.speedup(size) for job, size in zip(self._jobs, wide, strict=True))
+            left = work / max(speedup * min(1.0, gpus / max(sum(wide), 1)), 1e-9)
         return max(self._elapsed + left, 1e-9) / self._ideal
 
-    # -- what others ask ---------------------------------------------------------------------------
+    # -- its bids ----------------------------------------------------------------------------------
 
     def value(self, bundle: Bundle) -> float:
-        """1/ρ with these GPUs."""
+        """1/ρ with these GPUs in addition to its own."""
         known = self._values.get(bundle)
         if known is None:
             rho = self.rho(self.pack(bundle))
@@ -138,17 +137,17 @@ class App:
         return known
 
     def step(self, have: Bundle, free: Bundle) -> Bundle | None:
-        """One more job, or one more GPU for a job that can use it."""
-        seats = self.pack(have)
-        seated = {seat.job.row for seat in seats}
+        """GPUs of one more job, or one more GPU for a job that can use it; None if none helps."""
+        placed = self.pack(have)
+        rows_placed = {spot.job.row for spot in placed}
         best: tuple[float, Bundle] | None = None
         for job in self._jobs:
-            if job.row not in seated:
-                seat = self._best_seat(job, free, job.least)
-                if seat is not None:
-                    return seat.bundle
+            if job.row not in rows_placed:
+                spot = self._best_placement(job, free, job.least)
+                if spot is not None:
+                    return spot.bundle
         before = self.value(have)
-        if all(seat.job.least == seat.job.most for seat in seats):
+        if all(spot.job.least == spot.job.most for spot in placed):
             return None
         for machine, count in enumerate(free):
             if count:
@@ -158,26 +157,28 @@ class App:
                     best = (value, one)
         return None if best is None else best[1]
 
-    # -- its own scheduler -------------------------------------------------------------------------
+    # -- placing its own jobs ----------------------------------------------------------------------
 
-    def pack(self, bundle: Bundle) -> list[Seat]:
-        """Its jobs on these GPUs, those with least left first; those that do not fit are left."""
-        seats, free = [], bundle
+    def pack(self, bundle: Bundle) -> list[JobPlacement]:
+        """Its jobs on these GPUs, those with the least work left first; the others do not fit."""
+        placed, free = [], bundle
         for job in self._jobs:
             if not any(free):
                 break
             most = min(job.most, sum(free))
-            found = [self._best_seat(job, free, size) for size in range(most, job.least - 1, -1)]
-            fits = [seat for seat in found if seat is not None]
+            found = [
+                self._best_placement(job, free, size) for size in range(most, job.least - 1, -1)
+            ]
+            fits = [spot for spot in found if spot is not None]
             if fits:
-                seat = max(fits, key=lambda seat: (seat.rate, -sum(seat.bundle)))
-                seats.append(seat)
-                free = minus(free, seat.bundle)
-        return seats
+                spot = max(fits, key=lambda spot: (spot.rate, -sum(spot.bundle)))
+                placed.append(spot)
+                free = minus(free, spot.bundle)
+        return placed
 
-    def rho(self, seats: Sequence[Seat]) -> float:
-        """Shared over ideal finish time; infinite when none of its jobs would run."""
-        runs = [(seat.job.remaining, seat.rate, self._moves(seat)) for seat in seats]
+    def rho(self, placed: Sequence[JobPlacement]) -> float:
+        """ρ, the shared over the ideal finish time; infinite when none of its jobs would run."""
+        runs = [(spot.job.remaining, spot.rate, self._moves(spot)) for spot in placed]
         runs += [(remaining, rate, 0.0) for remaining, rate in self._leased]
         rates = sum(rate for _, rate, _ in runs)
         if rates <= 0:
@@ -185,17 +186,17 @@ class App:
         if self._ends == "first":
             left = min(remaining / rate + moved for remaining, rate, moved in runs)
         else:
-            waiting = {seat.job.row for seat in seats}
+            waiting = {spot.job.row for spot in placed}
             left = sum(remaining for remaining, _, _ in runs)
             left += sum(job.remaining for job in self._jobs if job.row not in waiting)
             left = left / rates + max(moved for _, _, moved in runs)
         return max(self._elapsed + left, 1e-9) / self._ideal
 
-    def _moves(self, seat: Seat) -> float:
-        return self._move_s if seat.job.now and seat.bundle != seat.job.now else 0.0
+    def _moves(self, spot: JobPlacement) -> float:
+        return self._move_s if spot.job.now and spot.bundle != spot.job.now else 0.0
 
-    def _best_seat(self, job: Job, free: Bundle, size: int) -> Seat | None:
-        """So many GPUs where it does most; then where it is, on few machines, with little left."""
+    def _best_placement(self, job: Job, free: Bundle, size: int) -> JobPlacement | None:
+        """A job on so many GPUs, where it is fastest; of equals where it is now."""
         here: Bundle = ()
         if job.now and sum(job.now) == size:
             fits = all(n <= m for n, m in zip(job.now, free, strict=True))
@@ -203,16 +204,16 @@ class App:
         found = [bundle for bundle in (here, *self._spots(job, free, size)) if bundle]
         if not found:
             return None
-        seats = [Seat(job, bundle, self._rate(job, bundle)) for bundle in found]
-        best = max(seats, key=lambda seat: (seat.rate, seat.bundle == here))
+        placed = [JobPlacement(job, bundle, self._rate(job, bundle)) for bundle in found]
+        best = max(placed, key=lambda spot: (spot.rate, spot.bundle == here))
         return best if best.rate > 0 else None
 
     def _rate(self, job: Job, bundle: Bundle) -> float:
         speeds = [s for s, n in zip(job.speed, bundle, strict=True) if n] if job.speed else [1.0]
-        return job.does(sum(bundle)) * min(speeds) / self._machines.slowdown(bundle)
+        return job.speedup(sum(bundle)) * min(speeds) / self._machines.slowdown(bundle)
 
     def _spots(self, job: Job, free: Bundle, size: int) -> list[Bundle]:
-        """Candidates: for each speed, one machine, one rack, or any."""
+        """Candidate bundles: for each speed, on one machine, in one rack, or anywhere."""
         speed = job.speed or (1.0,) * len(free)
         spots = []
         for least in sorted({s for s, n in zip(speed, free, strict=True) if s > 0 and n}):
@@ -234,7 +235,7 @@ class App:
 
 
 def _spread(machines: Sequence[int], free: Bundle, size: int) -> Bundle | None:
-    """GPUs of few machines, the fullest first."""
+    """So many GPUs on few machines, those with most free GPUs first; None if there are too few."""
     chosen = [0] * len(free)
     for machine in sorted(machines, key=lambda m: (-free[m], m)):
         chosen[machine] = min(free[machine], size)

@@ -1,15 +1,15 @@
-"""Partial-allocation auctions: proportionally fair bundles, less a hidden payment.
+"""Partial-allocation auctions: proportionally fair bundles, minus a hidden payment.
 
-    fair     G = argmax Π_i V_i(G_i), bundles disjoint; first as many bidders served as can be
+    fair     G = argmax Π_i V_i(G_i), bundles disjoint; first the number of bidders served counts
     payment  c_i = Π_{k≠i} V_k(G_k) / max Π_{k≠i} V_k without i
     won      ⌊c_i |G_i|⌋ GPUs of G_i, those that i values most
 
-What i pays is what its presence costs the others, so telling the truth is best. Valuations are
-1/ρ; scaling one changes nothing while all are served. Where some cannot be, the payments compare
-the others that are.
+Bidder i pays for the loss that its presence causes to the others, so true bids are best. Valuations
+are 1/ρ; their scale does not matter while all bidders are served. If some bidders cannot be served,
+the payments compare those that are.
 
-Small auctions are solved exactly, machine by machine and count; large ones greedily, by the largest
-relative gain a GPU.
+Small auctions are solved exactly, by dynamic programming over the GPUs that are left; large ones
+greedily, by the largest relative gain per GPU.
 """
 
 from __future__ import annotations
@@ -24,33 +24,31 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 
-__all__ = ["Bidder", "Bundle", "Outcome", "auction", "leftovers", "minus", "plus"]
-
 Bundle = tuple[int, ...]  # GPUs by machine
 
-SERVED = 1e4  # more than any sum of logarithms: the number served counts first
-EQUAL = 1e-9  # sums of logarithms closer than this are equal
+SERVED = 1e4  # above any sum of logarithms, so that the number of bidders served counts first
+EQUAL = 1e-9  # sums of logarithms that differ by less are equal
 
 
 class Bidder(Protocol):
-    """Who wants GPUs."""
+    """An app that bids for GPUs."""
 
     def value(self, bundle: Bundle) -> float:
-        """1/ρ with these GPUs besides what it has; 0 when it could not run."""
+        """1/ρ with these GPUs in addition to its own; 0 if it could not run."""
         ...
 
     def step(self, have: Bundle, free: Bundle) -> Bundle | None:
-        """The least that it would add to a bundle, of what is free; None when nothing helps."""
+        """The smallest useful addition to a bundle, out of the free GPUs; None if none helps."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one auction, in the order of the bidders.
+    """The result of an auction, in the order of the bidders.
 
     Attributes:
         fair: bundles before payment.
-        part: c_i, what each may keep.
+        part: c_i, the part that each bidder may keep.
         won: bundles after payment.
     """
 
@@ -60,35 +58,35 @@ class Outcome:
 
 
 def plus(one: Bundle, other: Bundle) -> Bundle:
-    """Both together."""
+    """The union of two disjoint bundles."""
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def minus(one: Bundle, other: Bundle) -> Bundle:
-    """The one without the other."""
+    """A bundle without the GPUs of another."""
     return tuple(a - b for a, b in zip(one, other, strict=True))
 
 
 def auction(
     bidders: Sequence[Bidder], offered: Bundle, *, most_bidders: int = 8, most_bundles: int = 200
 ) -> Outcome:
-    """Sell GPUs.
+    """Run one auction.
 
     Args:
-        bidders: in the order in which ties are broken: the first has the least bundle.
+        bidders: in the order in which ties are broken: the first gets the smallest bundle.
         offered: GPUs by machine.
-        most_bidders: with more of them it is greedy.
-        most_bundles: with more bundles it is greedy.
+        most_bidders: with more bidders the auction is greedy.
+        most_bundles: with more possible bundles the auction is greedy.
     """
     bundles = math.prod(count + 1 for count in offered)
     exact = len(bidders) <= most_bidders and 1 < bundles <= most_bundles
     market = _Exact(bidders, offered) if exact else _Greedy(bidders, offered)
-    everybody = range(len(bidders))
-    fair = market.fair(everybody)
+    indices = range(len(bidders))
+    fair = market.fair(indices)
     worth = [bidder.value(bundle) for bidder, bundle in zip(bidders, fair, strict=True)]
-    served = [i for i in everybody if worth[i] > 0]
+    served = [i for i in indices if worth[i] > 0]
     part = []
-    for i in everybody:
+    for i in indices:
         others = [k for k in served if k != i]
         gained = sum(math.log(worth[k]) for k in others)
         without = market.fair(others) if i in served else fair
@@ -98,12 +96,12 @@ def auction(
         )
         paid = math.exp(gained - best) if math.isfinite(best) else 1.0
         part.append(1.0 if paid > 1.0 - EQUAL else paid)
-    won = [_kept(bidders[i], fair[i], part[i]) for i in everybody]
+    won = [_kept(bidders[i], fair[i], part[i]) for i in indices]
     return Outcome(tuple(fair), tuple(part), tuple(won))
 
 
 def _kept(bidder: Bidder, fair: Bundle, part: float) -> Bundle:
-    """The best of what the payment leaves."""
+    """The part of a fair bundle that the bidder values most, after the payment."""
     count = math.floor(part * sum(fair) + EQUAL)
     if count == sum(fair):
         return fair
@@ -116,7 +114,7 @@ def _kept(bidder: Bidder, fair: Bundle, part: float) -> Bundle:
 
 
 def _first(fair: Bundle, count: int) -> Bundle:
-    """So many GPUs of a wide bundle, from the machines with most of it."""
+    """So many GPUs of a bundle, from the machines with most of its GPUs."""
     kept = [0] * len(fair)
     for machine in sorted(range(len(fair)), key=lambda machine: (-fair[machine], machine)):
         kept[machine] = min(fair[machine], count)
@@ -125,7 +123,7 @@ def _first(fair: Bundle, count: int) -> Bundle:
 
 
 class _Exact:
-    """Every way to divide the machines, by dynamic programming over what is left."""
+    """The exact optimum, by dynamic programming over the GPUs that are left."""
 
     def __init__(self, bidders: Sequence[Bidder], offered: Bundle) -> None:
         self._shape = tuple(count + 1 for count in offered)
@@ -142,8 +140,8 @@ class _Exact:
         return found
 
     def fair(self, some: Sequence[int]) -> list[Bundle]:
-        """Proportionally fair bundles of some of the bidders; of equal ones the first."""
-        rest: list[Floats] = [np.zeros(self._shape)]  # the best of the later ones, by what is left
+        """Proportionally fair bundles for some of the bidders; the first of equal solutions."""
+        rest: list[Floats] = [np.zeros(self._shape)]  # best of the later bidders, by GPUs left
         for i in reversed(some):
             later, best = rest[-1], np.full(self._shape, -np.inf)
             for bundle, score in self._scores[i].items():
@@ -167,19 +165,19 @@ class _Exact:
 
 
 class _Greedy:
-    """One addition after the other: first to those who have nothing, then by relative gain."""
+    """One addition after the other: first to bidders with nothing, then by relative gain."""
 
     def __init__(self, bidders: Sequence[Bidder], offered: Bundle) -> None:
         self._bidders, self._offered = bidders, offered
         self._none = tuple(0 for _ in offered)
 
     def fair(self, some: Sequence[int]) -> list[Bundle]:
-        """Bundles of some of the bidders, near to proportionally fair."""
+        """Nearly proportionally fair bundles for some of the bidders."""
         fair, free = [self._none] * len(self._bidders), self._offered
         worth = {i: self._bidders[i].value(self._none) for i in some}
         steps: dict[int, tuple[tuple[float, ...], Bundle, float]] = {}
         for i in some:
-            self._look(i, fair[i], free, worth[i], steps)
+            self._note_step(i, fair[i], free, worth[i], steps)
         while steps:
             i = min(steps, key=lambda i: steps[i][0])
             _, step, value = steps[i]
@@ -187,10 +185,10 @@ class _Greedy:
             for k in list(steps):
                 if k == i or any(n > m for n, m in zip(steps[k][1], free, strict=True)):
                     del steps[k]
-                    self._look(k, fair[k], free, worth[k], steps)
+                    self._note_step(k, fair[k], free, worth[k], steps)
         return fair
 
-    def _look(
+    def _note_step(
         self,
         i: int,
         have: Bundle,
@@ -198,7 +196,10 @@ class _Greedy:
         worth: float,
         steps: dict[int, tuple[tuple[float, ...], Bundle, float]],
     ) -> None:
-        """Note what a bidder would add next, if anything."""
+        """Note the next useful addition of a bidder, if there is one.
+
+        `steps` has by bidder the sort key, the addition, and the value with it.
+        """
         step = self._bidders[i].step(have, free)
         if step is None:
             return
@@ -213,16 +214,16 @@ class _Greedy:
 def leftovers(
     order: Sequence[int], bidders: Mapping[int, Bidder], have: Mapping[int, Bundle], free: Bundle
 ) -> dict[int, Bundle]:
-    """Give away what is left, one addition at a time to each in turn, until nobody can use more.
+    """Give away the GPUs that are left, one addition to each bidder in turn, while any helps.
 
     Args:
-        order: who is asked, first to last, again and again.
+        order: the numbers of the bidders, first to last; they are served again and again.
         bidders: by number.
-        have: what each has already.
+        have: the bundle of each bidder so far.
         free: GPUs by machine.
 
     Returns:
-        what each has then.
+        the bundle of each bidder afterwards.
     """
     held = dict(have)
     asking = list(order)

@@ -1,4 +1,4 @@
-"""What is on offer in an auction, and jobs as they bid for it."""
+"""The offer of an auction: GPUs by machine, and the jobs that may use them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ import numpy as np
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
-from dlsched.policies.scheduling.gavel.question import speeds_of
-from dlsched.policies.scheduling.sizes import bounds_of, shown
-from dlsched.policies.scheduling.themis.app import Job, Machines, Seat
+from dlsched.policies.scheduling.gang_sizes import bounds_of, has_known_scaling
+from dlsched.policies.scheduling.themis.app import Job, JobPlacement, Machines
 from dlsched.policies.scheduling.themis.auction import Bundle
-
-__all__ = ["Offer", "Size", "seconds_at_best", "sizes_of"]
 
 
 def seconds_at_best(work: Floats, rows: Rows, ctx: RoundContext) -> Floats:
-    """Work as seconds on each row's gang of its fastest type; 0 where it is not known."""
+    """Seconds that work takes on each row's gang of its fastest type; 0 where it is not known."""
     known = np.nan_to_num(work)
-    if ctx.speeds is None or not len(rows):
+    if ctx.perf.by_type is None or not len(rows):
         return known
-    best = speeds_of(rows, ctx.occupancy.cluster.gpu_types, ctx).max(axis=1)
-    steps = known * ctx.speeds.steps_per_work(rows)
+    best = ctx.perf.rate(rows, ctx.occupancy.cluster.gpu_types, ctx.table.gang[rows]).max(axis=1)
+    steps = known * ctx.perf.steps_per_work(rows)
     seconds: Floats = np.divide(steps, best, out=np.zeros(len(rows)), where=best > 0)
     return seconds
 
 
 class Size(NamedTuple):
-    """How many GPUs a row may have, and what it does on them (see `Job`)."""
+    """The fewest and most GPUs of a row, and its speedup curve (see `app.Job`)."""
 
     least: int
     most: int
@@ -39,15 +36,15 @@ class Size(NamedTuple):
 
 
 def sizes_of(rows: Rows, ctx: RoundContext) -> dict[int, Size]:
-    """Of each row; one of which nobody knows how it scales has the gang that it asked for."""
+    """The size of each row; a row whose scaling is not known has its gang."""
     gangs = ctx.table.gang[rows]
-    if ctx.scaling is None or not len(rows):
+    if ctx.perf.by_count is None or not len(rows):
         return {
             row: Size(gang, gang) for row, gang in zip(rows.tolist(), gangs.tolist(), strict=True)
         }
     width = max(int(gangs.max()), int(ctx.table.max_gpus[rows].max()), 1)
-    rates = ctx.scaling.rates(rows, min(width, max(ctx.occupancy.cluster.total_gpus, 1)))
-    bounds = bounds_of(Units(ctx.table, rows, ctx.now), shown(rates))
+    rates = ctx.perf.rate_by_count(rows, min(width, max(ctx.occupancy.cluster.total_gpus, 1)))
+    bounds = bounds_of(Units(ctx.table, rows, ctx.now), has_known_scaling(rates))
     found = {}
     for row, gang, least, most, rate in zip(
         rows.tolist(), gangs.tolist(), bounds.least.tolist(), bounds.most.tolist(),
@@ -64,29 +61,30 @@ class Offer:
     """Free GPUs and those whose leases have ended, by machine.
 
     Attributes:
-        rows: jobs that hold no lease, in order of admission.
-        jobs: what they are, by row.
-        nodes: the machines, ascending.
+        rows: jobs without a lease, in order of admission.
+        jobs: these jobs, by row.
+        nodes: the nodes of the machines, ascending.
         gpus: GPUs on offer, by machine.
-        machines: how they lie.
+        nothing: no GPUs, by machine.
+        machines: the racks of the machines.
     """
 
     def __init__(
         self,
         waiting: list[int],
-        over: list[int],
+        expired: list[int],
         ctx: RoundContext,
         *,
         in_rack: float,
         across: float,
     ) -> None:
-        """Look up what is offered.
+        """Collect the offer.
 
         Args:
             waiting: rows without GPUs.
-            over: rows whose lease has ended.
-            ctx: the round's snapshot.
-            in_rack: S on several machines.
+            expired: rows with an ended lease.
+            ctx: the round.
+            in_rack: S on several machines of a rack.
             across: S over racks.
         """
         occupancy = ctx.occupancy
@@ -94,7 +92,7 @@ class Offer:
         for node in range(len(occupancy.free)):
             if occupancy.open_nodes >> node & 1 and occupancy.free[node]:
                 counts[node] = occupancy.free[node].bit_count()
-        for row in over:
+        for row in expired:
             held = occupancy.held[row]
             for node, mask in zip(held.nodes, held.masks, strict=True):
                 counts[node] = counts.get(node, 0) + mask.bit_count()
@@ -105,22 +103,22 @@ class Offer:
         self.machines = Machines(
             tuple(int(switch[node]) for node in self.nodes), in_rack, max(in_rack, across)
         )
-        chosen = {*waiting, *over}
+        chosen = {*waiting, *expired}
         self.rows = [row for row in ctx.active.tolist() if row in chosen]
         self._types = occupancy.cluster.gpu_types
         self._ctx = ctx
-        everybody = np.array(
+        candidates = np.array(
             [*self.rows, *(r for r in occupancy.held if r not in chosen)], np.int64
         )
-        self._relative = self._relative_speeds(everybody)
-        left = Units(ctx.table, everybody, ctx.now).remaining_work
-        serial = seconds_at_best(left, everybody, ctx) * ctx.table.gang[everybody]
-        self._serial = dict(zip(everybody.tolist(), serial.tolist(), strict=True))
-        self._sizes = sizes_of(everybody, ctx)
-        self.jobs = {row: self._job(row, row in set(over)) for row in self.rows}
+        self._relative = self._relative_speeds(candidates)
+        left = Units(ctx.table, candidates, ctx.now).remaining_work
+        serial = seconds_at_best(left, candidates, ctx) * ctx.table.gang[candidates]
+        self._serial = dict(zip(candidates.tolist(), serial.tolist(), strict=True))
+        self._sizes = sizes_of(candidates, ctx)
+        self.jobs = {row: self._job(row, row in set(expired)) for row in self.rows}
 
     def _relative_speeds(self, rows: Rows) -> dict[int, list[float]]:
-        speed = speeds_of(rows, self._types, self._ctx)
+        speed = self._ctx.perf.rate(rows, self._types, self._ctx.table.gang[rows])
         best = speed.max(axis=1, keepdims=True, initial=0.0)
         relative = np.divide(speed, best, out=np.zeros_like(speed), where=best > 0)
         return dict(zip(rows.tolist(), relative.tolist(), strict=True))
@@ -131,7 +129,7 @@ class Offer:
         home = ctx.table.homes.get(row)
         if home is not None:
             pool &= sum(1 << node for node in home.nodes)
-        kinds, relative = ctx.occupancy.type_of, self._relative[row]
+        type_of, relative = ctx.occupancy.type_of, self._relative[row]
         size = self._sizes[row]
         return Job(
             row=row,
@@ -140,7 +138,7 @@ class Offer:
             most=size.most,
             curve=size.curve,
             speed=tuple(
-                relative[int(kinds[node])] if pool >> node & 1 else 0.0 for node in self.nodes
+                relative[int(type_of[node])] if pool >> node & 1 else 0.0 for node in self.nodes
             ),
             now=self._bundle(row) if runs else (),
         )
@@ -151,16 +149,11 @@ class Offer:
         return tuple(masks.get(node, 0).bit_count() for node in self.nodes)
 
     def nodes_of(self, bundle: Bundle) -> int:
-        """The machines of a bundle, as bits."""
+        """The nodes of a bundle, as bits."""
         return sum(1 << node for node, count in zip(self.nodes, bundle, strict=True) if count)
 
     def enough_at(self, gpus: int, until: Mapping[int, float]) -> float:
-        """When so many GPUs will be on offer, if nobody's lease is renewed.
-
-        Args:
-            gpus: how many.
-            until: the end of each lease, by row.
-        """
+        """When so many GPUs are on offer if no lease is renewed (ends by row); inf for never."""
         there = sum(self.gpus)
         held = self._ctx.occupancy.held
         for end, row in sorted((end, row) for row, end in until.items() if row not in self.jobs):
@@ -169,20 +162,23 @@ class Offer:
                 return end
         return math.inf
 
-    def pace(self, row: int) -> tuple[float, float]:
-        """(work left, rate) of a row that keeps its GPUs."""
-        held, kinds = self._ctx.occupancy.held[row], self._ctx.occupancy.type_of
-        slowest = min(self._relative[row][int(kinds[node])] for node in held.nodes)
+    def rate_of(self, row: int) -> tuple[float, float]:
+        """Seconds of work left on one GPU, and rate in GPUs, of a row that keeps its GPUs."""
+        held, type_of = self._ctx.occupancy.held[row], self._ctx.occupancy.type_of
+        slowest = min(self._relative[row][int(type_of[node])] for node in held.nodes)
         switch = self._ctx.occupancy.cluster.switch_of
         racks = {int(switch[node]) for node in held.nodes}
         spread = 1.0
         if len(held.nodes) > 1:
             spread = self.machines.in_rack if len(racks) == 1 else self.machines.across
         curve = self._sizes[row].curve
-        does = curve[held.gpus] if held.gpus < len(curve) else float(held.gpus)
-        return self._serial[row], max(does * slowest, 1e-9) / spread
+        speedup = curve[held.gpus] if held.gpus < len(curve) else float(held.gpus)
+        return self._serial[row], max(speedup * slowest, 1e-9) / spread
 
-    def seats_now(self, rows: list[int]) -> list[Seat]:
-        """Where those of these rows run that still do."""
+    def placed_now(self, rows: list[int]) -> list[JobPlacement]:
+        """The present GPUs of those of these rows that still run."""
         running = [row for row in rows if self.jobs[row].now]
-        return [Seat(self.jobs[row], self.jobs[row].now, self.pace(row)[1]) for row in running]
+        return [
+            JobPlacement(self.jobs[row], self.jobs[row].now, self.rate_of(row)[1])
+            for row in running
+        ]

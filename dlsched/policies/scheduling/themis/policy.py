@@ -1,8 +1,12 @@
-"""The policies `themis` and `themis-greedy`: leases, and who gets the next ones.
+"""The policies `themis` and `themis-greedy`: leases, given to the apps with the worst ρ.
 
-A job keeps its GPUs until its lease ends. What is free then, and what becomes free, is auctioned
-among the worst-off apps at the next full decision; between two, idle GPUs are given to whoever is
-worst off. A lease is renewed without an auction while nobody waits.
+An app is a job group, or a single job; ρ is its finish time in the shared cluster over its ideal
+finish time. A job keeps its GPUs until its lease ends. At each full decision the free GPUs and
+those of ended leases are auctioned among the worst-off apps. Between two decisions idle GPUs go to
+the worst-off app. While no job waits, leases are renewed without an auction.
+
+Paper: see the package. Inputs: predicted work (converted to seconds on one GPU of the fastest
+type), throughputs by GPU type, and, for elastic jobs, by number of GPUs.
 """
 
 from __future__ import annotations
@@ -10,37 +14,69 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
-from dlsched.core.walk import Walk
+from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.themis.accounts import Accounts
 from dlsched.policies.scheduling.themis.app import App
 from dlsched.policies.scheduling.themis.auction import Bundle, auction, leftovers, minus, plus
 from dlsched.policies.scheduling.themis.bidding import Offer, seconds_at_best, sizes_of
-from dlsched.policies.scheduling.themis.options import ThemisGreedyOptions, ThemisOptions
 
-__all__ = ["Themis", "ThemisGreedy"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThemisGreedyOptions:
+    """Themis without the auction."""
+
+    lease_s: float = option(1200.0, "seconds for which a job keeps its GPUs", low=1.0)
+    ends: Literal["last", "first"] = option(
+        "last", "an app ends with its last job, or with its first one (a search for a good trial)"
+    )
+    slowdown_rack: float = option(
+        1.0, "S: how many times longer work takes on several machines of a rack", low=1.0
+    )
+    slowdown_cross: float = option(1.0, "S on several racks (leaf switches)", low=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThemisOptions(ThemisGreedyOptions):
+    """Themis."""
+
+    knob: float = option(
+        0.8, "f: GPUs are offered to the worst-off part 1 − f of the apps", low=0.0, high=1.0
+    )
+    payment: Literal["gpus", "time"] = option(
+        "gpus", "how bidders pay: with GPUs of the bundle, or with time of the lease"
+    )
+    leftovers: Literal["rho", "random"] = option(
+        "rho", "order in which apps get the GPUs that are left: worst-off first, or random"
+    )
+    most_bidders: int = option(8, "number of bidders above which an auction is greedy", low=0)
+    most_bundles: int = option(
+        200, "number of possible bundles above which an auction is greedy", low=1
+    )
+
 
 O = TypeVar("O", bound=ThemisGreedyOptions)  # noqa: E741 - the options' type, as in `Stage`
 OVER_S = 1e-9
-WAITS = Refused("Priority", "others are worse off, or hold leases that have not ended")
+WAITS = Refused("Priority", "other jobs are worse off, or hold leases that have not ended")
 
 
 @dataclass(slots=True)
 class Grants:
-    """Who gets what.
+    """The GPUs that apps get.
 
     Attributes:
-        bundles: by app.
-        lease: seconds of each row's lease, where it is not the usual one.
+        bundles: GPUs by machine, by app.
         order: apps, worst-off first.
+        lease: seconds of the lease by app, where it is not `lease_s`.
     """
 
     bundles: dict[str, Bundle]
@@ -49,7 +85,7 @@ class Grants:
 
 
 class _Leases(SchedulingPolicy[O]):
-    """What both have in common: accounts, leases, carrying out."""
+    """The common part of both policies: accounts, leases, and placing jobs."""
 
     preemptive = True
     rests = False
@@ -59,7 +95,7 @@ class _Leases(SchedulingPolicy[O]):
         super().__init__(options)
         self._accounts = Accounts()
         self._until: dict[int, float] = {}  # the end of each running row's lease
-        # for whom GPUs are gathered, and when there will be enough if no lease ends later
+        # the app for which GPUs are gathered, and when there will be enough of them
         self._gathers_for, self._gathers = "", math.inf
 
     def _decided(
@@ -68,22 +104,22 @@ class _Leases(SchedulingPolicy[O]):
         raise NotImplementedError
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Auction what is free, or fill."""
-        self._look(ctx)
+        """One decision: hand out free GPUs and those of ended leases, then fill idle GPUs."""
+        self._update(ctx)
         held = ctx.occupancy.held
         waiting = [row for row in ctx.active.tolist() if row not in held]
-        over = self._over(ctx, walk)
-        if waiting and ctx.mode == "full" and (over or ctx.free_gpus):
-            self._hand_out(waiting, over, ctx, walk)
+        expired = self._expired(ctx, walk)
+        if waiting and ctx.mode == "full" and (expired or ctx.free_gpus):
+            self._hand_out(waiting, expired, ctx, walk)
         else:
-            for row in over:
+            for row in expired:
                 self._until[row] = self._end(ctx.now, self.options.lease_s)
         self._fill(ctx, walk)
         if not ctx.round_length and len(ctx.active) > len(held):
             walk.wake_at(self._next_end(ctx))
 
     def _next_end(self, ctx: RoundContext) -> float:
-        """When a lease ends that has not, or a row may be moved whose lease has."""
+        """The next time at which a lease ends, or a row with an ended lease may be moved."""
         since, soonest = ctx.table.since, math.inf
         for row, end in self._until.items():
             at = max(end, float(since[row]) + ctx.min_run)
@@ -92,25 +128,26 @@ class _Leases(SchedulingPolicy[O]):
         return soonest
 
     def _end(self, now: float, lease_s: float) -> float:
-        """When a lease ends that begins now."""
+        """The end of a lease that begins now."""
         end = now + lease_s
         return self._gathers if now < self._gathers < end else end
 
     def _gather(self, order: list[str], apps: dict[str, App], offer: Offer, now: float) -> bool:
-        """See to it that the worst-off app finds enough on offer, if what is offered is too little.
+        """Gather GPUs for the worst-off app if the offer is too small for it.
 
-        Leases that begin until then end by then; and what was gathered is offered to it alone. So
-        gangs of any size have their turn.
+        Until enough GPUs are free for the app, new leases end by that time; what was gathered is
+        then offered to the app alone. So gangs of any size get a turn. `order` has the worst-off
+        first; an app with gathered GPUs moves to the front.
 
         Returns:
-            whether what is offered was gathered for the first in order.
+            whether the offer was gathered for the first app in order.
         """
         ready = now >= self._gathers - OVER_S and self._gathers_for in apps
-        whose = self._gathers_for if ready else ""
+        app = self._gathers_for if ready else ""
         self._gathers_for, self._gathers = "", math.inf
-        if whose and apps[whose].value(offer.gpus) > 0:
-            order.remove(whose)
-            order.insert(0, whose)
+        if app and apps[app].value(offer.gpus) > 0:
+            order.remove(app)
+            order.insert(0, app)
             return True
         if apps[order[0]].value(offer.gpus) == 0.0:
             at = offer.enough_at(apps[order[0]].least, self._until)
@@ -118,8 +155,8 @@ class _Leases(SchedulingPolicy[O]):
                 self._gathers_for, self._gathers = order[0], at
         return False
 
-    def _look(self, ctx: RoundContext) -> None:
-        """Who has come, who has ended, how many there were."""
+    def _update(self, ctx: RoundContext) -> None:
+        """Enter new jobs, remove ended ones, and count the time of competition."""
         accounts, table = self._accounts, ctx.table
         accounts.pass_time(ctx.now)
         active = ctx.active
@@ -142,8 +179,8 @@ class _Leases(SchedulingPolicy[O]):
         for row in running:  # taken over from another policy
             self._until.setdefault(row, ctx.now + self.options.lease_s)
 
-    def _over(self, ctx: RoundContext, walk: Walk) -> list[int]:
-        """Running rows whose lease has ended and who may be moved."""
+    def _expired(self, ctx: RoundContext, walk: Walk) -> list[int]:
+        """Running rows with an ended lease that may be moved."""
         rows = sorted(row for row, end in self._until.items() if end <= ctx.now + OVER_S)
         if not rows or not walk.may_preempt:
             return []
@@ -157,14 +194,14 @@ class _Leases(SchedulingPolicy[O]):
             and row not in ctx.occupancy.beside
         ]
 
-    def _offer(self, waiting: list[int], over: list[int], ctx: RoundContext) -> Offer:
+    def _offer(self, waiting: list[int], expired: list[int], ctx: RoundContext) -> Offer:
         options = self.options
         return Offer(
-            waiting, over, ctx, in_rack=options.slowdown_rack, across=options.slowdown_cross
+            waiting, expired, ctx, in_rack=options.slowdown_rack, across=options.slowdown_cross
         )
 
     def _rho(self, offer: Offer, ctx: RoundContext) -> tuple[dict[str, App], dict[str, float]]:
-        """The apps that could use more, and how they stand now."""
+        """The apps that could use more GPUs, and their present ρ."""
         accounts, gpus = self._accounts, ctx.occupancy.capacity_in(ctx.occupancy.open_nodes)
         wanting: dict[str, list[int]] = {}
         for row in offer.rows:
@@ -181,18 +218,18 @@ class _Leases(SchedulingPolicy[O]):
                 offer.machines,
                 elapsed=ctx.now - account.start,
                 ideal=account.ideal(gpus, len(accounts.of)),
-                leased=[offer.pace(row) for row in leased.get(name, ())],
+                leased=[offer.rate_of(row) for row in leased.get(name, ())],
                 ends=self.options.ends,
                 move_s=ctx.restart_overhead,
             )
             apps[name] = app
-            rho[name] = app.rho(offer.seats_now(rows))
+            rho[name] = app.rho(offer.placed_now(rows))
         return apps, rho
 
     def _worst_first(
         self, apps: Mapping[str, App], rho: Mapping[str, float], ctx: RoundContext
     ) -> list[str]:
-        """By ρ descending, whoever has nothing first; of equals by what ρ would be at best."""
+        """Apps by descending ρ (infinite without GPUs); of equals by the best ρ they can reach."""
         gpus = ctx.occupancy.capacity_in(ctx.occupancy.open_nodes)
         best = {name: app.rho_at_best(gpus) for name, app in apps.items()}
         place = {name: number for number, name in enumerate(self._accounts.of)}
@@ -201,9 +238,11 @@ class _Leases(SchedulingPolicy[O]):
             rho, key=lambda name: (-rho[name], -best[name], start[name].start, place[name])
         )
 
-    def _hand_out(self, waiting: list[int], over: list[int], ctx: RoundContext, walk: Walk) -> None:
-        """Decide who gets what is offered, stop the others, start the new ones."""
-        offer = self._offer(waiting, over, ctx)
+    def _hand_out(
+        self, waiting: list[int], expired: list[int], ctx: RoundContext, walk: Walk
+    ) -> None:
+        """Decide which jobs get the offered GPUs, stop the others, start the new ones."""
+        offer = self._offer(waiting, expired, ctx)
         apps, rho = self._rho(offer, ctx)
         order = self._worst_first(apps, rho, ctx)
         gathered = self._gather(order, apps, offer, ctx.now)
@@ -211,16 +250,16 @@ class _Leases(SchedulingPolicy[O]):
         chosen: dict[int, Bundle] = {}
         lease: dict[int, float] = {}
         for name in grants.order:
-            for seat in apps[name].pack(grants.bundles.get(name, offer.nothing)):
-                chosen[seat.job.row] = seat.bundle
-                lease[seat.job.row] = grants.lease.get(name, self.options.lease_s)
-        for row in over:
+            for placed_job in apps[name].pack(grants.bundles.get(name, offer.nothing)):
+                chosen[placed_job.job.row] = placed_job.bundle
+                lease[placed_job.job.row] = grants.lease.get(name, self.options.lease_s)
+        for row in expired:
             if chosen.get(row) == offer.jobs[row].now:
                 self._until[row] = self._end(ctx.now, lease[row])
             else:
                 walk.suspend(row)
                 del self._until[row]
-        # those on one machine first: where the others lie is then settled by what is left
+        # jobs on one machine first: the others then take the GPUs that are left
         for row, bundle in sorted(chosen.items(), key=lambda one: sum(map(bool, one[1]))):
             if row not in ctx.occupancy.held:
                 placed = walk.place(row, sum(bundle), nodes=offer.nodes_of(bundle))
@@ -228,7 +267,7 @@ class _Leases(SchedulingPolicy[O]):
                     self._until[row] = self._end(ctx.now, lease[row])
 
     def _fill(self, ctx: RoundContext, walk: Walk) -> None:
-        """What is idle goes to whoever is worst off; says why the others get nothing."""
+        """Start jobs of the worst-off apps on idle GPUs; tell the others why they wait."""
         held, app = ctx.occupancy.held, self._accounts.app
         waiting = [row for row in ctx.active.tolist() if row not in held]
         if not waiting:
@@ -264,28 +303,27 @@ class _Leases(SchedulingPolicy[O]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`."""
+        """Continue from a `state_dict`."""
         self._accounts.load_state_dict(state["accounts"])
         self._until = {int(row): float(end) for row, end in state["until"]}
         self._gathers_for = str(state["gathers"][0])
         self._gathers = float(state["gathers"][1])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
-        """Jobs have other row numbers now."""
+        """Follow a table that was packed."""
         place = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         self._accounts.rename(place)
         self._until = {place[row]: end for row, end in self._until.items() if row in place}
 
 
 class Themis(_Leases[ThemisOptions]):
-    """The auction."""
+    """Themis: partial-allocation auctions among the worst-off apps."""
 
     name = "themis"
     summary = "finish-time fairness: leases by partial-allocation auctions among the worst-off apps"
-    Options: ClassVar[type[Any]] = ThemisOptions
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """One round of auctions."""
+        """One decision, with an auction if GPUs can be handed out."""
         self._lots = ctx.rng if self.options.leftovers == "random" else None
         super().allocate(units, ctx, walk)
 
@@ -327,20 +365,19 @@ class Themis(_Leases[ThemisOptions]):
 
 
 class ThemisGreedy(_Leases[ThemisGreedyOptions]):
-    """No auction: whole gangs in order of ρ."""
+    """Themis without the auction: whole gangs in order of ρ."""
 
     name = "themis-greedy"
     summary = "finish-time fairness without the auction: leases to the worst-off, whole gangs"
-    Options: ClassVar[type[Any]] = ThemisGreedyOptions
 
     def _decided(
         self, apps: dict[str, App], order: list[str], offer: Offer, *, alone: bool
     ) -> Grants:
-        """Each app in turn takes all that it can use."""
+        """Each app, worst-off first, takes all GPUs that it can use."""
         bundles, free = {}, offer.gpus
         for name in order:
             have = offer.nothing
-            for seat in apps[name].pack(free):
-                have = plus(have, seat.bundle)
+            for placed_job in apps[name].pack(free):
+                have = plus(have, placed_job.bundle)
             bundles[name], free = have, minus(free, have)
         return Grants(bundles, order)

@@ -1,0 +1,1 @@
+"""`dlsched admin`: commands for operators."""

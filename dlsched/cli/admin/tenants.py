@@ -1,0 +1,303 @@
+"""`dlsched admin user`, `account`, `vc` and `quota`: tenants, and how they share the cluster.
+
+Each has list, add, set and remove. `set` changes only what is given; an empty text or `none`
+removes a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
+from dlsched.cli.output.output_options import AsJson, ColourOption
+from dlsched.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from dlsched.cli.output.listing import Column
+    from dlsched.rpc.v1.control_pb2 import Tenant
+
+SCHEMA = "dlsched.tenants/1"
+Text = str | None
+NONE = ("", "none")
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ . @ -")]
+ParentOption = Annotated[Text, option("--parent NAME", "The one above it.")]
+GpusOption = Annotated[Text, option("--gpus -G N", "GPUs at the same time.")]
+VcOption = Annotated[Text, option("--vc NAME", "Virtual cluster of the jobs.")]
+
+
+# -- what can be set, by kind: a field here is a field of the request's message --------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserOptions:
+    """What can be set for a user."""
+
+    name: NameArgument
+    account: Text = typed("--account -A NAME", "Account of jobs that name none.")
+    vc: VcOption = None
+    accounts: Text = typed("--accounts NAME,…", "Further accounts of the user.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountOptions:
+    """What can be set for an account."""
+
+    name: NameArgument
+    parent: ParentOption = None
+    weight: Text = typed("--weight X", "Share among its siblings. [default: 1]")
+    vc: VcOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VcOptions:
+    """What can be set for a virtual cluster."""
+
+    name: NameArgument
+    gpus: GpusOption = None
+    nodes: Text = typed("--nodes -w HOSTS", "Nodes of its own: n[1-4].")
+    guaranteed: Text = typed("--guaranteed N", "GPUs guaranteed. [default: all]")
+    borrow: bool | None = typed("--borrow/--no-borrow", "May use GPUs that others leave idle.")
+    parent: ParentOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaName:
+    """The tenant that a quota is for."""
+
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="user, account or vc.")]
+    name: Annotated[str, typer.Argument(metavar="NAME", help="For users also '*': each user.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaOptions(QuotaName):
+    """What can be set for a quota."""
+
+    gpus: GpusOption = None
+    jobs: Text = typed("--jobs N", "Jobs that wait or run.")
+    gpu_hours: Text = typed("--gpu-hours X", "GPU-hours in the window.")
+    window_s: Text = typed("--window TIME", "Length of the window. [default: 30d]")
+
+
+def _whole(word: str, text: str) -> int | None:
+    from dlsched.client.submission.texts import whole_number  # noqa: PLC0415
+
+    return None if text in NONE else whole_number(word, text, most=1_000_000_000)
+
+
+def _number(word: str, text: str) -> float | None:
+    if text in NONE:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e12:
+        raise BadInput(f"{word}: {text[:40]!r} is not a number")
+    return number
+
+
+def _duration(word: str, text: str) -> float | None:
+    from dlsched.client.submission.durations import duration  # noqa: PLC0415
+
+    return None if text in NONE else duration(word, text)
+
+
+def _names(word: str, text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+_PARSERS: dict[str, Callable[[str, str], Any]] = {
+    **dict.fromkeys(("gpus", "guaranteed", "jobs"), _whole),
+    **dict.fromkeys(("weight", "gpu_hours"), _number),
+    "window_s": _duration,
+    "accounts": _names,
+}
+
+
+def _set(kind: str, options: Any, daemon: DaemonOptions, *, create: bool) -> None:
+    """Ask the daemon to add or change a tenant, and print what has changed."""
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+    from dlsched.client.submission.texts import check_text  # noqa: PLC0415
+    from dlsched.rpc.v1.control_pb2 import Tenant  # noqa: PLC0415
+
+    tenant = Tenant()
+    message = getattr(tenant, kind)
+    message.SetInParent()
+    changed = []
+    for field in fields(options):
+        name, value = field.name, getattr(options, field.name)
+        if value is None:
+            continue
+        if name in ("kind", "name"):
+            check_text(name, value, longest=64)
+        else:
+            changed.append(name)
+        if isinstance(value, str):
+            parse = _PARSERS.get(name)
+            if parse is not None:
+                value = parse(f"--{name.removesuffix('_s').replace('_', '-')}", value)
+            elif value in NONE:
+                value = ""
+        if isinstance(value, list):
+            getattr(message, name).extend(value)
+        elif value is not None:
+            setattr(message, name, value)
+    if not create and not changed:
+        raise BadInput("nothing to change: give at least one option")
+    with daemon.client() as cluster:
+        for line in cluster.set_tenant(tenant, changed, create=create):
+            typer.echo(shown(line))
+
+
+def _remove(kind: str, name: str, daemon: DaemonOptions) -> None:
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
+    with daemon.client() as cluster:
+        for line in cluster.remove_tenant(kind, name):
+            typer.echo(shown(line))
+
+
+def _list(kind: str, as_json: bool, colour: str, daemon: DaemonOptions) -> None:
+    from dlsched.cli.output.listing import print_listing  # noqa: PLC0415
+    from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
+
+    out = terminal(colour)
+    with daemon.client() as cluster:
+        found = cluster.tenants(kind)
+    if as_json:
+        from dlsched.cli.output.json_output import print_json  # noqa: PLC0415
+
+        print_json(SCHEMA, tenants=[_object(kind, each) for each in found])
+        return
+    print_listing(_columns(kind), found, out)
+
+
+# -- the commands ----------------------------------------------------------------------------------
+
+
+def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
+    """Return the commands list, add, set and remove of a kind of tenant; `one` has its article."""
+    app = command_group(help_)
+
+    @app.command("list", help=f"{help_.partition(':')[0].rstrip('.')}, and what each uses now.")
+    @with_option_groups
+    def list_command(
+        as_json: AsJson = False, colour: ColourOption = "auto", *, daemon: DaemonOptions
+    ) -> None:
+        _list(kind, as_json, colour, daemon)
+
+    def setting(*, create: bool) -> Callable[..., None]:
+        def command(options: Any, daemon: DaemonOptions) -> None:
+            _set(kind, options, daemon, create=create)
+
+        command.__annotations__["options"] = table
+        return with_option_groups(command)
+
+    app.command("add", help=f"Add {one}. Operators only.")(setting(create=True))
+    app.command("set", help=f"Change {one}; values not given stay. Operators only.")(
+        setting(create=False)
+    )
+    if kind == "quota":
+
+        @app.command("remove", help="Remove a quota. Operators only.")
+        @with_option_groups
+        def remove_quota(quota: QuotaName, daemon: DaemonOptions) -> None:
+            _remove(kind, f"{quota.kind} {quota.name}", daemon)
+
+    else:
+
+        @app.command("remove", help=f"Remove {one} that nothing refers to. Operators only.")
+        @with_option_groups
+        def remove_command(name: NameArgument, daemon: DaemonOptions) -> None:
+            _remove(kind, name, daemon)
+
+    return app
+
+
+user_app = _group("user", UserOptions, "Users: their account and virtual cluster.", "a user")
+account_app = _group("account", AccountOptions, "Accounts: groups of users.", "an account")
+vc_app = _group("vc", VcOptions, "Virtual clusters: guarantees and ceilings.", "a virtual cluster")
+quota_app = _group(
+    "quota", QuotaOptions, "Quotas: limits of users, accounts and virtual clusters.", "a quota"
+)
+
+
+# -- what lists show -------------------------------------------------------------------------------
+
+_FIELDS = {
+    "user": ("name", "account", "vc", "accounts"),
+    "account": ("name", "parent", "weight", "vc", "users"),
+    "vc": ("name", "gpus", "nodes", "guaranteed", "borrow", "parent"),
+    "quota": ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s"),
+}
+
+
+def _value(message: Any, name: str) -> Any:
+    """Return a field's value; None when it is not set."""
+    value = getattr(message, name)
+    if not isinstance(value, (str, int, float)):
+        return list(value)
+    if isinstance(value, str):
+        return value or None
+    return value if message.HasField(name) else None
+
+
+def _object(kind: str, tenant: Tenant) -> dict[str, Any]:
+    from dlsched.cli.output.times import utc_text  # noqa: PLC0415
+
+    message = getattr(tenant, kind)
+    return {
+        **{name: _value(message, name) for name in _FIELDS[kind]},
+        "gpus_now": tenant.gpus_now,
+        "jobs_now": tenant.jobs_now,
+        "gpu_hours_now": tenant.gpu_hours_now if tenant.HasField("gpu_hours_now") else None,
+        "source": tenant.source,
+        "set_by": tenant.set_by or None,
+        "set_at": utc_text(tenant.set_at if tenant.HasField("set_at") else None),
+    }
+
+
+def _columns(kind: str) -> list[Column[Tenant]]:
+    from dlsched.cli.output.listing import Column  # noqa: PLC0415
+
+    def field(name: str) -> Column[Tenant]:
+        def text(each: Tenant) -> str:
+            return _shown(name, _value(getattr(each, kind), name))
+
+        words = ("kind", "name", "account", "accounts", "parent", "vc", "users", "nodes")
+        title = name.removesuffix("_s").replace("_", " ").upper()
+        return Column(name, title, "", text, right=name not in words)
+
+    def now(name: str, title: str) -> Column[Tenant]:
+        return Column(name, title, "", lambda each: str(getattr(each, name)), right=True)
+
+    def hours(each: Tenant) -> str:
+        return f"{each.gpu_hours_now:.1f}" if each.HasField("gpu_hours_now") else "-"
+
+    used = [Column("gpu_hours_now", "HOURS USED", "", hours, right=True)]
+    return [
+        *(field(name) for name in _FIELDS[kind]),
+        now("gpus_now", "GPUS NOW"),
+        now("jobs_now", "JOBS NOW"),
+        *(used if kind == "quota" else ()),
+        Column("source", "SET BY", "", lambda each: str(each.set_by) or str(each.source)),
+    ]
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ",".join(value)
+    if name == "window_s":
+        from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+
+        return duration_text(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Commands on jobs: submit, list, show, change, end and wait."""

@@ -1,0 +1,47 @@
+"""Options of commands that come from the table of job fields."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from dlsched.client.submission.options import put
+from dlsched.jobs.field import Option
+
+_KINDS: dict[str, Any] = {"flag": bool, "many": list[str] | None, "value": str | None}
+
+
+def job_options(options: Iterable[Option]) -> list[inspect.Parameter]:
+    """Return the parameters that typer reads for rows of the table."""
+    annotated: Any = Annotated
+    return [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=annotated[
+                _KINDS[option.kind],
+                typer.Option(*option.words, metavar=option.metavar or None, help=option.help),
+            ],
+            default=False if option.kind == "flag" else None,
+        )
+        for option in options
+    ]
+
+
+def layer_of(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, str]:
+    """Return the values that typer read as a layer of options: texts by key.
+
+    Raises:
+        BadInput: a value is malformed.
+    """
+    layer: dict[str, str] = {}
+    for option in options:
+        value = given.get(option.name)
+        if value is None or value is False or value == []:
+            continue
+        for text in value if isinstance(value, list) else [value]:
+            put(layer, option, option.words[-1], "yes" if text is True else text)
+    return layer

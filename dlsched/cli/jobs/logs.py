@@ -1,0 +1,106 @@
+"""`dlsched logs`: the output of a job."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dlsched.client.daemon_client import Client
+
+_INTERRUPTED = 130
+
+
+@with_option_groups
+def logs_command(
+    job: Annotated[str, typer.Argument(metavar="ID", help="7 or 7_3.")],
+    follow: Annotated[bool, option("--follow -f", "Continue while the job writes.")] = False,
+    lines: Annotated[int, option("--lines -n N", "Only the last N lines; -1: all.", min=-1)] = -1,
+    run: Annotated[int | None, option("--run K", "Of run K. [default: the last]", min=1)] = None,
+    rank: Annotated[
+        int | None, option("--rank R", "Only what this rank has written.", min=0)
+    ] = None,
+    node: Annotated[
+        str, option("--node NAME", "The file on this node. [default: the rank's, else the first]")
+    ] = "",
+    stderr: Annotated[bool, option("--stderr", "Standard error, if -e gave it a file.")] = False,
+    *,
+    daemon: DaemonOptions,
+) -> None:
+    """Show a job's output, from any machine."""
+    with daemon.client() as cluster:
+        number = one_job(cluster, job)
+        wanted: dict[str, Any] = {"run": run, "rank": rank, "node": node, "error": stderr}
+        wanted["tail_lines"] = lines
+        chunks = (
+            cluster.follow(number, on_lost=_say_lost, **wanted)
+            if follow
+            else cluster.logs(number, **wanted)
+        )
+        try:
+            _print(chunks)
+        except KeyboardInterrupt:
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+def follow_to_the_end(cluster: Client, job: int) -> None:
+    """Print the output of a job from its first byte until the job ends.
+
+    If there is no output, this is said and is no failure: the job itself continues.
+    """
+    from dlsched.client.errors import RequestRefused  # noqa: PLC0415
+
+    try:
+        _print(cluster.follow(job, on_lost=_say_lost))
+    except RequestRefused as error:
+        typer.echo(f"dlsched: {error}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"dlsched: no longer following; job {job} continues", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _say_lost(why: str) -> None:
+    typer.echo(f"dlsched: {why}; trying again", err=True)
+
+
+def one_job(cluster: Client, job: str) -> int:
+    """Return the id of the one job that a word names: 7, or an element 7_3.
+
+    Raises:
+        BadInput: it names none, or several.
+        NotFound: there is no such element.
+    """
+    from dlsched.client.job_ids import job_name  # noqa: PLC0415
+
+    name = job_name(job)
+    if len(name.tasks) > 1:
+        raise BadInput(f"{job}: name one element ({name.job}_{name.tasks[0]})")
+    return name.job if not name.tasks else _element(cluster, name.job, name.tasks[0])
+
+
+def _element(cluster: Client, array: int, task: int) -> int:
+    """Return the job id of an array element."""
+    from dlsched.client.daemon_client import filter_of  # noqa: PLC0415
+    from dlsched.client.errors import NotFound  # noqa: PLC0415
+    from dlsched.client.job_ids import JobName  # noqa: PLC0415
+
+    found = cluster.show(filter_of([JobName(job=array, tasks=(task,))]))
+    if not found:
+        raise NotFound(f"job {array}_{task}: not known")
+    return found[0].job.job_id
+
+
+def _print(chunks: Iterable[bytes]) -> None:
+    """Print bytes unchanged, as `cat` does: it is the user's own output."""
+    out = sys.stdout.buffer
+    for chunk in chunks:
+        out.write(chunk)
+        out.flush()

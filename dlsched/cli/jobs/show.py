@@ -1,0 +1,304 @@
+"""`dlsched show`: all about a job; a pending one ends with why, and what would help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_filter import IdsArgument, ids_of, job_filter
+from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.output.output_options import JsonOptions
+from dlsched.core.errors import BadInput, plural
+from dlsched.jobs.fields import BY_NAME
+
+if TYPE_CHECKING:
+    from dlsched.cli.output.terminal import Terminal
+    from dlsched.client.records import Detail, Event, Job, Run, Training
+
+SCHEMA = "dlsched.jobs/1"
+PAGE = 100  # jobs in one answer of the daemon
+
+
+@with_option_groups
+def show_command(
+    jobs: IdsArgument,
+    why_order: Annotated[
+        bool, option("--why-order", "The policy's own numbers for the job.")
+    ] = False,
+    page: Annotated[int, option("--page N", "Which hundred of the jobs.", min=1)] = 1,
+    *,
+    output: JsonOptions,
+    daemon: DaemonOptions,
+) -> None:
+    """All about jobs: what was requested, runs, events, and why a pending job waits."""
+    from dlsched.cli.output.json_output import job_object, object_of, print_json, print_json_lines  # noqa: PLC0415
+    from dlsched.cli.output.terminal import terminal  # noqa: PLC0415
+
+    ids_of(jobs)
+    out = terminal(output.colour)
+    chosen = job_filter(jobs)
+    with daemon.client() as cluster:
+        found, total = cluster.show_page(chosen, why_order=why_order, skip=(page - 1) * PAGE)
+    first = (page - 1) * PAGE + 1
+    if first > max(total, 1):
+        raise BadInput(
+            f"--page {page}: there {'is' if total == 1 else 'are'} {plural(total, 'job')}"
+        )
+    if page > 1 or total > len(found):
+        more = f"; --page {page + 1} has more" if first + PAGE <= total else ""
+        typer.echo(
+            f"dlsched: jobs {first:,} to {first + len(found) - 1:,} of {total:,}{more}", err=True
+        )
+    if output.is_json:
+        objects = ({**job_object(each.job), **_rest(object_of(each))} for each in found)
+        if output.as_lines:
+            print_json_lines(objects)
+        else:
+            print_json(SCHEMA, jobs=objects)
+        return
+    for place, detail in enumerate(found):
+        if place:
+            typer.echo("")
+        for line in _lines(detail, out, why_order=why_order):
+            typer.echo(line, color=out.colour)
+
+
+def _rest(entry: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in entry.items() if key != "job"}
+
+
+def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
+    job = detail.job
+    title = f"job {job.shown_id}" + (f"  {job.name}" if job.name else "")
+    yield out.styled(shown(title), "strong")
+    cause = [("failed", detail.cause)] if detail.cause else []
+    swept = ", ".join(f"{name}={value}" for name, value in detail.parameters.items())
+    cause += [("parameters", swept)] if swept else []
+    pairs = [*_facts(job), *cause, *_sharing(detail), *_files(detail)]
+    width = max(len(key) for key, _ in pairs)
+    for key, value in pairs:
+        yield f"  {key:<{width}}  {shown(value)}"
+    if why_order and detail.order_numbers:
+        yield out.styled("In the policy's order:", "strong")
+        for key, value in detail.order_numbers.items():
+            yield f"  {shown(key)}  {shown(value)}"
+    if detail.training is not None:
+        yield out.styled("Training:", "strong")
+        lines = list(_training_lines(detail.training))
+        width = max(len(key) for key, _ in lines)
+        for key, value in lines:
+            yield f"  {key:<{width}}  {shown(value)}"
+    if detail.runs:
+        yield out.styled("Runs:", "strong")
+        for run in detail.runs:
+            yield f"  {shown(_run_line(run))}"
+    if detail.events:
+        yield out.styled("Events:", "strong")
+        for event in detail.events:
+            first, *more = _event_line(event).split("\n")
+            yield f"  {shown(first)}"
+            yield from (f"    {shown(line)}" for line in more)
+    if job.is_pending:
+        yield out.styled("Why pending:", "strong")
+        for line in [*(detail.why_pending or [job.reason or "not known"]), *_prediction(job)]:
+            yield f"  {shown(line)}"
+
+
+def _facts(job: Job) -> Iterator[tuple[str, str]]:
+    from dlsched.cli.jobs.job_columns import COLUMNS, Row, exit_text  # noqa: PLC0415
+    from dlsched.cli.output.times import local_text  # noqa: PLC0415
+    from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+
+    row = Row(job, time.time())
+    state = COLUMNS["state"].text(row)
+    if job.reason:
+        state += f" ({job.reason})"
+    yield "state", state + (f", run {job.run}" if job.run else "")
+    if job.ended_at is not None:
+        yield "exit", exit_text(job)
+    owner = [job.user, job.account, job.vc, job.partition, job.priority_class]
+    titles = ["user", "account", "vc", "partition", "class"]
+    yield (
+        "owner",
+        ", ".join(f"{title} {value}" for title, value in zip(titles, owner, strict=True) if value)
+        or "-",
+    )
+    types = "|".join(job.gpu_types) or "any type"
+    yield "gpus", f"{COLUMNS['gpus'].text(row)} ({types})"
+    if job.nodes:
+        yield "where", COLUMNS["nodes"].text(row)
+        if job.gpu_indices:
+            yield "indices", COLUMNS["gpu_indices"].text(row)
+    yield "submitted", local_text(job.submitted_at)
+    for title, at in (
+        ("not before", job.begin_at),
+        ("deadline", job.deadline_at),
+        ("started", job.started_at),
+        ("ended", job.ended_at),
+    ):
+        if at is not None:
+            yield title, local_text(at)
+    if job.run_s is not None:
+        limit = "" if job.time_limit_s is None else f" of {duration_text(job.time_limit_s)}"
+        yield "executed", f"{duration_text(job.run_s)}{limit}"
+    elif job.time_limit_s is not None:
+        yield "time limit", duration_text(job.time_limit_s)
+    if job.starts:
+        each = "" if job.restart_s is None else f", {job.restart_s:.3g} s each to the first step"
+        yield (
+            "starts",
+            f"{job.starts} (preempted {job.preemptions}, migrated {job.migrations}, resized "
+            f"{job.resizes}, failed {job.failures}; {duration_text(job.lost_s)} lost){each}",
+        )
+    for title, value in (
+        ("priority", None if job.priority is None else f"{job.priority:g}"),
+        ("depends on", ",".join(job.dependencies) or None),
+        ("steps", None if job.progress is None else f"{job.progress:g}"),
+        *_training_now(job),
+        ("model", job.model),
+        ("comment", job.comment),
+        *(
+            (BY_NAME[name].title, f"{value:.12g}")
+            for name, value in job.asked.items()
+            if BY_NAME[name].kept == "body"
+            and name != "gpu_share"
+            and isinstance(value, int | float)
+            and value
+            and not isinstance(value, bool)
+        ),
+    ):
+        if value is not None:
+            yield title, value
+
+
+def _training_now(job: Job) -> Iterator[tuple[str, str | None]]:
+    """The newest values that a job has reported, and what its GPUs do."""
+    from dlsched.cli.jobs.job_columns import brief, gib, percent  # noqa: PLC0415
+    from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+
+    values = [
+        "loss nan" if "loss" in job.not_finite else f"loss {brief(job.loss)}",
+        f"{brief(job.steps_s)} steps/s",
+        f"{brief(job.samples_s)} samples/s",
+    ]
+    known = [text for text in values if "-" not in text.split()]
+    if job.report_age_s is not None:
+        known.append(f"reported {duration_text(job.report_age_s)} ago")
+    yield "training", ", ".join(known) or None
+    own = [f"{name} {brief(value)}" for name, value in job.metrics.items()]
+    own += [f"{name} nan" for name in job.not_finite if name not in ("loss", *job.metrics)]
+    yield "metrics", ", ".join(own) or None
+    use = [] if job.gpu_utilization is None else [f"{percent(job.gpu_utilization)} busy"]
+    if job.gpu_memory_bytes is not None:
+        use.append(f"{gib(job.gpu_memory_bytes)} in use on the fullest")
+    yield "gpu use", ", ".join(use) or None
+
+
+def _sharing(detail: Detail) -> Iterator[tuple[str, str]]:
+    share = detail.job.asked.get("gpu_share")
+    if isinstance(share, float):
+        beside = f", beside {', '.join(map(str, detail.beside))}" if detail.beside else ""
+        yield "share", f"{share:g} of each GPU{beside}"
+
+
+def _files(detail: Detail) -> Iterator[tuple[str, str]]:
+    import shlex  # noqa: PLC0415
+
+    if detail.command or detail.has_script:
+        script = "(script) " if detail.has_script else ""
+        yield "command", (script + shlex.join(detail.command)).strip()
+    for title, value in (
+        ("directory", detail.working_directory),
+        ("output", detail.output),
+        ("error", detail.error),
+    ):
+        if value is not None:
+            yield title, value
+    if detail.last_checkpoint is not None:
+        yield "checkpoint", f"step {detail.last_checkpoint_step}: {detail.last_checkpoint}"
+
+
+def _training_lines(training: Training) -> Iterator[tuple[str, str]]:
+    """What is believed of a training, and what one more GPU would give."""
+    passes = f" in {training.passes} passes" if training.passes > 1 else ""
+    bound = "fixed" if training.batch_is_fixed else f"at most {training.maximum_batch}"
+    yield (
+        "batch",
+        f"{training.batch_size} samples a step, {training.gpus} x {training.local_batch}{passes} "
+        f"(initial {training.initial_batch}, {bound})",
+    )
+    yield "progress", f"{training.progress:.1f} steps of {training.initial_batch}"
+    if training.noise_scale is not None:
+        yield "noise scale", f"{training.noise_scale:.4g} samples"
+    model = training.model_ms
+    if model:
+        yield (
+            "model",
+            f"pass {model['alpha_c']:.3g} ms + {model['beta_c']:.3g} ms a sample; synchronising "
+            f"{model['alpha_r']:.3g} ms + {model['beta_r']:.3g} ms a GPU, over nodes "
+            f"{model['alpha_n']:.3g} ms + {model['beta_n']:.3g} ms; overlap {model['gamma']:.3g} "
+            f"({training.gpu_type or 'any type'}, {training.observations} observations)",
+        )
+    present = next((size for size in training.sizes if size.gpus == training.gpus), None)
+    for size in training.sizes:
+        change = ""
+        if present is not None and size is not present and present.goodput > 0:
+            change = f", {size.goodput / present.goodput - 1:+.0%}"
+        yield (
+            plural(size.gpus, "GPU"),
+            f"{size.goodput:.4g} useful samples/s{change} (batch {size.batch_size}, "
+            f"{size.throughput:.4g} samples/s)",
+        )
+    if training.restart_s is not None:
+        save = "" if training.save_s is None else f", {training.save_s:.3g} s to save"
+        yield "restart", f"{training.restart_s:.3g} s to start and load{save}"
+    if training.ignored_reports:
+        yield "ignored", f"{plural(training.ignored_reports, 'report')} that made no sense"
+
+
+def _run_line(run: Run) -> str:
+    from dlsched.cli.output.times import local_text  # noqa: PLC0415
+    from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+
+    where = f"{plural(run.gpus, 'GPU')} on {fold(run.nodes)}" if run.nodes else "-"
+    parts = [f"{run.run}: {local_text(run.started_at)}", where]
+    if run.run_s is not None:
+        parts.append(duration_text(run.run_s))
+    if run.ended_at is not None:
+        failed = run.exit_code or run.exit_signal
+        code = f" {run.exit_code or 0}:{run.exit_signal or 0}" if failed else ""
+        parts.append(f"{run.end or 'ended'}{code}")
+    if run.last_step is not None:
+        parts.append(f"step {run.last_step}")
+    return ", ".join(parts)
+
+
+def _event_line(event: Event) -> str:
+    from dlsched.cli.output.times import local_text  # noqa: PLC0415
+
+    parts = [local_text(event.at), event.kind]
+    if event.run is not None:
+        parts.append(f"run {event.run}")
+    if event.node is not None and event.actor != f"node {event.node}":
+        parts.append(f"on {event.node}")
+    if event.actor is not None:
+        parts.append(f"by {event.actor}")
+    line = "  ".join(parts[:2]) + "".join(f" {part}" for part in parts[2:])
+    return f"{line}: {event.text}" if event.text else line
+
+
+def _prediction(job: Job) -> Iterator[str]:
+    from dlsched.cli.output.times import local_text  # noqa: PLC0415
+
+    if job.predicted_start_at is not None:
+        basis = f" ({job.predicted_basis})" if job.predicted_basis else ""
+        yield f"predicted start {local_text(job.predicted_start_at)}{basis}"
+    if job.predicted_end_at is not None:
+        yield f"predicted end {local_text(job.predicted_end_at)}"

@@ -1,0 +1,292 @@
+"""`dlsched submit`: a script, a command, or many of them.
+
+The options come from the table of job fields; directives and DLSCHED_SUBMIT_… variables have the
+same options.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_options import job_options, layer_of
+from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.core.errors import BadInput
+from dlsched.jobs.fields import OPTIONS
+
+if TYPE_CHECKING:
+    from dlsched.client.daemon_client import Client
+    from dlsched.client.submission.request import Submission
+    from dlsched.rpc.v1.control_pb2 import SubmitReply
+
+_AFTER = "dlsched.after-dashes"
+
+
+class _Submit(TyperCommand):
+    """Words after `--` are a command; words after a script are its arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest: list[str] = super().parse_args(ctx, list(args))
+        words = ctx.params.get("words") or []
+        # `words` has no `--` any more; without a script before it, the words are a command
+        if "--" in args and words and args[args.index("--") + 1 :] == list(words):
+            ctx.meta[_AFTER] = True
+        return rest
+
+
+submit_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+@submit_app.command("submit", cls=_Submit, context_settings={"allow_interspersed_args": False})
+@partial(with_option_groups, further=job_options(OPTIONS))
+def _submit(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCRIPT [ARG]…]", help="Or a command after `--`."),
+    ] = None,
+    wrap: Annotated[str | None, option("--wrap COMMAND", "A line for the shell.")] = None,
+    source: Annotated[
+        str | None, option("--from FILE", "Many jobs: .csv, .jsonl or - for stdin, all or none.")
+    ] = None,
+    test_only: Annotated[
+        bool, option("--test-only", "Print whether and when; submit nothing.")
+    ] = False,
+    request_id: Annotated[
+        str, option("--request-id ID", "Asked again with the same ID, it submits nothing twice.")
+    ] = "",
+    logs: Annotated[bool, option("--logs", "Show the output as it comes, and wait.")] = False,
+    interactive: Annotated[bool, option("--interactive", "Not supported yet.")] = False,
+    ignore_unknown: Annotated[
+        bool, option("--ignore-unknown-directives", "Leave them out, each with a line on stderr.")
+    ] = False,
+    *,
+    daemon: DaemonOptions,
+    **given: Any,
+) -> None:
+    """Submit SCRIPT with its arguments, a command after `--`, or many jobs of a file.
+
+    Options come from the command line, then from DLSCHED_SUBMIT_… variables, then from the
+    script's #DLSCHED and #SBATCH lines.
+    """
+    if interactive:
+        raise BadInput(
+            "--interactive: not supported; submit a script and follow it with `dlsched logs -f`"
+        )
+    sources = [bool(words), wrap is not None, source is not None]
+    if sum(sources) != 1:
+        raise BadInput("give a script, a command after --, --wrap or --from, and only one of them")
+    layer = layer_of(given, OPTIONS)
+    found = list(
+        _from_file(source, layer, ignore_unknown)
+        if source is not None
+        else _one(
+            words or [],
+            layer,
+            wrap=wrap,
+            is_command=bool(context.meta.get(_AFTER)),
+            ignore_unknown=ignore_unknown,
+        )
+    )
+    for note in dict.fromkeys(note for each in found for note in each.notes):
+        typer.echo(f"dlsched: {note}", err=True)
+    wait = logs or any(each.wait for each in found)
+    if logs and (len(found) > 1 or found[0].request.array):
+        raise BadInput("--logs: follows one job only")
+    with daemon.client() as cluster:
+        reply = cluster.submit_all(found, test_only=test_only, request_id=request_id)
+        if test_only:
+            _print_trial(found, reply)
+        else:
+            _print_jobs(reply, parsable=any(each.parsable for each in found))
+        if wait and not test_only:
+            raise typer.Exit(_wait_for(cluster, reply, logs=logs))
+
+
+def _one(
+    words: Sequence[str],
+    layer: dict[str, str],
+    *,
+    wrap: str | None,
+    is_command: bool,
+    ignore_unknown: bool,
+) -> Iterator[Submission]:
+    import os  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    from dlsched.client.daemon_client import here  # noqa: PLC0415  # gRPC comes with it
+    from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
+    from dlsched.client.submission.request import Command  # noqa: PLC0415
+
+    caller = here()
+    layer = merged(layer, from_variables(caller.variables))
+    if wrap is not None:
+        yield _composed(layer, Command(script=_wrapped(wrap), name="wrap", is_line=True), caller)
+    elif is_command:
+        name = os.path.basename(words[0]) or "command"
+        yield _composed(layer, Command(argv=tuple(words), name=name), caller)
+    else:
+        path = words[0]
+        script = sys.stdin.buffer.read() if path == "-" else _read(Path(path))
+        told = "stdin" if path == "-" else path
+        command = Command(
+            argv=tuple(words[1:]), script=script, name=os.path.basename(told), path=told
+        )
+        yield _composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)
+
+
+def _composed(
+    layer: dict[str, str],
+    command: Any,
+    caller: Any,
+    *,
+    told: str = "",
+    ignore_unknown: bool = False,
+) -> Submission:
+    """Return a submission; options in the layer precede the script's directives."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from dlsched.client.submission.request import compose  # noqa: PLC0415
+
+    if not told:
+        return compose(layer, command, caller)
+    from dlsched.client.submission.directives import read_directives  # noqa: PLC0415
+    from dlsched.client.submission.options import merged  # noqa: PLC0415
+
+    said = read_directives(told, command.script, ignore_unknown=ignore_unknown)
+    found = compose(merged(layer, said.layer), command, caller)
+    return replace(found, notes=(*said.notes, *found.notes)) if said.notes else found
+
+
+def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iterator[Submission]:
+    """Return a submission for each row; a row's options precede all others."""
+    import os  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    from dlsched.client.daemon_client import here  # noqa: PLC0415
+    from dlsched.client.submission.bulk import read_rows  # noqa: PLC0415
+    from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
+    from dlsched.client.submission.request import Command  # noqa: PLC0415
+
+    told = "stdin" if source == "-" else source
+    data = sys.stdin.buffer.read() if source == "-" else _read(Path(source))
+    caller = here()
+    layer = merged(layer, from_variables(caller.variables))
+    scripts: dict[str, bytes] = {}
+    for row in read_rows(told, data):
+        try:
+            near = merged(row.layer, layer)
+            if row.command:
+                command = Command(script=_wrapped(row.command), name="wrap", is_line=True)
+                yield _composed(near, command, caller)
+            elif row.script:
+                if row.script not in scripts:
+                    scripts[row.script] = _read(Path(row.script))
+                command = Command(
+                    argv=row.argv,
+                    script=scripts[row.script],
+                    name=os.path.basename(row.script),
+                    path=row.script,
+                )
+                yield _composed(
+                    near, command, caller, told=row.script, ignore_unknown=ignore_unknown
+                )
+            else:
+                name = os.path.basename(row.argv[0]) or "command"
+                yield _composed(near, Command(argv=row.argv, name=name), caller)
+        except BadInput as error:
+            text = str(error)
+            raise BadInput(text if text.startswith(row.place) else f"{row.place}: {text}") from None
+
+
+def _wrapped(command: str) -> bytes:
+    from dlsched.client.submission.texts import check_words  # noqa: PLC0415
+
+    check_words("--wrap", [command])
+    if not command.strip():
+        raise BadInput("--wrap: is empty")
+    return f"#!/bin/sh\n# made by --wrap\n{command}\n".encode()
+
+
+def _read(path: Any) -> bytes:
+    try:
+        return bytes(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: can't be read ({error.strerror})") from None
+    except ValueError:
+        raise BadInput(f"{str(path)!a}: not a path") from None
+
+
+def _print_warnings(reply: SubmitReply) -> None:
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
+    for warning in reply.warnings:
+        typer.echo(f"dlsched: {shown(warning)}", err=True)
+
+
+def _print_jobs(reply: SubmitReply, *, parsable: bool) -> None:
+    _print_warnings(reply)
+    bare = parsable or len(reply.jobs) > 1
+    lines = [str(job.job) if bare else f"Submitted job {job.job}" for job in reply.jobs]
+    typer.echo("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
+    """Print what would be submitted for a sweep, and when the jobs, which were not, would start."""
+    import time  # noqa: PLC0415
+
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+    from dlsched.cli.output.times import clock_text  # noqa: PLC0415
+
+    _print_warnings(reply)
+    if not reply.warnings:
+        typer.echo("could be submitted; nothing was", err=True)
+    now = time.time()
+    for place, (asked, each) in enumerate(zip_longest(found, reply.supposed), 1):
+        which = f"job {place}: " if len(reply.supposed) > 1 else ""
+        if asked is not None and asked.request.sweep.rows:
+            _print_sweep(which, asked)
+            which += "the first "
+        if each is None:  # the daemon predicts some only
+            continue
+        if not each.HasField("start_at"):
+            typer.echo(f"{which}start {shown(each.basis or 'not predicted')}")
+            continue
+        when = "at once" if each.start_at <= now + 1.0 else f"~{clock_text(each.start_at, now)}"
+        typer.echo(f"{which}would start {when} ({shown(each.basis)})")
+
+
+def _print_sweep(which: str, asked: Submission) -> None:
+    """Print how many jobs a sweep has, and the commands of its first and last one."""
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+    from dlsched.client.submission.sweeps import swept_command  # noqa: PLC0415
+
+    table, command = asked.request.sweep, asked.command
+    count, limit = len(table.rows), asked.request.array.partition("%")[2]
+    at_once = f", {limit} at once" if limit else ""
+    typer.echo(f"{which}{count} job{'s'[: count != 1]}{at_once}")
+    for task in sorted({1, count}):
+        text = swept_command(table, task - 1, command.words, line=command.is_line)
+        typer.echo(f"  {task}: {shown(text)}")
+
+
+def _wait_for(cluster: Client, reply: SubmitReply, *, logs: bool) -> int:
+    from dlsched.cli.jobs.logs import follow_to_the_end  # noqa: PLC0415
+    from dlsched.cli.jobs.wait import wait_for_all  # noqa: PLC0415
+    from dlsched.client.daemon_client import filter_of  # noqa: PLC0415
+    from dlsched.client.job_ids import JobName  # noqa: PLC0415
+
+    chosen = filter_of([JobName(job=job.job) for job in reply.jobs])
+    if logs:
+        follow_to_the_end(cluster, reply.jobs[0].job)
+    return wait_for_all(cluster, chosen)

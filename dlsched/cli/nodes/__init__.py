@@ -1,0 +1,1 @@
+"""Commands on nodes: list, drain, resume, and the live picture `dlsched top`."""

@@ -1,0 +1,1 @@
+"""What the commands print: tables, listings, JSON, times, and what a terminal can show."""

@@ -1,0 +1,122 @@
+"""Listings: tables with columns by name, cut to the width of a terminal, never cut in a pipe.
+
+Ids and numbers are aligned to the right. An empty list still has its header.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Generic, TypeVar
+
+from dlsched.cli.output.terminal import Terminal, aligned, columns_of, cut, shown
+from dlsched.core.errors import BadInput, not_known
+
+T = TypeVar("T")
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column.
+
+    Attributes:
+        name: its name for `-o`.
+        title: its title.
+        doc: what it shows, for `--columns help`.
+        text: returns its cell for a row.
+        right: is it aligned to the right?
+        least: its smallest width on a narrow terminal; None: never cut.
+        style: returns the style of its cell; None: none.
+    """
+
+    name: str
+    title: str
+    doc: str
+    text: Callable[[T], str]
+    _: KW_ONLY
+    right: bool = False
+    least: int | None = None
+    style: Callable[[T], str | None] | None = None
+
+
+def chosen_columns(known: Mapping[str, Column[T]], names: str) -> list[Column[T]]:
+    """Return the columns that a value of `-o` names, in its order.
+
+    Raises:
+        BadInput: a name that is not known.
+    """
+    wanted = [name.strip().lower() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise BadInput("-o: names no column; --columns help lists them")
+    for name in wanted:
+        if name not in known:
+            raise not_known("-o: column", name, known)
+    return [known[name] for name in wanted]
+
+
+def described(known: Mapping[str, Column[T]]) -> Iterator[str]:
+    """Describe the columns, one line each."""
+    width = max(map(len, known))
+    for name, column in known.items():
+        yield f"{name:<{width}}  {column.doc}"
+
+
+def listing(
+    columns: Sequence[Column[T]], rows: Iterable[T], out: Terminal, *, header: bool = True
+) -> Iterator[str]:
+    """Return the lines of a listing.
+
+    Args:
+        columns: the columns, from left to right.
+        rows: one line each.
+        out: standard output.
+        header: with titles?
+    """
+    kept = list(rows)
+    cells = [[shown(column.text(row)) for row in kept] for column in columns]
+    widths = [
+        max([columns_of(column.title) if header else 0, *map(columns_of, texts)])
+        for column, texts in zip(columns, cells, strict=True)
+    ]
+    if out.width is not None:
+        widths = _fitted(columns, widths, out.width)
+    if header:
+        titles = [
+            aligned(cut(column.title, width, out.ellipsis), width, right=column.right)
+            for column, width in zip(columns, widths, strict=True)
+        ]
+        yield out.styled(GAP.join(titles).rstrip(), "faint")
+    last = len(columns) - 1
+    for row, texts in zip(kept, zip(*cells, strict=True), strict=True):
+        parts = []
+        for place, (column, text, width) in enumerate(zip(columns, texts, widths, strict=True)):
+            cell = cut(text, width, out.ellipsis)
+            if place < last or column.right:
+                cell = aligned(cell, width, right=column.right)
+            style = column.style(row) if out.colour and column.style else None
+            parts.append(out.styled(cell, style))
+        yield GAP.join(parts).rstrip()
+
+
+def print_listing(
+    columns: Sequence[Column[T]], rows: Iterable[T], out: Terminal, *, header: bool = True
+) -> None:
+    """Print a `listing`."""
+    for line in listing(columns, rows, out, header=header):
+        sys.stdout.write(line + "\n")
+
+
+def _fitted(columns: Sequence[Column[T]], widths: list[int], room: int) -> list[int]:
+    """Make columns narrower until a line fits: the widest first, none below its least width."""
+    fitted = list(widths)
+    excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - room
+    elastic = [place for place, column in enumerate(columns) if column.least is not None]
+    while excess > 0:
+        wide = [place for place in elastic if fitted[place] > (columns[place].least or 0)]
+        if not wide:
+            break
+        fitted[max(wide, key=lambda place: fitted[place])] -= 1
+        excess -= 1
+    return fitted

@@ -1,0 +1,106 @@
+"""Standard output: a terminal of some width, with or without colours, or a pipe.
+
+Names come from other users: `shown` escapes what a terminal would act upon.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from dataclasses import dataclass
+
+from dlsched.core.errors import not_known
+
+_STYLES = {"good": "32", "wait": "33", "bad": "31", "faint": "2", "strong": "1"}
+# Control characters, line and paragraph ends, and those that change the direction of writing.
+_UNSAFE = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """How to write to standard output; `width` is None if nothing may be cut."""
+
+    is_tty: bool = False
+    colour: bool = False
+    width: int | None = None
+    unicode: bool = False
+
+    def styled(self, text: str, style: str | None) -> str:
+        """Return the text in a style, if the terminal has colours."""
+        if not self.colour or style is None:
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+    @property
+    def ellipsis(self) -> str:
+        """The sign at the end of a text that was cut."""
+        return "…" if self.unicode else "~"
+
+
+def terminal(colour: str = "auto") -> Terminal:
+    """Return what standard output is.
+
+    The colour is auto (as NO_COLOR and TERM say), always or never.
+
+    Raises:
+        BadInput: another word.
+    """
+    if colour not in {"auto", "always", "never"}:
+        raise not_known("--color:", colour, ("auto", "always", "never"))
+    is_tty = sys.stdout.isatty()
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    return Terminal(
+        is_tty=is_tty,
+        colour=colour == "always" or (colour == "auto" and is_tty and not plain),
+        width=shutil.get_terminal_size().columns if is_tty else None,
+        unicode=is_tty and encoding == "utf8",
+    )
+
+
+def shown(text: str, *, lines: bool = False) -> str:
+    """Return a text with all escaped that a terminal acts upon; `lines` keeps breaks and tabs."""
+    if text.isascii() and text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(
+        letter
+        if letter in kept or unicodedata.category(letter) not in _UNSAFE
+        else ascii(letter)[1:-1]
+        for letter in text
+    )
+
+
+def columns_of(text: str) -> int:
+    """Return the number of columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.combining(letter)
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )
+
+
+def aligned(text: str, width: int, *, right: bool) -> str:
+    """Return a text padded to a width in columns."""
+    room = " " * max(0, width - columns_of(text))
+    return room + text if right else text + room
+
+
+def cut(text: str, width: int, ellipsis: str) -> str:
+    """Return a text cut to a width in columns."""
+    if columns_of(text) <= width:
+        return text
+    kept, room = "", width - columns_of(ellipsis)
+    for letter in text:
+        room -= columns_of(letter)
+        if room < 0:
+            break
+        kept += letter
+    return kept + ellipsis

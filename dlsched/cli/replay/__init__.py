@@ -1,0 +1,1 @@
+"""`dlsched replay`: traces, the history of a cluster, or a saved live state under policies."""

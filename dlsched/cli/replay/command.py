@@ -1,0 +1,50 @@
+"""`dlsched replay`: replay traces, a database's history, or a saved live state.
+
+The options are in the table of `call`. Modules that do the work are imported when there is any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import typer
+
+from dlsched.cli.option_groups import with_option_groups
+from dlsched.cli.replay.call import ReplayCall
+from dlsched.core.errors import BadInput
+
+
+@with_option_groups
+def replay_command(call: ReplayCall) -> None:
+    """Replay a trace on a cluster and print what would have happened.
+
+    Values with commas make a study: every policy at every load with every seed on every trace, on
+    all processors, in one table.
+    """
+    raise typer.Exit(_replay(call))
+
+
+def _replay(call: ReplayCall) -> int:
+    """Choose the kind of replay, run it, and return the exit code."""
+    sources = [bool(call.paths), call.from_db is not None, call.snapshot is not None]
+    if sum(sources) != 1:
+        raise BadInput("give traces, --from-db or --snapshot, and only one of them")
+    if call.since is not None and call.from_db is None:
+        raise BadInput("--since: only with --from-db")
+    if call.snapshot is not None:
+        from dlsched.cli.replay.snapshot_replay import replay_snapshot  # noqa: PLC0415
+
+        return replay_snapshot(call, call.snapshot)
+    from dlsched.cli.replay.study_replay import replay_study  # noqa: PLC0415  # numpy is heavy
+
+    call = replace(call, policy=call.policy or "fifo")
+    if call.from_db is None:
+        return replay_study(call)
+    from dlsched.cli.replay.history_replay import open_history  # noqa: PLC0415
+
+    history = open_history(call.from_db, call.since)
+    try:
+        call = replace(call, traces=[history.trace], format="dlsched")
+        return replay_study(call, cluster=history.cluster)
+    finally:
+        history.close()

@@ -1,0 +1,140 @@
+"""`dlsched replay --snapshot`: a saved live state continued under its own and other policies."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from dlsched.cli.replay.call import WITH_SNAPSHOT, ReplayCall, given_beside
+from dlsched.cli.replay.option_values import several
+from dlsched.cli.replay.text_table import TextTable
+from dlsched.core.errors import BadInput, DlschedError, plural
+from dlsched.daemon.round.parts import RoundSettings, live_parts
+from dlsched.daemon.round.running_on import RunOn, run_on
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from simulate.report.wording import duration_text
+
+_STAGES = {
+    "policy": "scheduling",
+    "placement": "placement",
+    "admission": "admission",
+    "fairness": "fairness",
+    "estimate": "estimator",
+}
+_TITLES = {
+    "jobs": "jobs",
+    "never_start": "never start",
+    "avg_jct": "avg JCT",
+    "p95_jct": "p95 JCT",
+    "avg_start_in": "avg start in",
+    "makespan": "all done in",
+}
+
+
+def replay_snapshot(call: ReplayCall, file: str) -> int:
+    """Continue a saved snapshot under its own policy and each policy named; return the exit code.
+
+    Raises:
+        BadInput: the file is not a snapshot, or an option does not go with one.
+    """
+    other = given_beside(call, WITH_SNAPSHOT)
+    if other is not None:
+        raise BadInput(f"{other}: does not go with --snapshot, which has its own jobs and nodes")
+    try:
+        snapshot = LiveSnapshot.from_bytes(Path(file).read_bytes())
+    except OSError as error:
+        raise BadInput(f"{file}: can't be read ({error.strerror})") from None
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    runs = [("as it is", run_on(snapshot))]
+    runs += [(name, run_on(snapshot, settings)) for name, settings in _others(call, snapshot)]
+    out = sys.stderr if "-" in (call.jobs_out, call.summary_out) else sys.stdout
+    _tell(file, snapshot, runs, out)
+    if call.jobs_out is not None:
+        _write(call.jobs_out, _rows(runs))
+    if call.summary_out is not None:
+        told = [{"policy": run.policy, "name": name, **run.figures()} for name, run in runs]
+        _write(call.summary_out, json.dumps(told, indent=1) + "\n")
+    return 0
+
+
+def _others(call: ReplayCall, snapshot: LiveSnapshot) -> Iterator[tuple[str, RoundSettings]]:
+    """Yield other settings, named by what differs from the snapshot's."""
+    named = {
+        word: several(f"--{word}", getattr(call, word))
+        for word in _STAGES
+        if getattr(call, word) is not None
+    }
+    if not named and not call.options:
+        return
+    chosen = []
+    for values in product(*named.values()):
+        given = dict(zip(named, values, strict=True))
+        parts = dict(snapshot.settings.parts) | {_STAGES[word]: v for word, v in given.items()}
+        other = "policy" in given or call.options
+        options = call.options or () if other else snapshot.settings.options
+        settings = snapshot.settings.with_policy(parts, tuple(options))
+        live_parts(settings, has_quotas=bool(snapshot.quotas))
+        chosen.append((" ".join(given.values()) or "other options", settings))
+    yield from chosen
+
+
+def _tell(
+    file: str, snapshot: LiveSnapshot, runs: Sequence[tuple[str, RunOn]], out: TextIO
+) -> None:
+    first = runs[0][1]
+    print(
+        f"{file}: round {snapshot.number}, {plural(len(first.jobs), 'job')} "
+        f"({int(first.running.sum())} running) under {first.policy}; "
+        "no more jobs arrive, durations are estimates",
+        file=out,
+    )
+    figures = [run.figures() for _, run in runs]
+    table = TextTable()
+    names = [f"{name} ({run.policy})" if not k else name for k, (name, run) in enumerate(runs)]
+    table.add("policy", names, left=True)
+    for key, title in _TITLES.items():
+        cells = [_cell(key, each[key]) for each in figures]
+        if key != "never_start" or any(each[key] for each in figures):
+            table.add(title, cells)
+    for line in table.lines():
+        print(line, file=out)
+
+
+def _cell(key: str, value: float | int | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if key in ("jobs", "never_start") else duration_text(float(value))
+
+
+def _rows(runs: Sequence[tuple[str, RunOn]]) -> str:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["name", "policy", "job_id", "running", "num_gpus", "start_in", "finish_in"])
+    for name, run in runs:
+        for k, job in enumerate(run.jobs.tolist()):
+            start, finish = (
+                "" if np.isnan(value) else repr(float(value))
+                for value in (run.start_s[k], run.finish_s[k])
+            )
+            running = int(run.running[k])
+            writer.writerow([name, run.policy, job, running, int(run.gpus[k]), start, finish])
+    return out.getvalue()
+
+
+def _write(target: str, text: str) -> None:
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(target).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DlschedError(f"{target}: can't be written ({error.strerror})") from None

@@ -1,0 +1,683 @@
+"""The client: a method for each request to the daemon, over one connection."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlsched.client.connection import Connection
+from dlsched.client.daemon_address import find_daemon
+from dlsched.client.errors import ConnectionLost, RequestRefused, Unavailable
+from dlsched.core.errors import BadInput, shorten
+from dlsched.rpc.v1 import control_pb2
+
+if TYPE_CHECKING:  # methods import what they need: most of a command's time is its start
+    from dlsched.client.job_ids import JobName
+    from dlsched.client.records import (
+        Checkpoint,
+        Detail,
+        Job,
+        Metrics,
+        Node,
+        Queue,
+        Sweep,
+        Usage,
+    )
+    from dlsched.client.submission.request import Caller, Submission
+
+REFUSED_S = 5.0  # a node may learn of a running job with this delay
+RECONNECT_S = 600.0  # how long a waiting call tries to reach a daemon that stopped
+ACTIONS = {
+    "cancel": control_pb2.ACTION_CANCEL,
+    "hold": control_pb2.ACTION_HOLD,
+    "release": control_pb2.ACTION_RELEASE,
+    "requeue": control_pb2.ACTION_REQUEUE,
+    "suspend": control_pb2.ACTION_SUSPEND,
+    "resume": control_pb2.ACTION_RESUME,
+    "signal": control_pb2.ACTION_SIGNAL,
+}
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}", re.ASCII)
+# Repeating these actions has a further effect.
+_ONCE = {"requeue", "signal"}
+_NODE_ACTIONS = {
+    "drain": control_pb2.NODE_ACTION_DRAIN,
+    "resume": control_pb2.NODE_ACTION_RESUME,
+    "down": control_pb2.NODE_ACTION_DOWN_CONFIRMED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """The result of an action: ids as they were named, failures as (subject, why), and remarks."""
+
+    done: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    lines: tuple[str, ...]
+
+
+class Client:
+    """A client of one daemon; close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        daemon: str | None = None,
+        *,
+        insecure_loopback: bool = False,
+        wait: str | None = None,
+        on_wait: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Find the daemon's address; the first request connects.
+
+        Args:
+            daemon: HOST:PORT or unix:/PATH, or several, joined by commas, of a daemon and its
+                standbys; None: the address that `dlsched` uses.
+            insecure_loopback: for development only, see `find_daemon`.
+            wait: how long each request waits for a daemon that is away, a duration such as `20s`;
+                None: as `dlsched` does.
+            on_wait: is called with a line when a request waits for longer than a second.
+        """
+        address = find_daemon(daemon, insecure_loopback=insecure_loopback, wait=wait)
+        self._connection = Connection(address, on_wait)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    # -- submitting -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        argv: Sequence[str] = (),
+        *,
+        script: bytes = b"",
+        name: str = "",
+        request_id: str = "",
+        **options: object,
+    ) -> int:
+        """Submit one job or array and return its id when the daemon has stored it.
+
+        Args:
+            argv: the command; with a script, the script's arguments.
+            script: the script's text, from `#!` on.
+            name: name of the job.
+            request_id: as for `submit_all`.
+            **options: options of `dlsched submit`, such as `gpus="a100:8"`, `time="2h"`.
+
+        Raises:
+            DlschedError: an option is malformed, the job is refused, or there is no daemon.
+        """
+        from dlsched.client.submission.options import BY_NAME, put  # noqa: PLC0415
+        from dlsched.client.submission.request import Command, compose  # noqa: PLC0415
+
+        layer: dict[str, str] = {}
+        for key, value in options.items():
+            if key not in BY_NAME:
+                raise BadInput(f"{key!r} is not an option of submit")
+            put(layer, BY_NAME[key], key, str(value))
+        first = os.path.basename(argv[0]) if argv else "script"
+        command = Command(argv=tuple(argv), script=script, name=name or first)
+        reply = self.submit_all([compose(layer, command, here())], request_id=request_id)
+        return int(reply.jobs[0].job)
+
+    def submit_all(
+        self,
+        submissions: Sequence[Submission],
+        *,
+        test_only: bool = False,
+        request_id: str = "",
+    ) -> control_pb2.SubmitReply:
+        """Submit all jobs or none, in one transaction.
+
+        The request has an id, so that repeating it after a lost answer cannot submit jobs twice.
+        Variables that all jobs have in common are sent once.
+
+        Args:
+            submissions: the jobs.
+            test_only: submit nothing, return when the jobs would start.
+            request_id: letters, digits and `._:-`; the same id with the same jobs returns the jobs
+                that it stands for; empty: a new one.
+
+        Raises:
+            DlschedError: refused; or the answer was lost, then the error names the request's id.
+        """
+        if request_id and not _REQUEST_ID.fullmatch(request_id):
+            raise BadInput(
+                f"request id: {shorten(request_id)!r} is not 1 to 100 letters, digits and ._:-"
+            )
+        request_id = request_id or str(uuid.uuid4())
+        shared = _shared([submission.environment for submission in submissions])
+        common = shared.items()
+        request = control_pb2.SubmitRequest(request_id=request_id, test_only=test_only)
+        for variable, value in sorted(shared.items()):
+            request.environment.add(name=variable, value=value)
+        own: dict[
+            int, list[tuple[str, str]]
+        ] = {}  # variables of one job only, by the mapping's identity
+        for submission in submissions:
+            job = request.jobs.add()
+            job.CopyFrom(submission.request)
+            mapping = submission.environment
+            if id(mapping) not in own:
+                own[id(mapping)] = sorted(item for item in mapping.items() if item not in common)
+            for variable, value in own[id(mapping)]:
+                job.environment.add(name=variable, value=value)
+        try:
+            reply: control_pb2.SubmitReply = self._connection.ask(
+                "Submit", request, repeatable=True
+            )
+        except (Unavailable, KeyboardInterrupt) as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            if test_only or not (stopped or self._connection.fate_unknown):
+                raise
+            raise ConnectionLost(
+                f"{'stopped' if stopped else error}; whether it was submitted is not known: the "
+                f"same command with --request-id {request_id} submits nothing twice"
+            ) from None
+        return reply
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def queue(
+        self,
+        chosen: control_pb2.Filter | None = None,
+        *,
+        predict: bool = False,
+        unfold: bool = False,
+    ) -> Queue:
+        """Return live jobs; the caller's own unless the filter says otherwise.
+
+        `predict` adds predicted starts and ends; `unfold` gives each array element on its own.
+        """
+        from dlsched.client.record_reading import queue_of  # noqa: PLC0415
+
+        request = control_pb2.QueueRequest(filter=chosen, predict=predict, unfold=unfold)
+        return queue_of(self._connection.gather("Queue", request))
+
+    def show(self, chosen: control_pb2.Filter, *, why_order: bool = False) -> list[Detail]:
+        """Return all that is known of some jobs; `why_order` adds the policy's numbers."""
+        found, total = self.show_page(chosen, why_order=why_order)
+        while len(found) < total:
+            more, total = self.show_page(chosen, why_order=why_order, skip=len(found))
+            if not more:
+                break
+            found += more
+        return found
+
+    def show_page(
+        self, chosen: control_pb2.Filter, *, why_order: bool = False, skip: int = 0
+    ) -> tuple[list[Detail], int]:
+        """Return all that is known of at most 100 jobs after the first `skip`, and their number."""
+        from dlsched.client.record_reading import detail_of  # noqa: PLC0415
+
+        request = control_pb2.ShowRequest(filter=chosen, why_order=why_order, skip=skip)
+        reply = self._connection.ask("Show", request, repeatable=True)
+        return [detail_of(each) for each in reply.jobs], max(reply.total, len(reply.jobs))
+
+    def history(
+        self,
+        chosen: control_pb2.Filter | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 0,
+        live_too: bool = False,
+    ) -> Iterator[Job]:
+        """Return jobs that have ended, page by page.
+
+        Args:
+            chosen: which jobs.
+            since: only jobs that ended then or later, in seconds since the epoch.
+            until: only jobs that ended before.
+            limit: the last so many; 0: all.
+            live_too: also jobs that have not ended.
+        """
+        from dlsched.client.record_reading import job_of  # noqa: PLC0415
+
+        request = control_pb2.HistoryRequest(
+            filter=chosen, since=since, until=until, limit=limit, live_too=live_too
+        )
+        for page in self._connection.stream("History", request, first_again=True):
+            yield from map(job_of, page.jobs)
+
+    def nodes(self, names: Iterable[str] = ()) -> list[Node]:
+        """Return nodes, all or by name."""
+        from dlsched.client.record_reading import node_of  # noqa: PLC0415
+
+        request = control_pb2.NodesRequest(names=list(names))
+        reply = self._connection.ask("Nodes", request, repeatable=True)
+        return [node_of(each) for each in reply.nodes]
+
+    def checkpoints(self, chosen: control_pb2.Filter) -> list[Checkpoint]:
+        """Return the checkpoints of jobs that are there, latest first."""
+        from dlsched.client.record_reading import checkpoint_of  # noqa: PLC0415
+
+        request = control_pb2.CheckpointsRequest(filter=chosen)
+        reply = self._connection.ask("Checkpoints", request, repeatable=True)
+        return [checkpoint_of(each) for each in reply.checkpoints]
+
+    def usage(self, *, by_user: bool = False, since: float | None = None) -> list[Usage]:
+        """Return GPU time by account, or by user."""
+        from dlsched.client.record_reading import usage_of  # noqa: PLC0415
+
+        request = control_pb2.UsageRequest(by_user=by_user, since=since)
+        reply = self._connection.ask("Usage", request, repeatable=True)
+        return [usage_of(each) for each in reply.usage]
+
+    def status(self) -> control_pb2.StatusReply:
+        """Return the state of daemon and cluster."""
+        reply: control_pb2.StatusReply = self._connection.ask(
+            "Status", control_pb2.StatusRequest(), repeatable=True
+        )
+        return reply
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    def act(
+        self,
+        action: str,
+        chosen: control_pb2.Filter,
+        *,
+        signal: int = 0,
+        reason: str = "",
+        only_count: bool = False,
+        fresh: bool = False,
+    ) -> Acted:
+        """Cancel, hold, release, requeue, suspend, resume or signal jobs.
+
+        Args:
+            action: one of these words.
+            chosen: which jobs.
+            signal: its number, for `signal`.
+            reason: stored with the jobs.
+            only_count: change nothing, only return the jobs that would be changed.
+            fresh: an ended job that is requeued begins without a checkpoint.
+        """
+        given = here().exported("ALL") if action == "requeue" else {}
+        request = control_pb2.ActRequest(
+            fresh=fresh,
+            environment=[
+                control_pb2.EnvironmentVariable(name=name, value=value)
+                for name, value in given.items()
+            ],
+            action=ACTIONS[action],
+            filter=chosen,
+            signal=signal,
+            reason=reason,
+            only_count=only_count,
+        )
+        repeatable = only_count or action not in _ONCE
+        return _acted(self._connection.ask("Act", request, repeatable=repeatable))
+
+    def update(
+        self,
+        chosen: control_pb2.Filter,
+        fields: Mapping[str, str],
+        *,
+        dependencies: Iterable[control_pb2.Dependency] | None = None,
+    ) -> Acted:
+        """Change fields of jobs, and their dependencies if `dependencies` is not None."""
+        request = control_pb2.UpdateRequest(
+            filter=chosen,
+            fields=dict(fields),
+            set_dependencies=dependencies is not None,
+            dependencies=dependencies or (),
+        )
+        return _acted(self._connection.ask("Update", request, repeatable=True))
+
+    def set_nodes(
+        self,
+        action: str,
+        names: Iterable[str],
+        *,
+        reason: str = "",
+        now: bool = False,
+        by_at: float | None = None,
+    ) -> Acted:
+        """Drain nodes, resume them, or confirm that they are down.
+
+        Args:
+            action: drain, resume or down; down: the operator confirms that nothing runs there.
+            names: the nodes.
+            reason: stored with the nodes.
+            now: drain: preempt the jobs that run there.
+            by_at: drain: preempt jobs that still run at this time, in seconds since the epoch.
+        """
+        request = control_pb2.SetNodesRequest(
+            action=_NODE_ACTIONS[action], names=list(names), reason=reason, now=now, by_at=by_at
+        )
+        return _acted(self._connection.ask("SetNodes", request, repeatable=True))
+
+    def set_policy(
+        self, parts: Mapping[str, str], options: Iterable[str] = ()
+    ) -> control_pb2.SetPolicyReply:
+        """Switch parts of the policy while the daemon runs."""
+        request = control_pb2.SetPolicyRequest(parts=dict(parts), options=list(options))
+        reply: control_pb2.SetPolicyReply = self._connection.ask(
+            "SetPolicy", request, repeatable=True
+        )
+        return reply
+
+    def calibration(self, since: float | None = None) -> list[control_pb2.CalibrationView]:
+        """Return how exact predicted starts were, by the basis of the predictions."""
+        request = control_pb2.CalibrationRequest(since=since)
+        return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
+
+    def speeds(
+        self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
+    ) -> list[control_pb2.SpeedView]:
+        """Return the speeds of kinds of trainings; an argument that is not given means all."""
+        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        return list(self._connection.ask("Speeds", request, repeatable=True).speeds)
+
+    def set_speeds(self, speeds: Iterable[control_pb2.SpeedView]) -> int:
+        """Store speeds that were measured elsewhere; return their number."""
+        request = control_pb2.SetSpeedsRequest(speeds=speeds)
+        return int(self._connection.ask("SetSpeeds", request, repeatable=True).count)
+
+    def forget_speeds(
+        self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
+    ) -> int:
+        """Forget speeds; return their number."""
+        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        return int(self._connection.ask("ForgetSpeeds", request, repeatable=True).count)
+
+    def tenants(self, kind: str = "") -> list[control_pb2.Tenant]:
+        """Return users, accounts, virtual clusters, partitions and quotas, all or of one kind."""
+        request = control_pb2.TenantsRequest(kind=kind)
+        return list(self._connection.ask("Tenants", request, repeatable=True).tenants)
+
+    def set_tenant(
+        self, tenant: control_pb2.Tenant, fields: Iterable[str], *, create: bool
+    ) -> list[str]:
+        """Add a tenant, or change some fields of one; return what changed, old -> new."""
+        request = control_pb2.SetTenantRequest(tenant=tenant, fields=list(fields), create=create)
+        return list(self._connection.ask("SetTenant", request, repeatable=not create).lines)
+
+    def remove_tenant(self, kind: str, name: str) -> list[str]:
+        """Remove a tenant; return what changed."""
+        request = control_pb2.RemoveTenantRequest(kind=kind, name=name)
+        return list(self._connection.ask("RemoveTenant", request, repeatable=False).lines)
+
+    def reload(self) -> list[str]:
+        """Let the daemon read its configuration again; return what changed."""
+        reply = self._connection.ask("Reload", control_pb2.ReloadRequest(), repeatable=True)
+        return list(reply.changes)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Return the state that the policy sees, in pieces of one file."""
+        for chunk in self._connection.stream(
+            "Snapshot", control_pb2.SnapshotRequest(), first_again=True
+        ):
+            yield chunk.data
+
+    def create_token(
+        self, user: str, lifetime_s: float, comment: str = ""
+    ) -> control_pb2.CreateTokenReply:
+        """Return a token for use from other machines; an empty user is the caller."""
+        request = control_pb2.CreateTokenRequest(user=user, lifetime_s=lifetime_s, comment=comment)
+        reply: control_pb2.CreateTokenReply = self._connection.ask(
+            "CreateToken", request, repeatable=False
+        )
+        return reply
+
+    def list_tokens(
+        self, user: str = "", *, all_users: bool = False
+    ) -> list[control_pb2.TokenView]:
+        """Return the stored tokens without their secrets, oldest first."""
+        request = control_pb2.ListTokensRequest(user=user, all_users=all_users)
+        return list(self._connection.ask("ListTokens", request, repeatable=True).tokens)
+
+    def revoke_token(self, token_id: str) -> control_pb2.TokenView:
+        """End a token now."""
+        request = control_pb2.RevokeTokenRequest(token_id=token_id)
+        reply = self._connection.ask("RevokeToken", request, repeatable=True)
+        view: control_pb2.TokenView = reply.view
+        return view
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        chosen: control_pb2.Filter,
+        *,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[Job]:
+        """Return jobs as they end, each once; a daemon that stops meanwhile is waited for.
+
+        `on_lost` is called with the error once each time the connection is lost.
+        """
+        from dlsched.client.record_reading import job_of  # noqa: PLC0415
+
+        told: set[int] = set()
+        request = control_pb2.WaitRequest(filter=chosen)
+        for reply in self._stream_again("Wait", lambda: request, on_lost):
+            job = job_of(reply.job)
+            if job.job_id not in told:
+                told.add(job.job_id)
+                yield job
+
+    def wait_for(self, job: int) -> Job:
+        """Wait until a job has ended and return it."""
+        from dlsched.client.job_ids import JobName  # noqa: PLC0415
+
+        for ended in self.wait(filter_of([JobName(job=job)])):
+            return ended
+        raise ConnectionLost(f"job {job}: the daemon did not report its end")
+
+    def metrics(self, job: int) -> Metrics:
+        """Return the course of a job's loss, speed and own metrics."""
+        from dlsched.client.record_reading import metrics_of  # noqa: PLC0415
+
+        request = control_pb2.MetricsRequest(job=job)
+        return metrics_of(self._connection.ask("Metrics", request, repeatable=True))
+
+    def sweep(self, job: int) -> Sweep:
+        """Return the jobs of a sweep, by task; `job` is the array or any of its jobs."""
+        from dlsched.client.record_reading import sweep_of  # noqa: PLC0415
+
+        request = control_pb2.SweepRequest(job=job)
+        return sweep_of(self._connection.ask("Sweep", request, repeatable=True))
+
+    def logs(
+        self,
+        job: int,
+        *,
+        run: int | None = None,
+        rank: int | None = None,
+        node: str = "",
+        error: bool = False,
+        tail_lines: int = -1,
+        follow: bool = False,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[bytes]:
+        """Return a job's output; if it is followed from its start, a lost daemon is waited for.
+
+        Args:
+            job: its id.
+            run: which run; None: the last.
+            rank: only what this rank has written; None: all that is in the file.
+            node: on which node; empty: that of the rank, else the first.
+            error: the file of standard error.
+            tail_lines: only the last lines; -1: all.
+            follow: continue while the job writes.
+            on_lost: is called with the error once each time the connection is lost.
+        """
+        request = control_pb2.LogsRequest(
+            job=job,
+            run=run,
+            rank=rank,
+            node=node,
+            error=error,
+            tail_lines=tail_lines,
+            follow=follow,
+        )
+        if not follow or tail_lines >= 0:
+            for chunk in self._connection.stream("Logs", request):
+                yield chunk.data
+            return
+        seen = passed = 0
+
+        def again() -> control_pb2.LogsRequest:
+            nonlocal passed
+            passed = 0
+            return request
+
+        for chunk in self._stream_again("Logs", again, on_lost):
+            fresh = chunk.data[max(0, seen - passed) :]
+            passed += len(chunk.data)
+            seen = max(seen, passed)
+            if fresh:
+                yield fresh
+
+    def follow(
+        self,
+        job: int,
+        *,
+        on_lost: Callable[[str], None] = lambda _: None,
+        **wanted: Any,
+    ) -> Iterator[bytes]:
+        """Wait for a job's start and return its output as it is written; the rest as for `logs`.
+
+        Raises:
+            DlschedError: as for `logs`; also if the job ended and has no output.
+        """
+        from dlsched.client.job_ids import JobName  # noqa: PLC0415
+
+        pause, refused_at = 0.1, 0.0
+        while True:
+            begun = False
+            try:
+                for chunk in self.logs(job, follow=True, on_lost=on_lost, **wanted):
+                    begun = True
+                    yield chunk
+            except RequestRefused:
+                # the job waits, or its node does not know it yet
+                found = self.show(filter_of([JobName(job=job)]))
+                if begun or not found or found[0].job.ended_at is not None:
+                    raise
+                if not found[0].job.is_pending and found[0].job.state != "STARTING":
+                    refused_at = refused_at or time.monotonic()
+                    if time.monotonic() - refused_at > REFUSED_S:
+                        raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(2.0, pause * 1.3)
+
+    def _stream_again(
+        self, method: str, request: Callable[[], Any], on_lost: Callable[[str], None]
+    ) -> Iterator[Any]:
+        """Open a stream again each time the connection is lost, if the daemon had been reached."""
+        lost_at = 0.0
+        while True:
+            try:
+                patient = not self._connection.answered
+                for reply in self._connection.stream(method, request(), patient=patient):
+                    lost_at = 0.0
+                    yield reply
+            except Unavailable as error:
+                reached = self._connection.answered or isinstance(error, ConnectionLost)
+                now = time.monotonic()
+                if reached and not lost_at:
+                    lost_at = now
+                    on_lost(str(error))
+                if not reached or now - lost_at > RECONNECT_S:
+                    raise
+                self._connection.close()  # connect anew: the name may have a new address
+                time.sleep(0.2)
+            else:
+                return
+
+
+def filter_of(
+    names: Iterable[JobName | str] = (),
+    *,
+    users: Iterable[str] = (),
+    partitions: Iterable[str] = (),
+    vcs: Iterable[str] = (),
+    states: Iterable[str] = (),
+    nodes: Iterable[str] = (),
+    called: Iterable[str] = (),
+    all_users: bool = False,
+) -> control_pb2.Filter:
+    """Return a filter; if it names jobs or users, it covers the jobs of all users.
+
+    Args:
+        names: job ids.
+        users: owners of the jobs.
+        partitions: partitions of the jobs.
+        vcs: virtual clusters of the jobs.
+        states: states, as words.
+        nodes: nodes on which the jobs run.
+        called: names of the jobs.
+        all_users: jobs of all users.
+    """
+    from dlsched.client.job_ids import job_names  # noqa: PLC0415
+
+    chosen = control_pb2.Filter(
+        users=list(users),
+        partitions=list(partitions),
+        vcs=list(vcs),
+        states=list(states),
+        nodes=list(nodes),
+        names=list(called),
+    )
+    for name in names:
+        for each in job_names([name]) if isinstance(name, str) else [name]:
+            if each.tasks:
+                chosen.elements.add(array_job=each.job, tasks=each.tasks)
+            else:
+                chosen.jobs.append(each.job)
+    chosen.all_users = bool(all_users or chosen.users or chosen.jobs or chosen.elements)
+    return chosen
+
+
+def here() -> Caller:
+    """Return this process's folder, host, variables and time."""
+    from dlsched.client.submission.request import Caller  # noqa: PLC0415
+
+    try:
+        directory = str(Path.cwd())
+    except OSError as error:
+        raise BadInput(f"the current folder: {error.strerror}; give --chdir") from None
+    return Caller(
+        directory=directory,
+        host=socket.gethostname(),
+        variables=dict(os.environ),
+        now=datetime.now().astimezone(),
+    )
+
+
+def _shared(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the variables that every job has with the same value."""
+    if not environments:
+        return {}
+    first = environments[0]
+    others = [each for each in environments[1:] if each is not first]
+    return {
+        name: value
+        for name, value in first.items()
+        if all(each.get(name) == value for each in others)
+    }
+
+
+def _acted(reply: control_pb2.ActReply) -> Acted:
+    return Acted(
+        done=tuple(reply.done),
+        failed=tuple((each.subject, each.why) for each in reply.failed),
+        lines=tuple(reply.lines),
+    )

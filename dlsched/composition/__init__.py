@@ -1,0 +1,1 @@
+"""How a run is put together from parts and options, for both worlds."""

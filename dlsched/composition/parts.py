@@ -1,0 +1,245 @@
+"""The parts of a run, made from their names and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from dlsched.composition.number_files import read_numbers
+from dlsched.composition.settings import PartSettings, split_options
+from dlsched.core.errors import BadInput
+from dlsched.core.options import accepts, show_value
+from dlsched.core.round.steps import Parts
+from dlsched.core.scheduling import Chooser, SchedulingPolicy
+from dlsched.core.semantics import Semantics
+from dlsched.core.stage import Stage
+from dlsched.policies.registry import find, is_named, make
+
+STAGE_WORDS = {
+    "placement": "placement",
+    "admission": "admission",
+    "fairness": "fairness",
+    "estimate": "estimator",
+    "estimator": "estimator",
+    "launch": "launch",
+    "preemption": "preemption",
+    "metrics": "metrics",
+}
+
+
+def build_parts(
+    settings: PartSettings,
+    semantics: Semantics,
+    *,
+    has_quotas: bool = False,
+    has_restarts: bool = False,
+) -> Parts:
+    """Make the parts of a run from their names and options.
+
+    Args:
+        settings: names and options.
+        semantics: its option defaults come first, the user's options win.
+        has_quotas: the cluster names quotas, so that they are kept unless told otherwise.
+        has_restarts: the trace says what starts of its jobs take, so that they take it unless told
+            otherwise.
+
+    Raises:
+        BadInput: an unknown name or option, or an option that no part knows.
+    """
+    chosen = part_names(settings, semantics, has_quotas=has_quotas, has_restarts=has_restarts)
+    given = split_options(settings.options)
+    given.pop("semantics", None)
+    values = {stage: text.partition(":")[2] for stage, text in chosen.items() if ":" in text}
+    chosen = {stage: text.partition(":")[0] for stage, text in chosen.items()}
+    routed = {stage: default_options(stage, name, semantics) for stage, name in chosen.items()}
+    for stage, name in chosen.items():
+        if "seed" in _option_names(stage, name):
+            routed[stage]["seed"] = settings.seed
+        if stage in values:
+            routed[stage][first_option(stage, name)] = values[stage]
+    for key, text in given.items():
+        _route(key, text, chosen, routed)
+    for stage, name in chosen.items():
+        _read_number_files(stage, name, routed[stage])
+    made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
+    return Parts(
+        scheduling=made["scheduling"],
+        placement=made["placement"],
+        admission=made["admission"],
+        estimator=made["estimator"],
+        launch=made["launch"],
+        preemption=made["preemption"],
+        metrics=made["metrics"],
+        fairness=made.get("fairness"),
+    )
+
+
+def part_names(
+    settings: PartSettings,
+    semantics: Semantics,
+    *,
+    has_quotas: bool = False,
+    has_restarts: bool = False,
+) -> dict[str, str]:
+    """The name of each stage's part, defaults filled in.
+
+    Args:
+        settings: names, where the user gave any.
+        semantics: names parts that belong to it.
+        has_quotas: the cluster names quotas.
+        has_restarts: the trace says what starts of its jobs take.
+    """
+    own = has_restarts and settings.costs.restart_overhead is None
+    launch = semantics.part_defaults.get("launch", "profiled" if own else "constant")
+    placement = settings.placement or semantics.part_defaults.get("placement", "min-nodes")
+    fairness = settings.fairness or ("vc-quota" if has_quotas else "none")
+    chosen = {
+        "scheduling": settings.policy,
+        "placement": placement,
+        "admission": settings.admission or "accept-all",
+        "estimator": settings.estimate or "oracle",
+        "launch": settings.launch or launch,
+        "preemption": settings.preemption or "checkpoint",
+        "metrics": settings.metrics or "none",
+    }
+    if fairness != "none":
+        chosen["fairness"] = fairness
+    return chosen
+
+
+def option_names(
+    settings: PartSettings, semantics: Semantics, *, has_quotas: bool = False
+) -> dict[str, set[str]]:
+    """The options that each stage's part of a run has; the run's own options play no role.
+
+    Raises:
+        BadInput: a part of an unknown name.
+    """
+    chosen = part_names(settings, semantics, has_quotas=has_quotas)
+    return {
+        stage: set(_option_names(stage, name.partition(":")[0])) for stage, name in chosen.items()
+    }
+
+
+def _option_names(stage: str, name: str) -> list[str]:
+    return [f.name for f in fields(find(stage, name).Options)]
+
+
+def first_option(stage: str, name: str) -> str:
+    """The option that a value after a colon sets ("noise:0.5", "load-threshold:1.2").
+
+    Raises:
+        BadInput: the part has no options.
+    """
+    known = _option_names(stage, name)
+    if not known:
+        raise BadInput(f"{stage} {name} takes no value after a colon")
+    return known[0]
+
+
+def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, object]:
+    """The option defaults of a profile that this part has and can take."""
+    options = find(stage, name).Options
+    defaults = semantics.option_defaults.items()
+    return {key: value for key, value in defaults if accepts(options, key, value)}
+
+
+def _read_number_files(stage: str, name: str, options: dict[str, object]) -> None:
+    """Put the numbers of files in the place of their names: policies read no files."""
+    for f in fields(find(stage, name).Options):
+        value = options.get(f.name)
+        if f.metadata.get("from_file") and isinstance(value, str):
+            options[f.name] = read_numbers(value)
+
+
+def _route(
+    key: str, text: str, chosen: Mapping[str, str], routed: Mapping[str, dict[str, object]]
+) -> None:
+    """Hand one option to the part or parts that it is meant for."""
+    owner, dot, rest = key.partition(".")
+    if dot:
+        stage = STAGE_WORDS.get(owner)
+        if stage is None and is_named("scheduling", owner):
+            if owner == chosen["scheduling"]:
+                routed["scheduling"][rest] = text
+            return  # meant for another policy of the same call
+        if stage is None or stage not in chosen:
+            known = ", ".join(sorted({*STAGE_WORDS, chosen["scheduling"]}))
+            raise BadInput(f"-o {key}: {owner!r} names no part of this run; known: {known}")
+        routed[stage][rest] = text
+        return
+    takers = [stage for stage in chosen if key in _option_names(stage, chosen[stage])]
+    if not takers:
+        known_options = sorted(
+            {name for stage, part in chosen.items() for name in _option_names(stage, part)}
+        )
+        raise BadInput(
+            f"-o {key}: neither {chosen['scheduling']} nor the other parts of this run have it; "
+            f"known: {', '.join([*known_options, 'semantics'])}"
+        )
+    # a bare key is the policy's first of all
+    stages = ["scheduling"] if "scheduling" in takers else takers
+    for stage in stages:
+        routed[stage][key] = text
+
+
+def effective_options(parts: Parts) -> dict[str, str]:
+    """Every option in force, as KEY=VALUE would give it, by `part.key`."""
+    shown: dict[str, str] = {}
+    for stage, part in parts.stages().items():
+        for f in fields(part.options):
+            shown[f"{part.name if stage == 'scheduling' else stage}.{f.name}"] = show_value(
+                getattr(part.options, f.name)
+            )
+    return shown
+
+
+def part_from_text(stage: str, text: str, semantics: Semantics) -> Any:
+    """Make a part from "name" or "name:value", where the value is its first option's.
+
+    Raises:
+        BadInput: an unknown name or value.
+    """
+    name, colon, value = text.partition(":")
+    options: dict[str, object] = default_options(stage, name, semantics)
+    if colon:
+        options[first_option(stage, name)] = value
+    return make(stage, name, options)
+
+
+def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics) -> Parts:
+    """The same parts with some replaced; a chooser stays, and gets a new policy inside.
+
+    `chosen` has the new ones by stage, as "name" or "name:value"; option defaults of the semantics
+    apply.
+
+    Raises:
+        BadInput: an unknown name or value.
+    """
+    fresh = {stage: part_from_text(stage, text, semantics) for stage, text in chosen.items()}
+    scheduling: SchedulingPolicy[Any] = fresh.get("scheduling", parts.scheduling)
+    if isinstance(parts.scheduling, Chooser) and "scheduling" in fresh:
+        parts.scheduling.install(scheduling)
+        scheduling = parts.scheduling
+    return Parts(
+        scheduling=scheduling,
+        placement=fresh.get("placement", parts.placement),
+        admission=fresh.get("admission", parts.admission),
+        estimator=parts.estimator,
+        launch=parts.launch,
+        preemption=parts.preemption,
+        metrics=parts.metrics,
+        fairness=parts.fairness,
+    )
+
+
+def twin_of(part: Any) -> Any:
+    """A copy of a part, with the same options and state; of a chooser, of the policy inside."""
+    if part is None:
+        return None
+    if isinstance(part, Chooser):
+        return twin_of(part.inside)
+    twin: Stage[Any] = type(part)(part.options)
+    twin.load_state_dict(part.state_dict())
+    return twin

@@ -1,0 +1,311 @@
+"""The cluster as a table: one row a node, GPUs numbered node by node.
+
+A `Cluster` is immutable and holds every node that will ever be in service; whether a node is in
+service *now* is kept by `Occupancy`. GPU ids are global: node order first, then the index inside
+the node. GPU types keep the order in which they are declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.host_lists import expand
+from dlsched.core.errors import BadInput, not_known, plural, shorten
+
+ANY_TYPE = "gpu"  # the type of nodes whose spec names none
+# Ten times the largest machines there are: more is a slip of the pen, and would fill the memory.
+MOST_NODES, MOST_GPUS = 100_000, 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine; NaN and "" mean unknown."""
+
+    name: str
+    gpus: int
+    gpu_type: str = ANY_TYPE
+    cpus: float = np.nan
+    memory_gb: float = np.nan
+    switch: str = ""
+    rack: str = ""
+    domain: str = ""
+    nic_gbps: float = np.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualCluster:
+    """A tenant's share: nodes of its own (a hard partition) or a number of GPUs (a quota).
+
+    Attributes:
+        name: as the jobs' `vc` column spells it.
+        nodes: names of the nodes that are its own; empty for a quota.
+        gpus: GPUs it may use at once; -1 for a partition.
+        guaranteed: GPUs it gets back from borrowers on demand; equals `gpus` unless given.
+        borrow: may it use what other tenants leave idle?
+        parent: the quota that it is a part of; what it uses counts there too.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    gpus: int = -1
+    guaranteed: int = -1
+    borrow: bool = False
+    parent: str = ""
+
+
+class Cluster:
+    """Nodes as columns.
+
+    Attributes:
+        nodes: the nodes, in declared order.
+        gpus: GPUs per node.
+        first_gpu: global id of each node's GPU 0.
+        gpu_types: distinct types, in declared order; also those that a node may get later.
+        node_type: index into `gpu_types` per node.
+        switch_of: number of the node's leaf switch, in declared order of the switches.
+        cpus, memory_gb: per node, NaN when unknown.
+        tracks_host: are CPUs or memory of any node known?
+        vcs: virtual clusters, by name.
+        spec: the text it was made from, for tables.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        vcs: Iterable[VirtualCluster] = (),
+        *,
+        spec: str = "",
+        gpu_types: Iterable[str] = (),
+    ) -> None:
+        if not nodes:
+            raise BadInput("the cluster has no nodes: give at least one, for example 4x8:v100")
+        names = [node.name for node in nodes]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadInput(f"cluster: two nodes are named {twice}; names must differ")
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.names: tuple[str, ...] = tuple(names)
+        self.gpus: Ints = np.array([node.gpus for node in nodes], np.int64)
+        self.first_gpu: Ints = np.concatenate([[0], np.cumsum(self.gpus)[:-1]]).astype(np.int64)
+        types = (*(node.gpu_type for node in nodes), *gpu_types)
+        self.gpu_types: tuple[str, ...] = tuple(dict.fromkeys(types))
+        self.node_type: Ints = np.array([self.gpu_types.index(n.gpu_type) for n in nodes], np.int64)
+        switches = tuple(dict.fromkeys(node.switch for node in nodes))
+        self.switch_of: Ints = np.array([switches.index(n.switch) for n in nodes], np.int64)
+        self.cpus: Floats = np.array([node.cpus for node in nodes], np.float64)
+        self.memory_gb: Floats = np.array([node.memory_gb for node in nodes], np.float64)
+        self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
+        self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
+        self.spec = spec
+        self._check_vcs()
+
+    def _check_vcs(self) -> None:
+        owner: dict[str, str] = {}
+        for vc in self.vcs.values():
+            for name in vc.nodes:
+                if name not in self.names:
+                    raise BadInput(f"cluster: vc {vc.name} names node {name}, which does not exist")
+                if name in owner:
+                    raise BadInput(
+                        f"cluster: node {name} belongs to vc {owner[name]} and {vc.name}"
+                    )
+                owner[name] = vc.name
+            if vc.parent:
+                self._check_parent(vc)
+        for vc in self.vcs.values():
+            parts = sum(other.guaranteed for other in self.vcs.values() if other.parent == vc.name)
+            if parts > vc.guaranteed >= 0:
+                raise BadInput(
+                    f"cluster: the parts of vc {vc.name} are guaranteed {plural(parts, 'GPU')}, "
+                    f"it has {vc.guaranteed}"
+                )
+
+    def _check_parent(self, vc: VirtualCluster) -> None:
+        above, seen = self.vcs.get(vc.parent), {vc.name}
+        if above is None:
+            raise BadInput(f"cluster: vc {vc.name} is part of {vc.parent}, which does not exist")
+        if vc.nodes or above.nodes:
+            own = vc.name if vc.nodes else above.name
+            raise BadInput(f"cluster: vc {own} has nodes of its own; only quotas have parts")
+        while above is not None:
+            if above.name in seen:
+                raise BadInput(f"cluster: vc {above.name} is a part of itself")
+            seen.add(above.name)
+            above = self.vcs.get(above.parent)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs of all nodes, in service or not."""
+        return int(self.gpus.sum())
+
+    @property
+    def largest_node(self) -> int:
+        """GPUs of the largest node."""
+        return int(self.gpus.max())
+
+    def nodes_mask(self, chosen: Iterable[int]) -> int:
+        """A set of nodes as the bits of one integer, bit k for node k."""
+        mask = 0
+        for node in chosen:
+            mask |= 1 << node
+        return mask
+
+
+_PART = re.compile(r"(?P<count>[0-9]{1,12})x(?P<gpus>[0-9]{1,12})(?::(?P<type>[A-Za-z0-9_.\-]+))?")
+
+
+def parse_cluster_spec(spec: str) -> Cluster:
+    """Read a spec such as `16x8:v100` or `4x4:v100+4x4:k80`: COUNTxGPUS[:TYPE], joined by `+`.
+
+    Nodes are named n1, n2, … in order; all hang on one switch.
+
+    Raises:
+        BadInput: a part does not read COUNTxGPUS[:TYPE], or a number is zero.
+    """
+    nodes: list[Node] = []
+    for part in spec.split("+"):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            raise BadInput(
+                f"cluster {shorten(spec)!r}: {shorten(part.strip())!r} does not read "
+                "COUNTxGPUS[:TYPE], for example 16x8:v100 or 4x4:v100+4x4:k80"
+            )
+        count, gpus = int(match["count"]), int(match["gpus"])
+        if count == 0 or gpus == 0:
+            raise BadInput(
+                f"cluster {spec!r}: {part!r} has no GPUs; both numbers must be at least 1"
+            )
+        if len(nodes) + count > MOST_NODES or gpus > MOST_GPUS:
+            raise BadInput(
+                f"cluster {spec!r}: at most {MOST_NODES:,} nodes of at most {MOST_GPUS:,} GPUs"
+            )
+        for _ in range(count):
+            name = f"n{len(nodes) + 1}"
+            nodes.append(Node(name=name, gpus=gpus, gpu_type=match["type"] or ANY_TYPE))
+    return Cluster(nodes, spec=spec)
+
+
+_NODE_KEYS = {
+    "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
+    "rack", "switch", "domain", "nic_gbps",
+}  # fmt: skip
+_VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent"}
+
+
+def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
+    """Build a cluster from the parsed TOML of the file `where`, with `[[nodes]]` and `[[vcs]]`.
+
+    Raises:
+        BadInput: an unknown key, a missing one, or a value of the wrong kind.
+    """
+    known = {"nodes", "vcs", "partitions", "topology"}
+    for key in document:
+        if key not in known:
+            raise not_known(f"{where}: table", key, sorted(known))
+    nodes: list[Node] = []
+    for number, entry in enumerate(_entries(document, "nodes", where), 1):
+        nodes.extend(_nodes_of(entry, f"{where}: [[nodes]] {number}", len(nodes)))
+    names = {node.name for node in nodes}
+    vcs = [
+        _vc_of(entry, f"{where}: [[vcs]] {number}", names)
+        for number, entry in enumerate(_entries(document, "vcs", where), 1)
+    ]
+    for before, after in pairwise(sorted(vcs, key=lambda vc: vc.name)):
+        if before.name == after.name:
+            raise BadInput(f"{where}: two [[vcs]] are named {after.name}")
+    if not nodes:
+        raise BadInput(f"{where}: no [[nodes]]; give at least one with gpus = N")
+    return Cluster(nodes, vcs, spec=where)
+
+
+def _entries(document: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
+    """The entries of an array of tables."""
+    entries = document.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise BadInput(f"{where}: {name} must be tables that begin with [[{name}]]")
+    return entries
+
+
+def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
+    for key in entry:
+        if key not in _NODE_KEYS:
+            raise not_known(f"{where}: key", key, sorted(_NODE_KEYS))
+    gpus = entry.get("gpus", 0)
+    for key, value, most in (
+        ("gpus", gpus, MOST_GPUS),
+        ("count", entry.get("count", 1), MOST_NODES),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise BadInput(
+                f"{where}: {key} must be a whole number from 1 to {most:,}, not {value!r}"
+            )
+    count = entry.get("count")
+    if "name" in entry:
+        names = expand(f"{where}: name", str(entry["name"]))
+        if count is not None and count != len(names):
+            raise BadInput(
+                f"{where}: count is {count} but name {entry['name']!r} lists {len(names)}"
+            )
+    else:
+        names = [f"n{already + k + 1}" for k in range(count or 1)]
+    return [
+        Node(
+            name=name,
+            gpus=gpus,
+            gpu_type=str(entry.get("gpu_type", ANY_TYPE)),
+            cpus=_number(entry, "cpus", where),
+            memory_gb=_number(entry, "memory_gb", where),
+            switch=str(entry.get("switch", entry.get("rack", ""))),
+            rack=str(entry.get("rack", "")),
+            domain=str(entry.get("domain", "")),
+            nic_gbps=_number(entry, "nic_gbps", where),
+        )
+        for name in names
+    ]
+
+
+def _number(entry: Mapping[str, Any], key: str, where: str) -> float:
+    value = entry.get(key, np.nan)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise BadInput(f"{where}: {key} must be a number of at least 0, not {value!r}")
+    return float(value)
+
+
+def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualCluster:
+    for key in entry:
+        if key not in _VC_KEYS:
+            raise not_known(f"{where}: key", key, sorted(_VC_KEYS))
+    name = str(entry.get("name", ""))
+    if not name:
+        raise BadInput(f"{where}: name is missing")
+    borrow = entry.get("borrow", False)
+    if not isinstance(borrow, bool):
+        raise BadInput(f"{where}: borrow must be true or false, not {borrow!r}")
+    parent = entry.get("parent", "")
+    if not isinstance(parent, str):
+        raise BadInput(f"{where}: parent must be the name of a virtual cluster, not {parent!r}")
+    if ("gpus" in entry) == ("nodes" in entry):
+        raise BadInput(f"{where}: give either gpus (a quota) or nodes (its own machines)")
+    if "nodes" in entry:
+        hosts = entry["nodes"]
+        listed = hosts if isinstance(hosts, str) else ",".join(map(str, hosts))
+        own = expand(f"{where}: nodes", listed) if listed else []
+        for host in own:
+            if host not in names:
+                raise BadInput(f"{where}: node {host} does not exist")
+        return VirtualCluster(name=name, nodes=tuple(own), borrow=borrow, parent=parent)
+    gpus, guaranteed = entry["gpus"], entry.get("guaranteed", entry["gpus"])
+    for key, value in (("gpus", gpus), ("guaranteed", guaranteed)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise BadInput(f"{where}: {key} must be a whole number of at least 0, not {value!r}")
+    return VirtualCluster(name=name, gpus=gpus, guaranteed=guaranteed, borrow=borrow, parent=parent)

@@ -1,0 +1,358 @@
+"""Which row holds which GPU, right now.
+
+Sets of GPUs and of nodes are the bits of integers: bit g of `free[node]` says that GPU g of that
+node is free, bit n of `level[k]` that node n is in service with exactly k free GPUs. So "the first
+node with room for 4" is a look at a few integers, whatever the size of the cluster.
+
+Invariant: a GPU is free, held by one holder (or by several that share all their GPUs), reserved,
+closed, or out of service; `level` always agrees with `free`. Every change goes through `take`,
+`join`, `release`, `reserve`, `unreserve`, `set_service` and `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dlsched.core.arrays import Ints
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.errors import InvariantBroken
+
+
+class Placement(NamedTuple):
+    """Exact GPUs: for each node (ascending, or in rank order) the bits of its GPUs."""
+
+    nodes: tuple[int, ...]
+    masks: tuple[int, ...]
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs."""
+        if len(self.masks) == 1:  # by far the most frequent case
+            return self.masks[0].bit_count()
+        return sum(mask.bit_count() for mask in self.masks)
+
+    def gpu_ids(self, cluster: Cluster) -> list[int]:
+        """Global GPU ids, node by node, ascending inside a node."""
+        ids: list[int] = []
+        for node, mask in zip(self.nodes, self.masks, strict=True):
+            first = int(cluster.first_gpu[node])
+            ids.extend(first + g for g in range(mask.bit_length()) if mask >> g & 1)
+        return ids
+
+
+def lowest_bits(mask: int, count: int) -> int:
+    """The lowest `count` set bits of `mask` (which must have that many)."""
+    if mask.bit_count() == count:
+        return mask
+    taken = 0
+    for _ in range(count):
+        bit = mask & -mask
+        taken |= bit
+        mask ^= bit
+    return taken
+
+
+def lowest_node(nodes: int) -> int:
+    """The lowest node of a non-empty set of nodes."""
+    return (nodes & -nodes).bit_length() - 1
+
+
+class Occupancy:
+    """The GPUs of a cluster and their holders (rows of a UnitTable).
+
+    Attributes:
+        free: per node, the free GPUs as bits (0 for a node out of service).
+        level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
+        held: the holder's placement, by row.
+        beside: the other holders of the very same GPUs, ascending, by row; only rows that have any.
+        reserved: GPUs kept for a row until it takes them, by row.
+        closed: single GPUs that no row gets, as bits by node (broken, or used by others).
+        version: grows with every change.
+    """
+
+    __slots__ = (
+        "_bit", "_blocked", "beside", "closed", "cluster", "draining", "free", "free_total",
+        "held", "in_service", "level", "reserved", "type_of", "version",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:
+        self.cluster = cluster
+        count = len(cluster)
+        self.in_service = (1 << count) - 1 if in_service is None else in_service
+        self._bit = [1 << node & self.in_service for node in range(count)]  # 0: out of service
+        self.draining = 0
+        self.type_of: Ints = cluster.node_type.copy()  # a node may be refitted with another type
+        self.free = [0] * count
+        self.level = [0] * (cluster.largest_node + 1)
+        self.held: dict[int, Placement] = {}
+        self.beside: dict[int, tuple[int, ...]] = {}
+        self.reserved: dict[int, Placement] = {}
+        self.closed: dict[int, int] = {}
+        self._blocked = [0] * count  # reserved and closed GPUs, free or still held
+        self.free_total = 0
+        self.version = 0
+        for node in range(count):
+            if self.in_service >> node & 1:
+                self.free[node] = (1 << int(cluster.gpus[node])) - 1
+                self.level[int(cluster.gpus[node])] |= self._bit[node]
+                self.free_total += int(cluster.gpus[node])
+
+    def copy(self) -> Occupancy:
+        """A twin that can be changed without touching this one."""
+        twin = object.__new__(Occupancy)
+        twin.cluster, twin._bit = self.cluster, self._bit[:]
+        twin.in_service, twin.draining = self.in_service, self.draining
+        twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
+        twin.held, twin.reserved = dict(self.held), dict(self.reserved)
+        twin.closed, twin.beside = dict(self.closed), dict(self.beside)
+        twin._blocked = self._blocked[:]
+        twin.free_total, twin.version = self.free_total, self.version
+        return twin
+
+    # -- what is free -----------------------------------------------------------------------------
+
+    @property
+    def open_nodes(self) -> int:
+        """Nodes that may get new work: in service and not draining."""
+        return self.in_service & ~self.draining
+
+    def free_in(self, nodes: int) -> int:
+        """Free GPUs in a set of nodes (those that may get new work)."""
+        nodes &= self.open_nodes
+        return sum(k * (members & nodes).bit_count() for k, members in enumerate(self.level) if k)
+
+    @property
+    def kept_idle(self) -> int:
+        """GPUs in service that are reserved and that no row holds."""
+        if not self.reserved:
+            return 0
+        nodes = tuple(node for node in range(len(self._blocked)) if self.in_service >> node & 1)
+        holders = self._held_bits(nodes)
+        idle = sum((self._blocked[node] & ~holders[node]).bit_count() for node in nodes)
+        return idle - sum((self.closed.get(n, 0) & ~holders[n]).bit_count() for n in nodes)
+
+    def capacity_in(self, nodes: int) -> int:
+        """GPUs, free or held, of the nodes in service in a set; closed ones do not count."""
+        serving = nodes & self.in_service
+        shut = sum(mask.bit_count() for n, mask in self.closed.items() if serving >> n & 1)
+        if serving == (1 << len(self.cluster)) - 1:
+            return self.cluster.total_gpus - shut
+        gpus = self.cluster.gpus
+        return int(sum(int(gpus[n]) for n in range(len(self.cluster)) if serving >> n & 1)) - shut
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def _set_free(self, node: int, mask: int) -> None:
+        before, after, bit = self.free[node].bit_count(), mask.bit_count(), self._bit[node]
+        self.free[node] = mask
+        if before != after and bit:
+            self.level[before] ^= bit
+            self.level[after] ^= bit
+            self.free_total += after - before
+
+    def _check_distinct(self, row: int, placement: Placement) -> None:
+        nodes = placement.nodes
+        if len(nodes) > 1 and len(set(nodes)) < len(nodes):
+            raise InvariantBroken(
+                f"row {row} was given GPUs that are not free: its placement names a node twice"
+            )
+
+    def take(self, row: int, placement: Placement) -> None:
+        """Give the GPUs of `placement` to `row`.
+
+        Raises:
+            InvariantBroken: the row holds GPUs already, or one of the GPUs is not free.
+        """
+        if row in self.held:
+            raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+        free = self.free
+        if len(placement.nodes) > 1:
+            self._check_distinct(row, placement)
+        for node, mask in zip(*placement, strict=True):
+            if mask & ~free[node] or not mask:
+                raise InvariantBroken(
+                    f"row {row} was given GPUs of node {self.cluster.names[node]} that are not free"
+                )
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._set_free(node, free[node] ^ mask)
+        self.held[row] = placement
+        self.version += 1
+
+    def join(self, row: int, holder: int) -> Placement:
+        """Give `row` the very GPUs that `holder` has; they stay taken until the last has left.
+
+        Raises:
+            InvariantBroken: the row holds GPUs already, or the holder none.
+        """
+        if row in self.held:
+            raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+        if holder not in self.held:
+            raise InvariantBroken(
+                f"row {row} was to share the GPUs of row {holder}, which has none"
+            )
+        self._set_partners((row, holder, *self.beside.get(holder, ())))
+        self.held[row] = self.held[holder]
+        self.version += 1
+        return self.held[row]
+
+    def _set_partners(self, rows: tuple[int, ...]) -> None:
+        for row in rows:
+            others = tuple(sorted(other for other in rows if other != row))
+            if others:
+                self.beside[row] = others
+            else:
+                self.beside.pop(row, None)
+
+    def release(self, row: int) -> Placement:
+        """Take back all GPUs of `row`; reserved ones stay closed to others."""
+        placement = self.held.pop(row)
+        if row in self.beside:  # the others keep them
+            self._set_partners(self.beside.pop(row))
+            self.version += 1
+            return placement
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if self._bit[node]:
+                self._set_free(node, self.free[node] | (mask & ~self._blocked[node]))
+        self.version += 1
+        return placement
+
+    def exchange(
+        self, leaving: Iterable[int], coming: Mapping[int, Placement]
+    ) -> dict[int, Placement]:
+        """Take back the GPUs of some rows and give free ones to others, all at once.
+
+        None of them shares GPUs. Returns what those that leave had.
+
+        Raises:
+            InvariantBroken: a row holds GPUs already, or one of the GPUs is not free; nothing has
+                changed then.
+        """
+        held, blocked = self.held, self._blocked
+        before = {row: held[row] for row in leaving}
+        free: dict[int, int] = {}  # of the nodes concerned
+        for nodes, masks in before.values():
+            for node, mask in zip(nodes, masks, strict=True):
+                free[node] = free.get(node, self.free[node]) | (mask & ~blocked[node])
+        for row, placement in coming.items():
+            if row in held and row not in before:
+                raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+            nodes, masks = placement
+            if len(nodes) > 1:
+                self._check_distinct(row, placement)
+            for node, mask in zip(nodes, masks, strict=True):
+                idle = free.get(node, self.free[node])
+                if mask & ~idle or not mask:
+                    name = self.cluster.names[node]
+                    raise InvariantBroken(
+                        f"row {row} was given GPUs of node {name} that are not free"
+                    )
+                free[node] = idle ^ mask
+        for row in before:
+            del held[row]
+        held.update(coming)
+        for node, mask in free.items():
+            if mask != self.free[node]:
+                self._set_free(node, mask)
+        self.version += 1
+        return before
+
+    def take_again(self, row: int, placement: Placement) -> None:
+        """Undo a release: the GPUs are free, reserved, or held by a former partner."""
+        if placement.masks[0] & ~self.free[placement.nodes[0]]:  # they are held, or reserved
+            for other, theirs in self.held.items():
+                if theirs == placement:
+                    self.join(row, other)
+                    return
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._set_free(node, self.free[node] & ~mask)
+        self.held[row] = placement
+        self.version += 1
+
+    def reserve(self, row: int, placement: Placement) -> None:
+        """Keep GPUs for `row`, whether free now or still held by others who are leaving.
+
+        Raises:
+            InvariantBroken: one of them is reserved already or does not exist, or the row has a
+                reservation.
+        """
+        if row in self.reserved:
+            raise InvariantBroken(f"row {row} has a reservation already and reserves more")
+        self._check_distinct(row, placement)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask >> int(self.cluster.gpus[node]):
+                raise InvariantBroken(f"row {row} reserves GPUs that do not exist")
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & self._blocked[node]:
+                raise InvariantBroken(f"row {row} reserves GPUs that are reserved already")
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._blocked[node] |= mask
+            self._set_free(node, self.free[node] & ~mask)
+        self.reserved[row] = placement
+        self.version += 1
+
+    def unreserve(self, row: int) -> Placement:
+        """Open a reservation again: GPUs that no row holds become free."""
+        placement = self.reserved.pop(row)
+        holders = self._held_bits(placement.nodes)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            self._blocked[node] &= ~mask
+            if self.in_service >> node & 1:
+                self._set_free(node, self.free[node] | (mask & ~holders[node]))
+        self.version += 1
+        return placement
+
+    def _held_bits(self, nodes: tuple[int, ...]) -> dict[int, int]:
+        bits = dict.fromkeys(nodes, 0)
+        for placement in self.held.values():
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                if node in bits:
+                    bits[node] |= mask
+        return bits
+
+    def set_service(self, node: int, *, serving: bool) -> None:
+        """Put a node into service or take it out; no row may hold GPUs of a node that leaves."""
+        bit = 1 << node
+        if bool(self.in_service & bit) == serving:
+            return
+        if self.rows_on(node):
+            raise InvariantBroken(
+                f"node {self.cluster.names[node]} leaves while jobs hold its GPUs"
+            )
+        if serving:
+            self.in_service |= bit
+            self._bit[node] = bit
+            self.free[node] = 0
+            self.level[0] |= bit
+            self._set_free(node, ((1 << int(self.cluster.gpus[node])) - 1) & ~self._blocked[node])
+        else:
+            self._set_free(node, 0)
+            self.level[0] &= ~bit
+            self.in_service &= ~bit
+            self._bit[node] = 0
+        self.version += 1
+
+    def close(self, node: int, mask: int) -> None:
+        """Take single GPUs of a node away for good; a row that holds one keeps it until it leaves.
+
+        Raises:
+            InvariantBroken: one of them is reserved.
+        """
+        mask &= ~self.closed.get(node, 0)
+        if mask & self._blocked[node]:
+            raise InvariantBroken(f"node {self.cluster.names[node]}: a reserved GPU is closed")
+        if mask:
+            self.closed[node] = self.closed.get(node, 0) | mask
+            self._blocked[node] |= mask
+            self._set_free(node, self.free[node] & ~mask)
+            self.version += 1
+
+    def set_draining(self, node: int, *, draining: bool) -> None:
+        """A draining node keeps its jobs but gets no new ones."""
+        bit = 1 << node
+        self.draining = self.draining | bit if draining else self.draining & ~bit
+        self.version += 1
+
+    def rows_on(self, node: int) -> list[int]:
+        """Rows that hold GPUs of a node, ascending."""
+        return sorted(row for row, placement in self.held.items() if node in placement.nodes)

@@ -1,0 +1,192 @@
+"""What a placement sees: one row's request, and the free GPUs it may choose from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.cluster.occupancy import Occupancy, Placement, lowest_bits, lowest_node
+from dlsched.core.units import UnitTable
+
+
+class GpuRequest:
+    """A row's request for GPUs.
+
+    Attributes:
+        row: its row.
+        gang: how many GPUs.
+        cpus_per_gpu, memory_per_gpu: NaN when unknown.
+    """
+
+    __slots__ = ("_table", "gang", "row")
+
+    def __init__(self, row: int, gang: int, table: UnitTable) -> None:
+        self.row = row
+        self.gang = gang
+        self._table = table
+
+    @property
+    def cpus_per_gpu(self) -> float:
+        """CPU cores for each GPU of the gang, NaN when unknown."""
+        return float(self._table.cpus[self.row]) / max(self.gang, 1)
+
+    @property
+    def memory_per_gpu(self) -> float:
+        """GB of host memory for each GPU of the gang, NaN when unknown."""
+        return float(self._table.memory_gb[self.row]) / max(self.gang, 1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """GPUs on each of its nodes; empty where they may lie as they come."""
+        return self._table.shapes.get(self.row, ())
+
+    @property
+    def whole(self) -> bool:
+        """Must it have its nodes to itself?"""
+        return self.row in self._table.whole_nodes
+
+    @property
+    def is_shaped(self) -> bool:
+        """Does it matter to the row how its GPUs lie?"""
+        table = self._table
+        return self.row in table.shapes or self.row in table.whole_nodes
+
+    @property
+    def host_needs(self) -> tuple[float, float]:
+        """CPU cores and GB of memory for each GPU, -1 when unknown: equal ones compare equal."""
+        needs = (self.cpus_per_gpu, self.memory_per_gpu)
+        return (
+            -1.0 if math.isnan(needs[0]) else needs[0],
+            -1.0 if math.isnan(needs[1]) else needs[1],
+        )
+
+    def part(self, gang: int) -> GpuRequest:
+        """The same row's request for one node's part."""
+        return GpuRequest(self.row, gang, self._table)
+
+    def extra(self, column: str) -> Any:
+        """A further column of the trace; None when the trace has none of that name."""
+        values = self._table.extra.get(column)
+        return None if values is None else values[self.row]
+
+
+class FreeGpus:
+    """The free GPUs of a set of nodes, by how many a node has.
+
+    Where CPUs or host memory are tracked, a node counts only as many GPUs as its free cores and
+    memory can feed.
+
+    Attributes:
+        nodes: the nodes that may be used, as bits.
+        level: `level[k]` is the set of nodes (not yet limited to `nodes`) with k usable GPUs.
+    """
+
+    __slots__ = ("_usable", "level", "nodes", "occupancy")
+
+    def __init__(self, occupancy: Occupancy, nodes: int) -> None:
+        self.occupancy = occupancy
+        self.nodes = nodes & occupancy.open_nodes
+        self.level = occupancy.level
+        self._usable: list[int] | None = None
+
+    def limit(self, request: GpuRequest, host: HostResources) -> None:
+        """Count only GPUs that the node's free CPUs and memory can feed."""
+        usable = host.usable_gpus(request, self.occupancy)
+        self._usable = usable
+        self.level = [0] * len(self.occupancy.level)
+        for node, count in enumerate(usable):
+            if self.nodes >> node & 1:
+                self.level[count] |= 1 << node
+
+    @property
+    def total(self) -> int:
+        """Usable free GPUs in all."""
+        return sum(k * (m & self.nodes).bit_count() for k, m in enumerate(self.level) if k)
+
+    def with_exactly(self, count: int) -> int:
+        """Nodes with exactly so many usable GPUs, as bits."""
+        return self.level[count] & self.nodes if count < len(self.level) else 0
+
+    def with_at_least(self, count: int) -> int:
+        """Nodes with at least so many usable GPUs, as bits."""
+        found = 0
+        for members in self.level[count:]:
+            found |= members
+        return found & self.nodes
+
+    def usable_on(self, node: int) -> int:
+        """Usable GPUs of one node."""
+        return self._usable[node] if self._usable else self.occupancy.free[node].bit_count()
+
+    def idle_nodes(self) -> int:
+        """Nodes all of whose GPUs are free, as bits."""
+        gpus = self.occupancy.cluster.gpus
+        found = 0
+        for k, filed in enumerate(self.level):
+            members = filed & self.nodes
+            while k and members:
+                node = lowest_node(members)
+                members ^= 1 << node
+                if gpus[node] == k:
+                    found |= 1 << node
+        return found
+
+    def one_node(self, node: int, count: int) -> Placement:
+        """The lowest free GPUs of one node."""
+        return Placement((node,), (lowest_bits(self.occupancy.free[node], count),))
+
+    def across(self, parts: list[tuple[int, int]]) -> Placement:
+        """The lowest free GPUs of several nodes, given as (node, count), in that order."""
+        free = self.occupancy.free
+        return Placement(
+            tuple(node for node, _ in parts),
+            tuple(lowest_bits(free[node], count) for node, count in parts),
+        )
+
+
+class HostResources:
+    """Free CPU cores and host memory per node, where the cluster file gives them.
+
+    A unit that does not say what it needs is held to nothing.
+    """
+
+    __slots__ = ("cpus", "memory_gb")
+
+    def __init__(self, occupancy: Occupancy, table: UnitTable) -> None:
+        self.cpus = occupancy.cluster.cpus.copy()
+        self.memory_gb = occupancy.cluster.memory_gb.copy()
+        for row, placement in occupancy.held.items():
+            self.change(GpuRequest(row, placement.gpus, table), placement, -1)
+
+    def _needs(self, request: GpuRequest) -> tuple[tuple[Floats, float], tuple[Floats, float]]:
+        """What is free by node, and what each GPU of a request needs of it: cores, and memory."""
+        cores = (self.cpus, request.cpus_per_gpu)
+        return cores, (self.memory_gb, request.memory_per_gpu)
+
+    def usable_gpus(self, request: GpuRequest, occupancy: Occupancy) -> list[int]:
+        """Per node how many free GPUs the request could use."""
+        counts = np.array([mask.bit_count() for mask in occupancy.free], np.float64)
+        for free, need in self._needs(request):
+            if not math.isnan(need) and need > 0:
+                # a hair of tolerance: shares such as 1/3 of a core must add up to the whole
+                counts = np.fmin(counts, np.floor(free / need + 1e-9))
+        return [max(int(count), 0) for count in counts]
+
+    def can_feed(self, request: GpuRequest, placement: Placement) -> bool:
+        """Are there cores and memory for a request on every node of a placement?"""
+        return not any(
+            need > 0 and free[node] < need * mask.bit_count() - 1e-9  # NaN needs nothing
+            for free, need in self._needs(request)
+            for node, mask in zip(placement.nodes, placement.masks, strict=True)
+        )
+
+    def change(self, request: GpuRequest, placement: Placement, sign: int) -> None:
+        """Take (-1) or give back (+1) what the request uses on a placement."""
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            gpus = mask.bit_count()
+            for free, need in self._needs(request):
+                if not math.isnan(need):
+                    free[node] += sign * need * gpus

@@ -1,0 +1,244 @@
+"""The round of a world, written once: predict → choose → admit → decide → book.
+
+Both worlds make a `Cycle` of their tables and call its steps; what they do before (see that time
+has passed, that jobs have come and gone) and after (carry out what was decided) is their own.
+
+Invariant: between two steps `ctx.active` are the rows that were admitted and have not ended, in
+order of admission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Refused
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.context import Change, Mode, RoundContext
+from dlsched.core.job_metrics import MetricBoard
+from dlsched.core.round.steps import Parts, admit, choose, decide, predict
+from dlsched.core.scheduling import Chooser
+from dlsched.core.units import COMPLETED, FUTURE, HELD_BACK, WAITING, Status, Units
+
+ORPHAN = Refused("Never", "waits for a job that was refused")
+NO_ROWS: Rows = np.zeros(0, np.int64)
+
+Replace = Callable[[Parts, Mapping[str, str]], Parts]
+
+
+class Cycle:
+    """The rounds of one world.
+
+    Attributes:
+        ctx: what parts see: one object for all rounds. `look` sets its time; each step brings
+            `active` up to date before it asks a part.
+        parts: the stages; a chooser may replace them.
+        chosen: the parts that a chooser has installed, by stage.
+        held_back: rows that admission did not let in when it was asked last, in order of arrival.
+        refusals: the latest reason of each row that was refused something.
+        refused: rows that admission refused for good, and their children, in order.
+        board: what jobs report.
+        decisions: how many decisions were made.
+        admitted: per row its place in the order of admission.
+    """
+
+    def __init__(
+        self,
+        ctx: RoundContext,
+        parts: Parts,
+        *,
+        held_back: Rows = NO_ROWS,
+        replace: Replace | None = None,
+    ) -> None:
+        """Begin with what is there.
+
+        Args:
+            ctx: the present; its `active` are the rows admitted before.
+            parts: the stages.
+            held_back: rows that admission held back before.
+            replace: makes parts anew from those that a chooser names; None: choosers are not asked.
+        """
+        self.ctx = ctx
+        self.parts = parts
+        self.chosen: dict[str, str] = {}
+        self.held_back = held_back
+        self.refusals: dict[int, Refused] = {}
+        self.refused: list[int] = []
+        self.decisions = 0
+        self._replace = replace
+        self._arrived: list[int] = []  # admission was not asked about them yet
+        self._entered: list[int] = []  # admitted, and not yet in `ctx.active`
+        self._left: list[int] = []  # ended, and still in `ctx.active`
+        self._admissions = len(ctx.active)
+        self.admitted: Ints = np.zeros(len(ctx.table), np.int64)
+        self.admitted[ctx.active] = np.arange(self._admissions)
+        self._children: dict[int, list[int]] = {}
+        for row, parents in ctx.table.parents.items():
+            for parent in parents:
+                self._children.setdefault(parent, []).append(row)
+        reported = parts.metrics.metrics if parts.metrics is not None else ()
+        self.board = MetricBoard(ctx.table, (*reported, *parts.scheduling.metrics))
+
+    # -- what the world says ----------------------------------------------------------------------
+
+    def look(self, now: float, number: int, mode: Mode) -> RoundContext:
+        """Bring the context up to date, for whichever part is asked next."""
+        ctx = self.ctx
+        ctx.now, ctx.number, ctx.mode = now, number, mode
+        return ctx
+
+    def arrive(self, rows: Sequence[int]) -> None:
+        """Rows are there from now on; the next admission is asked about them."""
+        ctx = self.ctx
+        for row in rows:
+            ctx.table.status[row] = HELD_BACK
+            ctx.changes.append(Change("arrive", ctx.now, row))
+        self._arrived.extend(rows)
+
+    def leave(self, rows: Sequence[int]) -> None:
+        """Rows have ended."""
+        self._left.extend(rows)
+
+    def enter(self, row: int) -> int:
+        """A row is admitted; returns its place in the order of admission."""
+        self.admitted[row] = place = self._admissions
+        self._admissions += 1
+        self._entered.append(row)
+        return place
+
+    def refuse_children(self, rows: Sequence[int]) -> None:
+        """The children of rows that were refused for good are refused too."""
+        for row in rows:
+            for child in self._children.get(row, ()):
+                if self.ctx.table.status[child] == FUTURE:
+                    self._refuse_for_good(child, ORPHAN)
+
+    # -- what waits -------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> Rows:
+        """Rows admitted and not ended, in order of admission."""
+        ctx = self.ctx
+        if self._entered:
+            ctx.active = np.concatenate([ctx.active, np.array(self._entered, np.int64)])
+            self._entered.clear()
+        if self._left:
+            ctx.active = ctx.active[ctx.table.status[ctx.active] < COMPLETED]
+            self._left.clear()
+        return ctx.active
+
+    @property
+    def queue(self) -> Rows:
+        """Rows that are not admitted yet, in order of arrival."""
+        return np.concatenate([self.held_back, np.array(self._arrived, np.int64)])
+
+    @property
+    def has_queue(self) -> bool:
+        """Does any row wait for admission?"""
+        return bool(self._arrived) or len(self.held_back) > 0
+
+    # -- the steps --------------------------------------------------------------------------------
+
+    def predict(self, rows: Rows, true_work: Floats) -> Floats:
+        """Ask the estimator for the seconds of work that rows need; NaN where it has no idea.
+
+        `true_work` is what a replay knows of each; NaN elsewhere.
+
+        Raises:
+            PolicyFailed: the estimator raised or answered nonsense.
+        """
+        ctx = self._up_to_date()
+        return predict(self.parts, Units(ctx.table, rows, ctx.now), true_work, ctx)
+
+    def choose(self) -> None:
+        """Let a chooser replace parts, before a full decision or when it has chosen none yet.
+
+        Raises:
+            PolicyFailed: it raised.
+        """
+        chooser = self.parts.scheduling
+        if not isinstance(chooser, Chooser) or self._replace is None:
+            return
+        if self.ctx.mode == "fill" and chooser.has_chosen:
+            return
+        if not self.has_queue and not len(self.active):
+            return
+        chosen = choose(chooser, self.ctx)
+        if chosen is not None:
+            self.parts = self._replace(self.parts, chosen)
+            self.chosen = {**self.chosen, **chosen}
+
+    def admit(self) -> list[int]:
+        """Let admission choose among the rows that wait for it; returns those that enter now.
+
+        Raises:
+            PolicyFailed: the part raised or answered nonsense.
+        """
+        if self.parts.admission.admits_all and not len(self.held_back):
+            entering, self._arrived = self._arrived, []
+        else:
+            entering = self._ask_admission()
+        table, now = self.ctx.table, self.ctx.now
+        for row in entering:
+            self.enter(row)
+            table.status[row] = WAITING
+            table.admitted_at[row] = now
+            if not table.starts.item(row):
+                table.since[row] = now
+        return entering
+
+    def _ask_admission(self) -> list[int]:
+        queue = self.queue
+        self._arrived.clear()
+        if not len(queue):
+            return []
+        ctx = self._up_to_date()
+        enters, refused = admit(self.parts, Units(ctx.table, queue, ctx.now), ctx)
+        stays = ~enters
+        for row, why in refused.items():
+            self.refusals[row] = why
+            if why.reason == "Never":
+                self._refuse_for_good(row, why)
+                stays[queue == row] = False
+        self.held_back = queue[stays]
+        entering: list[int] = queue[enters].tolist()
+        return entering
+
+    def _refuse_for_good(self, row: int, why: Refused) -> None:
+        self.ctx.table.status[row] = Status.REFUSED
+        self.refusals[row] = why
+        self.refused.append(row)
+        self.refuse_children([row])
+
+    def decide(self) -> Allocation:
+        """Decide, and enter in the calendar what was planned ahead.
+
+        The occupancy has the placements of the answer already; the world carries out the rest.
+
+        Raises:
+            PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
+        """
+        parts, ctx = self.parts, self._up_to_date()
+        if self.board.metrics and parts.metrics is not None:
+            parts.metrics.report(ctx.running, self.board, ctx)
+            self.board.collect()
+        allocation = decide(parts, ctx)
+        self.decisions += 1
+        ctx.changes.clear()
+        self.refusals.update(allocation.refused)
+        self._book(allocation)
+        return allocation
+
+    def _up_to_date(self) -> RoundContext:
+        """The context with the rows that are active now."""
+        self.ctx.active = self.active
+        return self.ctx
+
+    def _book(self, allocation: Allocation) -> None:
+        """A row's new plan replaces its old one; maintenance, which is no row's, is added."""
+        calendar = self.ctx.calendar
+        for row in {booking.row for booking in allocation.future if booking.row >= 0}:
+            calendar.cancel(row)
+        for booking in allocation.future:
+            calendar.book(booking)

@@ -1,0 +1,214 @@
+"""One round: a pure function from a snapshot to an allocation, the same in both worlds.
+
+    snapshot → estimate → entitle → admit → rank → allocate ⇄ place → allocation
+
+`Parts` are the stages of a run; `decide` is the round's second half, from `entitle` on. What it
+does to the occupancy is what the allocation says; when a policy fails, everything is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Refused
+from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import DlschedError, PolicyFailed
+from dlsched.core.scheduling import Chooser, SchedulingPolicy
+from dlsched.core.stage import (
+    AdmissionPolicy,
+    Entitlements,
+    Estimator,
+    FairnessPolicy,
+    LaunchPart,
+    MetricsPart,
+    PlacementPolicy,
+    PreemptionPart,
+    Stage,
+)
+from dlsched.core.units import Units
+from dlsched.core.walk.co_location import CoLocation
+from dlsched.core.walk.walk import Walk
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """The stages of a run, each chosen by name and replaceable at a round's boundary.
+
+    Without launch, preemption or metrics a start costs the run's restart overhead, a suspension
+    saves all work, and jobs report nothing.
+    """
+
+    scheduling: SchedulingPolicy[Any]
+    placement: PlacementPolicy[Any]
+    admission: AdmissionPolicy[Any]
+    estimator: Estimator[Any]
+    launch: LaunchPart[Any] | None = None
+    preemption: PreemptionPart[Any] | None = None
+    metrics: MetricsPart[Any] | None = None
+    fairness: FairnessPolicy[Any] | None = None
+
+    def stages(self) -> dict[str, Stage[Any]]:
+        """The parts by stage; one object may fill several."""
+        parts: dict[str, Stage[Any]] = {
+            "scheduling": self.scheduling,
+            "placement": self.placement,
+            "admission": self.admission,
+            "estimator": self.estimator,
+        }
+        optional = {
+            "launch": self.launch,
+            "preemption": self.preemption,
+            "metrics": self.metrics,
+            "fairness": self.fairness,
+        }
+        return parts | {stage: part for stage, part in optional.items() if part is not None}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of every distinct part, by the first stage that it fills."""
+        states: dict[str, Any] = {}
+        seen: set[int] = set()
+        for stage, part in self.stages().items():
+            if id(part) not in seen:
+                seen.add(id(part))
+                states[stage] = part.state_dict()
+        return states
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict` of the same parts."""
+        for stage, part in self.stages().items():
+            if stage in states:
+                part.load_state_dict(states[stage])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Tell every distinct part that the table was packed; see `Stage.renumber`."""
+        for part in {id(part): part for part in self.stages().values()}.values():
+            part.renumber(old, finished_gone)
+
+
+def admit(parts: Parts, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
+    """Ask admission which of the units held back may enter.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape.
+    """
+    with _blaming(f"admission {parts.admission.name}"):
+        accepted, refused = parts.admission.admit(queue, ctx)
+    if accepted.shape != (len(queue),):
+        raise PolicyFailed(
+            f"admission {parts.admission.name} answered for {accepted.shape} of {len(queue)} units"
+        )
+    return accepted, refused
+
+
+def predict(parts: Parts, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
+    """Ask the estimator how much work the units that arrive need.
+
+    Args:
+        parts: the stages.
+        units: those that arrive.
+        true_work: what a replay knows, by unit; NaN elsewhere.
+        ctx: the snapshot.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape or with a negative number.
+    """
+    name = parts.estimator.name
+    with _blaming(f"estimator {name}"):
+        work = parts.estimator.predict(units, true_work, ctx)
+    if work.shape != (len(units),):
+        raise PolicyFailed(f"estimator {name} answered for {work.shape} of {len(units)} units")
+    if (work < 0).any():
+        raise PolicyFailed(f"estimator {name} predicts a negative amount of work")
+    return work
+
+
+def revise(parts: Parts, ctx: RoundContext) -> None:
+    """Let the estimator say anew how much work active units need; what it leaves open stays.
+
+    Raises:
+        PolicyFailed: the part raised, or answered in the wrong shape or with a negative number.
+    """
+    name, units = parts.estimator.name, ctx.units
+    with _blaming(f"estimator {name}"):
+        work = parts.estimator.revise(units, ctx)
+    if work.shape != (len(units),):
+        raise PolicyFailed(f"estimator {name} answered for {work.shape} of {len(units)} units")
+    if (work < 0).any():
+        raise PolicyFailed(f"estimator {name} predicts a negative amount of work")
+    known = ~np.isnan(work)
+    ctx.table.predicted_work[units.rows[known]] = work[known]
+
+
+def choose(chooser: Chooser, ctx: RoundContext) -> Mapping[str, str] | None:
+    """Ask a chooser which parts to install.
+
+    Raises:
+        PolicyFailed: the part raised.
+    """
+    with _blaming(f"policy {getattr(chooser, 'name', 'chooser')}"):
+        return chooser.choose(ctx)
+
+
+def _entitle(parts: Parts, ctx: RoundContext) -> Entitlements | None:
+    if parts.fairness is None:
+        return None
+    with _blaming(f"fairness {parts.fairness.name}"):
+        return parts.fairness.entitle(ctx.units, ctx)
+
+
+@contextmanager
+def _blaming(part: str) -> Iterator[None]:
+    """End a run with one line that names the part, whatever it raises."""
+    try:
+        yield
+    except DlschedError:
+        raise
+    except Exception as error:
+        raise PolicyFailed(f"{part} failed: {error!r}") from error
+
+
+def blamed_on(policy: SchedulingPolicy[Any], error: Exception) -> PolicyFailed:
+    """What a decision raises where its policy or placement has raised an error."""
+    if not isinstance(error, DlschedError):
+        return PolicyFailed(f"policy {policy.name} failed: {error!r}")
+    failed = PolicyFailed(f"policy {policy.name}: {error}")
+    failed.exit_code = error.exit_code  # what was wrong with the input still is
+    return failed
+
+
+def decide(parts: Parts, ctx: RoundContext) -> Allocation:
+    """Entitle, rank, allocate and place; the occupancy holds the outcome.
+
+    Raises:
+        PolicyFailed: a part raised or asked for what cannot be; nothing has changed then.
+    """
+    policy = parts.scheduling
+    if parts.estimator.revises:
+        revise(parts, ctx)
+    if ctx.occupancy.beside:
+        with _blaming(f"estimator {parts.estimator.name}"):
+            parts.estimator.observe(ctx)
+    whole = policy.preemptive and ctx.mode == "full"
+    others = None if policy.pairs_units or not ctx.may_share else CoLocation(ctx)
+    entitlements = _entitle(parts, ctx)
+    walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
+    try:
+        if others is not None:
+            others.set_aside(walk)
+        units = ctx.units if whole else ctx.waiting
+        policy.allocate(units, ctx, walk)
+        if others is not None:
+            others.put_back(walk)
+    except Exception as error:  # a third party's code: whatever it raises must not end the world
+        walk.rollback(0)
+        raise blamed_on(policy, error) from error
+    finally:
+        if others is not None:
+            others.restore()
+    return walk.answer()

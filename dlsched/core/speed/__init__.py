@@ -1,0 +1,1 @@
+"""How fast jobs run: the truth that moves a world, and what policies may believe of it."""

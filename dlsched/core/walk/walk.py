@@ -1,0 +1,537 @@
+"""The transactional walk: one decision's grants, row by row.
+
+Counting is not placing. The walk proposes a row, tries to place it, and commits or takes back, on
+the very occupancy of the world; whatever it did can be rolled back to a mark. A policy whose order
+depends on what was placed drives the walk itself; others hand `follow` a ranking.
+
+Invariant: between calls the occupancy is that of the start plus `suspended` and `launched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from dlsched.core.allocation import Allocation, Grant, Refused
+from dlsched.core.arrays import Bools, Rows
+from dlsched.core.cluster.calendar import Booking
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import PolicyFailed, plural
+from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
+from dlsched.core.stage import Entitlements, PlacementPolicy
+from dlsched.core.units import WAITING, Units
+from dlsched.core.walk.shape import fits_shape, place_shaped
+from dlsched.core.walk.tenancy import Tenancy
+
+ANYWHERE = -1  # every node, as bits
+WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
+UNSAID = 1e-6  # what a row counts for that says nothing: it fits beside any but a whole one
+
+
+class Walk:
+    """One decision's grants, on the world's occupancy.
+
+    Attributes:
+        ctx: the round's snapshot.
+        suspended: rows that lost their GPUs, with where they were, in order.
+        launched: rows that got GPUs, in order.
+    """
+
+    def __init__(
+        self,
+        ctx: RoundContext,
+        placement: PlacementPolicy[object],
+        *,
+        preemptive: bool,
+        entitlements: Entitlements | None = None,
+    ) -> None:
+        self.ctx = ctx
+        self.table = ctx.table
+        self.occupancy = ctx.occupancy
+        self.placement = placement
+        self.may_preempt = preemptive and ctx.mode == "full"
+        self.suspended: dict[int, Placement] = {}
+        self.launched: dict[int, Placement] = {}
+        self._answer = Allocation(suspended=self.suspended, launched=self.launched)
+        self._journal: list[tuple[str, int, Placement]] = []
+        self._anew = False  # a full rebuild: no row has a claim to its old GPUs
+        tracked = self.occupancy.cluster.tracks_host
+        self._host = HostResources(self.occupancy, self.table) if tracked else None
+        self.tenancy = (
+            None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
+        )
+
+    # -- what a policy may say --------------------------------------------------------------------
+
+    def free_gpus(self, pool: int = 0) -> int:
+        """Free GPUs of a pool, as of now in this walk."""
+        occupancy = self.occupancy
+        if self.ctx.pools.whole and not occupancy.draining:
+            return occupancy.free_total
+        return occupancy.free_in(self.ctx.pools.nodes[pool])
+
+    def place(
+        self, row: int, gang: int | None = None, *, nodes: int = ANYWHERE
+    ) -> Placement | Refused:
+        """Try to give a waiting row its gang (or `gang` GPUs); commits when it succeeds.
+
+        Args:
+            row: the unit.
+            gang: how many GPUs; its gang when None.
+            nodes: only on these nodes, as bits.
+        """
+        want = self.table.gang.item(row) if gang is None else gang
+        self._check_may_start(row, want)
+        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
+        if refusal is not None:
+            return refusal
+        returns = row in self.suspended and row not in self.launched and self.ctx.semantics.rejoin
+        if returns and not self._anew:
+            back = self._rejoin(row, want, nodes)
+            if back is not None:
+                return back
+        pool = self.table.pool.item(row)
+        open_gpus = (
+            self.free_gpus(pool)
+            if nodes == ANYWHERE
+            else self.occupancy.free_in(self.ctx.pools.nodes[pool] & nodes)
+        )
+        if want > open_gpus:
+            return Refused.too_few_free(want, open_gpus)
+        chosen = self._choose(row, want, nodes)
+        if isinstance(chosen, Refused):
+            return chosen
+        if returns and chosen == self.suspended[row]:
+            return self._rejoin(row, want) or chosen
+        self._take(row, chosen)
+        return chosen
+
+    def place_fitting(self, rows: Rows) -> None:
+        """As `place` for each of some rows, which fit, as `counting_decides` says.
+
+        Raises:
+            PolicyFailed: the placement refused one of them all the same.
+        """
+        table, occupancy, placement = self.table, self.occupancy, self.placement
+        free: dict[int, FreeGpus] = {}  # by pool
+        for row in rows.tolist():
+            if row in self.suspended:  # it may take its own GPUs back
+                placement.kept_promise(row, self.place(row))
+                continue
+            gang, pool = table.gang.item(row), table.pool.item(row)
+            self._check_may_start(row, gang)
+            if pool not in free:
+                free[pool] = self.free_for(row)
+            placed = placement.place(GpuRequest(row, gang, table), free[pool])
+            where = placement.kept_promise(row, placed)
+            occupancy.take(row, where)
+            self.launched[row] = where
+            self._journal.append(("take", row, where))
+
+    def _choose(self, row: int, want: int, nodes: int) -> Placement | Refused:
+        """Where the placement says; a row that has a home there or not at all."""
+        home = self.table.homes.get(row)
+        if home is not None:
+            is_open = self._is_open(row, home, nodes)
+            return home if is_open else Refused("Resources", "its own GPUs are not free")
+        request = GpuRequest(row, want, self.table)
+        free = self.free_for(row, want, nodes=nodes)
+        if request.is_shaped:
+            return place_shaped(self.placement, request, free)
+        return self.placement.place(request, free)
+
+    def free_for(self, row: int, gang: int | None = None, *, nodes: int = ANYWHERE) -> FreeGpus:
+        """The free GPUs (of some nodes) that a row may use now, to choose exact ones."""
+        free = FreeGpus(self.occupancy, self.ctx.pools.nodes[self.table.pool.item(row)] & nodes)
+        if self._host is not None:
+            want = int(self.table.gang[row]) if gang is None else gang
+            free.limit(GpuRequest(row, want, self.table), self._host)
+        return free
+
+    def place_exactly(self, row: int, placement: Placement) -> None:
+        """Give a waiting row exact GPUs.
+
+        Raises:
+            PolicyFailed: one of them is not free, the node may not be used, the row does not wait,
+                or they are not its gang.
+        """
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
+        usable = None if self._host is None else self.free_for(row, placement.gpus)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & ~self.occupancy.free[node]:
+                self._may_not_use(row, node)
+            if usable is not None and mask.bit_count() > usable.usable_on(node):
+                name = self.occupancy.cluster.names[node]
+                raise PolicyFailed(f"it gave unit {row} more than node {name}'s cores or memory")
+        if self.ctx.semantics.rejoin and self.suspended.get(row) == placement:
+            self._rejoin(row, placement.gpus)
+        else:
+            self._take(row, placement)
+
+    def share(self, row: int, holder: int) -> Placement:
+        """Give a waiting row the very GPUs that another holds; both run on them from now on.
+
+        Raises:
+            PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
+                these GPUs, or they are not its gang.
+        """
+        if not self.ctx.may_share:
+            raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
+        if not self.has_room(row, holder):
+            raise PolicyFailed(f"it lets unit {row} share GPUs that have no room for it")
+        placement = self.occupancy.held.get(holder)
+        if placement is None:
+            raise PolicyFailed(
+                f"it lets unit {row} share the GPUs of unit {holder}, which has none"
+            )
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
+        self.occupancy.join(row, holder)
+        self._count(row, placement, +1)
+        self.launched[row] = placement
+        self._journal.append(("take", row, placement))
+        return placement
+
+    def has_room(self, row: int, holder: int) -> bool:
+        """Is there room for a row's part of each GPU beside a holder and its partners?"""
+        share = self.table.gpu_share
+        there = (holder, *self.occupancy.beside.get(holder, ()))
+        rows = {row, *there}
+        return sum(max(share.item(each), UNSAID) for each in rows) <= WHOLE
+
+    def can_feed(self, row: int, placement: Placement) -> bool:
+        """Are there cores and memory for a row on every node of a placement?"""
+        if self._host is None:
+            return True
+        return self._host.can_feed(GpuRequest(row, placement.gpus, self.table), placement)
+
+    def set_aside(self, row: int) -> None:
+        """Take a row off its GPUs while a policy decides; what else it uses stays counted."""
+        placement = self.occupancy.release(row)
+        self.suspended[row] = placement
+        self._journal.append(("set aside", row, placement))
+
+    def is_free(self, placement: Placement) -> bool:
+        """Are these very GPUs free?"""
+        pairs = zip(placement.nodes, placement.masks, strict=True)
+        return all(not mask & ~self.occupancy.free[node] for node, mask in pairs)
+
+    def put_back(self, row: int, beside: int | None = None) -> None:
+        """Put a row that was set aside back on its GPUs, which are free or another row's."""
+        placement = self.suspended.pop(row)
+        if beside is None:
+            self.occupancy.take(row, placement)
+        else:
+            self.occupancy.join(row, beside)
+        self._journal.append(("put back", row, placement))
+
+    def give_up(self, row: int) -> None:
+        """A row that was set aside has lost its GPUs."""
+        placement = self.suspended[row]
+        self._count(row, placement, -1)
+        self._journal.append(("give up", row, placement))
+
+    def _check_may_start(self, row: int, gpus: int) -> None:
+        if row in self.occupancy.held:
+            raise PolicyFailed(f"it gave unit {row} GPUs twice")
+        table = self.table
+        if table.status.item(row) != WAITING and row not in self.suspended:
+            raise PolicyFailed(f"it starts unit {row}, which is not waiting")
+        gang = table.gang.item(row)
+        if gpus != gang and not (row in table.whole_nodes and gpus > gang):
+            low, high = int(table.min_gpus[row]), int(table.max_gpus[row])
+            if not (low if low >= 0 else gang) <= gpus <= (high if high >= 0 else gang):
+                raise PolicyFailed(f"it gave unit {row} {plural(gpus, 'GPU')} of a gang of {gang}")
+
+    def _check_may_use(self, row: int, placement: Placement) -> None:
+        nodes = self.ctx.pools.nodes[self.table.pool.item(row)] & self.occupancy.open_nodes
+        gpus = self.occupancy.cluster.gpus
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            exist = (1 << gpus.item(node)) - 1
+            if not nodes >> node & 1 or mask & ~exist or not mask:
+                self._may_not_use(row, node)
+        if len(placement.nodes) > 1 and len(set(placement.nodes)) < len(placement.nodes):
+            raise PolicyFailed(f"it named a node twice in the placement of unit {row}")
+        if row not in self.table.shapes and row not in self.table.whole_nodes:
+            return
+        request = GpuRequest(row, placement.gpus, self.table)
+        if not fits_shape(request, placement, self.occupancy.cluster):
+            raise PolicyFailed(f"it gave unit {row} GPUs that lie otherwise than it asked for")
+
+    def _is_open(self, row: int, placement: Placement, nodes: int = ANYWHERE) -> bool:
+        """Are these very GPUs free, on nodes that the row may use?"""
+        nodes &= self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
+        return all(
+            nodes >> node & 1 and not mask & ~self.occupancy.free[node]
+            for node, mask in zip(placement.nodes, placement.masks, strict=True)
+        )
+
+    def _may_not_use(self, row: int, node: int) -> NoReturn:
+        name = self.occupancy.cluster.names[node]
+        raise PolicyFailed(f"it gave unit {row} GPUs of node {name} that it may not use")
+
+    def suspend(self, row: int) -> None:
+        """Take all GPUs from a running row.
+
+        Raises:
+            PolicyFailed: the row holds none or has not run its minimum time, or the policy may not
+                preempt now.
+        """
+        if not self.may_preempt:
+            raise PolicyFailed(f"it suspends unit {row}, but running rows are frozen now")
+        if row not in self.occupancy.held or row in self.launched:
+            raise PolicyFailed(f"it suspends unit {row}, which does not run")
+        if self.ctx.now - self.table.since[row] < self.ctx.min_run:
+            raise PolicyFailed(
+                f"it suspends unit {row} before its minimum of {self.ctx.min_run:g} s is over"
+            )
+        self.take_back(row)
+
+    def exchange(self, leaving: Sequence[int], coming: Mapping[int, Placement]) -> None:
+        """Take all GPUs from running rows and give exact GPUs to others, all at once.
+
+        The same as `suspend` and then `place_exactly` for each, for less; a row in both is moved
+        to other GPUs than its own.
+
+        Raises:
+            PolicyFailed: as in those two.
+        """
+        table, occupancy = self.table, self.occupancy
+        waiting = [row for row in coming if row not in occupancy.held]
+        plain = (
+            self.tenancy is None
+            and self._host is None
+            and self.ctx.pools.whole
+            and self.ctx.min_run <= 0
+            and not (occupancy.draining or occupancy.beside or table.shapes or table.whole_nodes)
+            and (self.may_preempt or not leaving)
+            and (table.status[waiting] == WAITING).all()
+            and table.gang[list(coming)].tolist() == [each.gpus for each in coming.values()]
+            and self.launched.keys().isdisjoint(leaving)
+            and occupancy.held.keys() >= set(leaving)
+        )
+        if not plain:
+            for row in leaving:
+                self.suspend(row)
+            for row, placement in coming.items():
+                self.place_exactly(row, placement)
+            return
+        before = occupancy.exchange(leaving, coming)
+        self.suspended.update(before)
+        self.launched.update(coming)
+        self._journal += [("suspend", row, had) for row, had in before.items()]
+        self._journal += [("take", row, gets) for row, gets in coming.items()]
+
+    def reserve(self, row: int, placement: Placement) -> None:
+        """Keep GPUs for a waiting row until their holders have left; no other row gets them.
+
+        The reservation stands until it is claimed or opened again, in this decision or a later one.
+
+        Raises:
+            PolicyFailed: the row does not wait, or may not use these GPUs.
+            InvariantBroken: another row has reserved one of them.
+        """
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
+        self.occupancy.reserve(row, placement)
+        self._journal.append(("reserve", row, placement))
+
+    def unreserve(self, row: int) -> Placement:
+        """Open a row's reservation again; those of its GPUs that are not held become free.
+
+        Raises:
+            PolicyFailed: the row has reserved nothing.
+        """
+        placement = self._reservation(row)
+        self.occupancy.unreserve(row)
+        self._journal.append(("unreserve", row, placement))
+        return placement
+
+    def claim(self, row: int) -> Placement | Refused:
+        """Give a row its reserved GPUs if all their holders have left.
+
+        Raises:
+            PolicyFailed: the row has reserved nothing.
+        """
+        placement = self._reservation(row)
+        self._check_may_start(row, placement.gpus)
+        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, placement.gpus)
+        if refusal is not None:
+            return refusal
+        mark = self.mark()
+        self.unreserve(row)
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if mask & ~self.occupancy.free[node] or not self.occupancy.open_nodes >> node & 1:
+                self.rollback(mark)
+                return Refused("Resources", "its reserved GPUs are still held, or out of service")
+        self._take(row, placement)
+        return placement
+
+    def _reservation(self, row: int) -> Placement:
+        placement = self.occupancy.reserved.get(row)
+        if placement is None:
+            raise PolicyFailed(f"it uses a reservation of unit {row}, which has reserved nothing")
+        return placement
+
+    def grant(self, row: int, grant: Grant) -> None:
+        """Give a row more than GPUs: a batch size; or end it, because its target is reached."""
+        self._answer.grants[row] = grant
+
+    def plan_ahead(self, booking: Booking) -> None:
+        """Enter a planned start in the calendar."""
+        self._answer.future.append(booking)
+
+    def refuse(self, row: int, why: Refused) -> None:
+        """Say why a row got nothing."""
+        self._answer.refused[row] = why
+
+    def wake_at(self, time: float) -> None:
+        """Ask to be called again at that time."""
+        self._answer.wake_at = min(self._answer.wake_at, _a_time(time))
+
+    def want_nodes(self, count: int) -> None:
+        """Say how many nodes the cluster should have (autoscaling)."""
+        self._answer.nodes_wanted = count
+
+    def ranked(self, rows: Rows) -> None:
+        """Say in which order the rows were considered, best first."""
+        self._answer.order = rows
+
+    def stable_until(self, time: float) -> None:
+        """Declare that without changes nothing would be decided otherwise before that time."""
+        self._answer.stable_until = _a_time(time)
+
+    def output(self, column: str, row: int, value: float) -> None:
+        """Set an extra output column of a row."""
+        self._answer.columns.setdefault(column, {})[row] = value
+
+    def runs(self, units: Units) -> Bools:
+        """Which units hold GPUs as of now in this walk."""
+        running = units.running
+        if self.suspended:
+            running = running & ~self.table.marks(self.suspended)[units.rows]
+        if self.launched:  # after the suspended: a row in both was moved
+            running = running | self.table.marks(self.launched)[units.rows]
+        return running
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything after a mark."""
+        while len(self._journal) > mark:
+            kind, row, placement = self._journal.pop()
+            if kind == "take":
+                del self.launched[row]
+                self._answer.grants.pop(row, None)
+                self._give_back(row)
+            elif kind == "rejoin":
+                self._give_back(row)
+                self.suspended[row] = placement
+            elif kind == "set aside":
+                del self.suspended[row]
+                self.occupancy.take_again(row, placement)
+            elif kind == "put back":
+                self.suspended[row] = self.occupancy.release(row)
+            elif kind == "give up":
+                self._count(row, placement, +1)
+            elif kind == "reserve":
+                self.occupancy.unreserve(row)
+            elif kind == "unreserve":
+                self.occupancy.reserve(row, placement)
+            else:
+                del self.suspended[row]
+                self.occupancy.take_again(row, placement)
+                self._count(row, placement, +1)
+
+    def answer(self) -> Allocation:
+        """What was decided."""
+        self._answer.reserved = dict(self.occupancy.reserved)
+        return self._answer
+
+    # -- for following a ranking ------------------------------------------------------------------
+
+    @property
+    def counting_decides(self) -> bool:
+        """Does counting GPUs by pool decide which rows fit?"""
+        return self.placement.spans and self.requests_are_alike and self.ctx.gpus_are_alike
+
+    @property
+    def tracks_host(self) -> bool:
+        """Are CPUs and host memory counted?"""
+        return self._host is not None
+
+    @property
+    def requests_are_alike(self) -> bool:
+        """Does a refusal depend on the request only, and not on the row?"""
+        return self.tenancy is None and self._host is None
+
+    def is_protected(self, rows: Rows) -> Bools:
+        """Rows that started so recently that they must not be preempted yet."""
+        if self.ctx.min_run <= 0:
+            return np.zeros(len(rows), np.bool_)
+        return np.asarray(self.ctx.now - self.table.since[rows] < self.ctx.min_run)
+
+    def is_victim(self, row: int, nodes: int) -> bool:
+        """May this row be suspended now, and would that free GPUs of these nodes?"""
+        held = self.occupancy.held.get(row)
+        if held is None or row in self.launched:
+            return False
+        if self.ctx.min_run > 0 and self.ctx.now - self.table.since[row] < self.ctx.min_run:
+            return False
+        return any(nodes >> node & 1 for node in held.nodes)
+
+    def forget_claims(self) -> None:
+        """From now on no row suspended in this walk has a claim to its old GPUs."""
+        self._anew = True
+
+    # -- the journal ------------------------------------------------------------------------------
+
+    def _rejoin(self, row: int, gang: int, nodes: int = ANYWHERE) -> Placement | None:
+        """Undo a suspension made in this walk, if the row's own GPUs are still free."""
+        old = self.suspended[row]
+        if old.gpus != gang and row not in self.table.whole_nodes:
+            return None
+        if not self._is_open(row, old, nodes):
+            return None
+        del self.suspended[row]
+        self._occupy(row, old)
+        self._journal.append(("rejoin", row, old))
+        return old
+
+    def _take(self, row: int, placement: Placement) -> None:
+        self._occupy(row, placement)
+        self.launched[row] = placement
+        self._journal.append(("take", row, placement))
+
+    def take_back(self, row: int) -> None:
+        """Suspend a row without asking whether a policy may."""
+        placement = self._give_back(row)
+        self.suspended[row] = placement
+        self._journal.append(("suspend", row, placement))
+
+    def _occupy(self, row: int, placement: Placement) -> None:
+        self.occupancy.take(row, placement)
+        self._count(row, placement, +1)
+
+    def _give_back(self, row: int) -> Placement:
+        placement = self.occupancy.release(row)
+        self._count(row, placement, -1)
+        return placement
+
+    def _count(self, row: int, placement: Placement, sign: int) -> None:
+        if self.tenancy is not None:
+            self.tenancy.count(row, sign * placement.gpus)
+        if self._host is not None:
+            self._host.change(GpuRequest(row, placement.gpus, self.table), placement, -sign)
+
+
+def _a_time(time: float) -> float:
+    if time != time:  # noqa: PLR0124 - NaN
+        raise PolicyFailed("it names a time that is not a number")
+    return time

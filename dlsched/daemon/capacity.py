@@ -1,0 +1,74 @@
+"""What the cluster could ever give to one job, so that a job that cannot fit is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dlsched.core.cluster.description import ANY_TYPE
+from dlsched.daemon.agents import Agents
+from dlsched.daemon.live.nodes import LiveNodes
+from dlsched.daemon.settings import Settings
+from dlsched.protocol.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A node as far as fitting goes; a fact that is not known always fits."""
+
+    name: str
+    gpus: int
+    gpu_type: str = ""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """Configured nodes, and nodes that have registered, by name."""
+
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The known GPU types, by their names in small letters."""
+        return {h.gpu_type.lower(): h.gpu_type for h in self.hosts.values() if h.gpu_type}
+
+
+def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Agents) -> Capacity:
+    """The capacity of a cluster.
+
+    Args:
+        settings: with the configured nodes.
+        ledger: with the nodes that have registered, whose own words count more.
+        nodes: their GPU types.
+        agents: what they reported.
+    """
+    partitions = settings.partition_nodes()
+
+    def partitions_of(name: str) -> tuple[str, ...]:
+        return tuple(p for p, members in partitions.items() if members is None or name in members)
+
+    hosts: dict[str, Host] = {}
+    for name, section in settings.configured_nodes().items():
+        memory = section.memory_gb
+        hosts[name] = Host(
+            name=name,
+            gpus=section.gpus,
+            gpu_type=section.gpu_type,
+            cpus=section.cpus,
+            memory_bytes=None if memory is None else int(memory * 1e9),
+            partitions=partitions_of(name),
+        )
+    for name, registered in ledger.nodes.items():
+        live, described = nodes.get(name), agents.described.get(name)
+        hosts[name] = Host(
+            name=name,
+            gpus=len(registered.gpus),
+            gpu_type="" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type,
+            cpus=None if described is None else described.facts.cpus or None,
+            memory_bytes=None if described is None else described.facts.memory_bytes or None,
+            partitions=partitions_of(name),
+        )
+    return Capacity(hosts=hosts)

@@ -1,0 +1,260 @@
+"""The cluster as a whole: status, usage, prediction errors, policy, configuration, snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median, quantiles
+
+from dlsched import __version__
+from dlsched.core.errors import BadInput
+from dlsched.daemon.cluster import Cluster, round_settings
+from dlsched.daemon.control.bounds import check_count, check_text
+from dlsched.daemon.control.turns import in_turns
+from dlsched.daemon.round.snapshot_builder import take_snapshot
+from dlsched.daemon.rounds import Rounds
+from dlsched.daemon.settings import Settings, differences, load_settings
+from dlsched.daemon.tenants import configured
+from dlsched.daemon.trust import DaemonTrust
+from dlsched.daemon.vc_tree import check_tree
+from dlsched.db.reading.outcomes import PredictedStart
+from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
+from dlsched.db.tenants import FILE, Vc
+from dlsched.protocol import leader
+from dlsched.protocol.ledger import JobStatus
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import boottime, wall
+
+CHUNK = 256 * 1024
+RECENT_S = 3600.0  # an alarm is a problem for so long
+
+
+@dataclass(eq=False, slots=True)
+class ClusterAdmin:
+    """What operators ask and change of the whole cluster."""
+
+    cluster: Cluster
+    rounds: Rounds
+    trust: DaemonTrust
+    file: Path | None  # of the configuration
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def problems(self) -> tuple[str, list[str]]:
+        """The cluster's health (green, yellow or red), and why."""
+        cluster, driver, rounds = self.cluster, self.cluster.driver, self.rounds
+        red: list[str] = []
+        yellow: list[str] = []
+        if driver.store_down:
+            red.append(f"cannot store: {driver.store_down}")
+        if rounds.failures:
+            where = red if rounds.failures >= cluster.settings.round.red_after else yellow
+            where.append(rounds.trouble)
+        if rounds.slow:
+            yellow.append(rounds.slow)
+        if driver.leading:
+            late = [n for n in driver.committed.nodes if cluster.node_state(n) == "late"]
+            if late:
+                yellow.append(f"nodes late: {', '.join(late[:10])}")
+            if driver.committed.orphans:
+                yellow.append(f"{len(driver.committed.orphans)} unknown runs are alive")
+        certificate = self.trust.problem()
+        if certificate is not None:
+            yellow.append(certificate)
+        yellow += [text for at, text in driver.alarms if wall() - at < RECENT_S]
+        return ("red" if red else "yellow" if yellow else "green"), [*red, *yellow]
+
+    async def status(self) -> control_pb2.StatusReply:
+        """The state of the whole cluster."""
+        cluster, driver, state = self.cluster, self.cluster.driver, self.cluster.round_state
+        health, why = self.problems()
+        ledger, store = driver.committed, driver.store
+        nodes = [cluster.node_state(name) for name in ledger.nodes]
+        leader, epoch = driver.name, int(driver.state.epoch)
+        if not driver.leading:
+            leader, epoch = "", 0
+            if not driver.store_down:
+                leader, epoch = await driver.read(store.last_leader)
+        return control_pb2.StatusReply(
+            standby=not driver.leading,
+            health=health,
+            problems=why,
+            leader=leader,
+            epoch=epoch,
+            database=f"{store.kind}: {'away' if driver.store_down else 'fine'}",
+            policy=state.settings.policy,
+            parts=dict(state.settings.parts),
+            round=state.number,
+            nodes_up=sum(node not in ("down", "late") for node in nodes),
+            nodes_late=nodes.count("late"),
+            nodes_down=nodes.count("down"),
+            pending=sum(row.status is JobStatus.PENDING for row in ledger.jobs.values()),
+            running=sum(
+                row.status is not JobStatus.PENDING and not row.status.is_terminal
+                for row in ledger.jobs.values()
+            ),
+            up_s=boottime() - driver.began_at,
+            version=__version__,
+            cluster=cluster.settings.cluster.name,
+            round_s=self.rounds.last_wall_s,
+            policy_failures=self.rounds.total_failures,
+        )
+
+    async def usage(
+        self, request: control_pb2.UsageRequest, caller: Identity
+    ) -> control_pb2.UsageReply:
+        """GPU time by user or virtual cluster: ended runs from the store, live ones from memory."""
+        cluster, driver = self.cluster, self.cluster.driver
+        since = request.since if request.HasField("since") else None
+        by = "user" if request.by_user else "vc"
+        past = await driver.read(partial(driver.store.usage, by=by, since=since))
+        found = {
+            each.name: control_pb2.UsageView(name=each.name, gpu_s=each.gpu_s) for each in past
+        }
+        async for row in in_turns(driver.committed.jobs.values()):
+            if row.status.is_terminal:
+                continue
+            name = row.request.user if request.by_user else driver.table.field(row, "vc") or ""
+            view = found.setdefault(name, control_pb2.UsageView(name=name))
+            if row.status is JobStatus.PENDING:
+                view.pending += 1
+                continue
+            run = driver.committed.live_run(row.job)
+            gpus = sum(len(m.gpus) for m in run.members.values()) if run is not None else 0
+            view.gpus_now += gpus
+            started = driver.table.of(row.job).started_at
+            if started is not None:
+                begin = started if since is None else max(started, since)
+                view.gpu_s += gpus * max(0.0, cluster.now - begin)
+        if not request.by_user:
+            for name, vc in cluster.tenants.vcs().items():
+                if vc.gpus is not None:
+                    view = found.setdefault(name, control_pb2.UsageView(name=name))
+                    view.entitlement = vc.gpus
+        elif not caller.is_operator:
+            found = {name: view for name, view in found.items() if name == caller.name}
+        return control_pb2.UsageReply(usage=[found[name] for name in sorted(found)])
+
+    async def calibration(
+        self, request: control_pb2.CalibrationRequest
+    ) -> control_pb2.CalibrationReply:
+        """Errors of first predictions by their basis, of jobs that have started since."""
+        driver = self.cluster.driver
+        since = request.since if request.HasField("since") else 0.0
+        by_basis: dict[str, list[PredictedStart]] = {}
+        for each in await driver.read(partial(driver.store.predicted_starts, since)):
+            by_basis.setdefault(each.prediction.basis, []).append(each)
+        return control_pb2.CalibrationReply(
+            by_basis=[_errors(basis, some) for basis, some in sorted(by_basis.items())]
+        )
+
+    async def snapshot(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
+        """The cluster as a round sees it now: decided again elsewhere it gives the same plan."""
+        self.cluster.driver.require_lead()
+        data = take_snapshot(self.cluster.round_state, "full", self.cluster.now).to_bytes()
+        for start in range(0, len(data), CHUNK):
+            yield control_pb2.SnapshotChunk(data=data[start : start + CHUNK])
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    async def set_policy(
+        self, request: control_pb2.SetPolicyRequest, caller: Identity
+    ) -> control_pb2.SetPolicyReply:
+        """Switch the policy: validated first, then durable, in force from the next round.
+
+        Raises:
+            BadInput: one line; then everything stays as it is.
+        """
+        driver, settings = self.cluster.driver, self.cluster.round_state.settings
+        driver.require_lead()
+        check_count("options", len(request.options), 200)
+        for text in (*request.parts.values(), *request.options):
+            check_text("policy", text, 1000)
+        parts = dict(settings.parts)
+        for stage, name in request.parts.items():
+            if name:
+                parts[stage] = name
+            else:
+                parts.pop(stage, None)
+        same = parts.get("scheduling") == settings.parts.get("scheduling") and not request.options
+        options = settings.options if same else tuple(request.options)
+        wanted = settings.with_policy(parts, options)
+        await self.rounds.validate(wanted)
+        row = PolicySet(at=wall(), parts=parts, options=options, actor=caller.name)
+        text = " ".join(f"{stage}={name}" for stage, name in parts.items())
+        note = Event(at=row.at, kind="set-policy", actor=caller.name, text=text)
+        await driver.attach(row, PolicyState(state=b""), note)
+        self.cluster.round_state.switch(wanted)
+        self.rounds.policy_switched()
+        return control_pb2.SetPolicyReply(parts=parts, options=options)
+
+    async def reload(self, actor: str) -> control_pb2.ReloadReply:
+        """Read the configuration file again; it is taken as a whole or not at all.
+
+        Raises:
+            BadInput: one line; then the old configuration stays.
+        """
+        cluster, driver = self.cluster, self.cluster.driver
+        if self.file is None:
+            raise BadInput("this daemon was started without a configuration file")
+        old = cluster.settings
+        new = await asyncio.to_thread(load_settings, self.file)
+        lines = differences(old, new)
+        if not lines:
+            return control_pb2.ReloadReply(changes=[])
+        changed, chosen = round_settings(new), round_settings(old)
+        if (changed.parts, changed.options) == (chosen.parts, chosen.options):
+            present = cluster.round_state.settings  # as `set-policy` left it
+            changed = changed.with_policy(present.parts, present.options)
+        else:
+            await self.rounds.validate(changed)
+        operators = {
+            name: vc
+            for name, vc in cluster.tenants.vcs().items()
+            if cluster.tenants.rows["vc", name].source != FILE
+        }
+        self._refuse_lost_names(new, operators)
+        check_tree(operators | {vc.name: vc for vc in configured(new) if isinstance(vc, Vc)})
+        rows: list[object] = [
+            Event(at=wall(), kind="reload", actor=actor, text="; ".join(lines)[:2000])
+        ]
+        if configured(new) != configured(old):
+            rows.append(TenantsConfigured(tenants=configured(new), at=wall()))
+        rows += cluster.drains_of(new, driver.committed.nodes, actor)
+        if driver.leading:
+            await driver.ask(lambda token: leader.AttachAsked(boottime(), tuple(rows), token))
+        cluster.configure(new, changed)
+        self.rounds.configured()
+        return control_pb2.ReloadReply(changes=lines)
+
+    def _refuse_lost_names(self, new: Settings, operators: dict[str, Vc]) -> None:
+        """Refuse to remove a partition or virtual cluster that a live job is in."""
+        driver = self.cluster.driver
+        known = {
+            "partition": {p.name for p in new.partitions},
+            "vc": {vc.name for vc in new.vcs} | operators.keys(),
+        }
+        for row in driver.committed.jobs.values():
+            for what, names in known.items() if not row.status.is_terminal else ():
+                name = driver.table.field(row, what)
+                if name and name not in names:
+                    raise BadInput(f"{what} {name} is removed, and job {row.job} is in it")
+
+
+def _errors(basis: str, some: list[PredictedStart]) -> control_pb2.CalibrationView:
+    errors = [each.started_at - each.prediction.start_at for each in some]
+    sizes = [abs(error) for error in errors]
+    return control_pb2.CalibrationView(
+        basis=basis,
+        jobs=len(some),
+        mean_error_s=fmean(errors),
+        median_abs_error_s=median(sizes),
+        p90_abs_error_s=quantiles(sizes, n=10, method="inclusive")[-1]
+        if len(sizes) > 1
+        else sizes[0],
+        mean_lead_s=fmean(each.prediction.start_at - each.prediction.made_at for each in some),
+    )

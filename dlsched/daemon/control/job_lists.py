@@ -1,0 +1,158 @@
+"""The queue and the history, in pages; waiting elements of one array are one line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.job_filters import (
+    check_filter,
+    each_page,
+    live_jobs,
+    stored_filter,
+)
+from dlsched.daemon.control.submission.arrays import fold_tasks
+from dlsched.daemon.control.views import Views, add_prediction, stored_view
+from dlsched.daemon.predictions import Predictions
+from dlsched.daemon.rounds import Rounds
+from dlsched.protocol.ledger import Job, JobStatus
+from dlsched.protocol.messages import JobId
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import wall
+
+PAGE = 250  # views that are made before other requests are served
+
+
+@dataclass(eq=False, slots=True)
+class JobLists:
+    """Lists of live jobs and of ended ones."""
+
+    cluster: Cluster
+    views: Views
+    predictions: Predictions
+    rounds: Rounds
+
+    async def queue(
+        self, request: control_pb2.QueueRequest, caller: Identity
+    ) -> AsyncIterator[control_pb2.QueuePage]:
+        """The live jobs that a filter means: pending ones in the policy's order, then running."""
+        cluster, views, predictions = self.cluster, self.views, self.predictions
+        starts = await predictions.starts() if request.predict else {}
+        ends = predictions.ends if request.predict else {}
+        check_filter(request.filter)
+        rows, others = await live_jobs(cluster, request.filter, caller)
+        waiting = [row for row in rows if row.status is JobStatus.PENDING]
+        present = [row for row in rows if row.status is not JobStatus.PENDING]
+        position = cluster.live.position
+        waiting.sort(key=lambda row: (position(row.job) or 1 << 60, row.job))
+        facts = cluster.driver.table.of
+        present.sort(key=lambda row: (facts(row.job).started_at or 0.0, row.job))
+        views.forget()
+        folded: list[control_pb2.FoldedView] = []
+        if not request.unfold:
+            waiting, folded = self._fold(waiting)
+        for some in each_page([*waiting, *present], PAGE):
+            page = control_pb2.QueuePage()
+            jobs = cluster.driver.committed.jobs  # jobs that end meanwhile leave the list
+            page.jobs.extend(
+                views.of(jobs[row.job])
+                for row in some
+                if row.job in jobs and not jobs[row.job].status.is_terminal
+            )
+            if starts or ends:
+                for view in page.jobs:
+                    add_prediction(view, starts, ends)
+            yield page
+            await asyncio.sleep(0)
+        for line in folded:
+            add_prediction(line.first, starts, ends)
+        last = self._summary()
+        last.others = others
+        yield control_pb2.QueuePage(folded=folded, summary=last)
+
+    def _summary(self) -> control_pb2.QueueSummary:
+        """The cluster in one line."""
+        ledger, state = self.cluster.driver.committed, self.cluster.round_state
+        running = pending = running_gpus = pending_gpus = 0
+        for row in ledger.jobs.values():
+            if row.status is JobStatus.PENDING:
+                pending += 1
+                pending_gpus += sum(row.request.gang)
+            elif not row.status.is_terminal:
+                running += 1
+                running_gpus += sum(row.request.gang)
+        return control_pb2.QueueSummary(
+            running=running,
+            running_gpus=running_gpus,
+            pending=pending,
+            pending_gpus=pending_gpus,
+            gpus=sum(len(node.gpus) for node in ledger.nodes.values()),
+            busy_gpus=sum(len(ledger.busy(name)) for name in ledger.nodes),
+            policy=state.settings.policy,
+            round=state.number,
+            round_s=self.rounds.last_wall_s,
+            policy_failure=self.rounds.trouble,
+        )
+
+    def _fold(self, rows: list[Job]) -> tuple[list[Job], list[control_pb2.FoldedView]]:
+        """Fold elements of an array that wait for the same reason; returns the other jobs first."""
+        table = self.cluster.driver.table
+        groups: dict[tuple[JobId, str], list[Job]] = {}
+        plain: list[Job] = []
+        for row in rows:
+            spec = table.spec(row)
+            if spec.array is None:
+                plain.append(row)
+            else:
+                first = JobId(row.job - spec.index)
+                groups.setdefault((first, self.views.reason(row)), []).append(row)
+        folded = []
+        for group in groups.values():
+            if len(group) == 1:
+                plain += group
+                continue
+            specs = [table.spec(row) for row in group]
+            tasks = [spec.task for spec in specs if spec.task is not None]
+            limit = table.array_limit(group[0])
+            folded.append(
+                control_pb2.FoldedView(
+                    first=self.views.of(group[0]), tasks=fold_tasks(tasks, limit), count=len(group)
+                )
+            )
+        return plain, folded
+
+    async def history(
+        self, request: control_pb2.HistoryRequest, caller: Identity
+    ) -> AsyncIterator[control_pb2.HistoryPage]:
+        """Ended jobs by their end, from the store; live ones behind when asked for."""
+        driver, wanted = self.cluster.driver, stored_filter(request.filter, caller)
+        since = request.since if request.HasField("since") else None
+        until = request.until if request.HasField("until") else None
+        left = request.limit if request.limit > 0 else None
+        after = None
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            found = await driver.read(
+                partial(
+                    driver.store.history, wanted, since=since, until=until, after=after, limit=size
+                )
+            )
+            if found:
+                yield control_pb2.HistoryPage(jobs=[stored_view(stored) for stored in found])
+                after = found[-1].after
+                left = None if left is None else left - len(found)
+            if len(found) < size:
+                break
+        if request.live_too and (until is None or until >= wall()):
+            rows, _ = await live_jobs(self.cluster, request.filter, caller)
+            for some in each_page(rows, PAGE):
+                jobs = driver.committed.jobs
+                present = [jobs[row.job] for row in some if row.job in jobs]
+                yield control_pb2.HistoryPage(
+                    jobs=[self.views.of(row) for row in present if not row.status.is_terminal]
+                )
+                await asyncio.sleep(0)

@@ -1,0 +1,193 @@
+"""Nodes: shown, drained, taken back, and confirmed as down by an operator."""
+
+from __future__ import annotations
+
+from dlsched.core.errors import BadInput
+from dlsched.daemon.agents import Described
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.bounds import LONGEST_S, check_number, check_text
+from dlsched.daemon.enforcement import evict
+from dlsched.db.records import Drained, Event
+from dlsched.protocol import leader
+from dlsched.protocol.messages import GpuId, NodeName
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import boottime, wall
+
+
+def nodes(cluster: Cluster, request: control_pb2.NodesRequest) -> control_pb2.NodesReply:
+    """The nodes that are named, or all; also configured ones that never registered."""
+    known, named = cluster.driver.committed.nodes, cluster.settings.configured_nodes()
+    names = list(dict.fromkeys(request.names)) or sorted(
+        {*known, *named}, key=lambda n: (len(n), n)
+    )
+    reply = control_pb2.NodesReply()
+    for name in names:
+        if name in known:
+            reply.nodes.append(_view(cluster, NodeName(name)))
+        elif name in named:
+            reply.nodes.add(name=name, state="down", why="never registered")
+        else:
+            raise BadInput(f"node {name!r} is not known")
+    return reply
+
+
+def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
+    ledger = cluster.driver.committed
+    node = ledger.nodes[name]
+    live = cluster.live.nodes.get(name)
+    described = cluster.agents.described.get(name)
+    drained = cluster.drained.get(name)
+    runs = ledger.runs_on(name)
+    holder: dict[GpuId, list[int]] = {}
+    for run in (each for each in runs if not each.is_away):
+        for gpu in run.members[name].gpus:
+            holder.setdefault(gpu, []).append(run.key.job)
+    view = control_pb2.NodeView(
+        name=name,
+        state=cluster.node_state(name),
+        why=drained.reason if drained is not None else node.why,
+        gpu_type=live.gpu_type if live is not None else "",
+        gpus=len(node.gpus),
+        busy_gpus=len(set(holder) & set(node.gpus)),
+        partitions=cluster.settings.partitions_of(name),
+        jobs=sorted({run.key.job for run in runs}),
+        address=cluster.address(name),
+    )
+    if drained is not None:
+        view.why_actor, view.why_at = drained.actor, drained.at
+    ago = cluster.synced_ago(name, boottime())
+    if ago is not None:
+        view.heard_ago_s = ago
+    if view.state == "late":
+        view.why = view.why or (
+            f"not heard for {ago:.0f} s" if ago is not None else "not heard in this term"
+        )
+    if refusal := cluster.refusal(name, boottime()):
+        view.why = "; ".join(filter(None, (view.why, refusal)))
+    if described is not None:
+        facts = described.facts
+        if facts.cpus:
+            view.cpus = facts.cpus
+        if facts.memory_bytes:
+            view.memory_bytes = facts.memory_bytes
+        view.launcher = facts.launcher
+        view.capabilities.extend(facts.capabilities)
+    unhealthy = cluster.unhealthy.get(name, frozenset())
+    for index, gpu in enumerate(node.gpus):
+        _device(view, index, gpu, holder.get(gpu, []), gpu in node.quarantined, gpu in unhealthy)
+        if described is not None:
+            _measured(view.devices[-1], described)
+    return view
+
+
+def _device(
+    view: control_pb2.NodeView,
+    index: int,
+    gpu: GpuId,
+    jobs: list[int],
+    quarantined: bool,
+    unhealthy: bool,
+) -> None:
+    state = "busy" if jobs else "free"
+    if quarantined:
+        state = "quarantined"
+    elif unhealthy:
+        state = "unhealthy"
+    view.devices.add(index=index, uuid=gpu, type=view.gpu_type, state=state, jobs=jobs)
+
+
+def _measured(device: control_pb2.GpuView, described: Described) -> None:
+    for facts in described.facts.gpus:
+        if facts.uuid == device.uuid:
+            device.index = facts.index
+            if facts.type:
+                device.type = facts.type
+            if facts.memory_bytes:
+                device.memory_bytes = facts.memory_bytes
+    use = described.uses.get(device.uuid)
+    if use is None:
+        return
+    for name in ("utilization", "memory_used_bytes", "temperature_c"):
+        if use.HasField(name):
+            setattr(device, name, getattr(use, name))
+    if use.problem:
+        device.why = use.problem
+    if use.foreign and device.state == "free":
+        device.state = "foreign"
+
+
+async def set_nodes(
+    cluster: Cluster, request: control_pb2.SetNodesRequest, caller: Identity
+) -> control_pb2.ActReply:
+    """Drain nodes, take them back, or confirm that they are down.
+
+    Raises:
+        BadInput: one line that says what is wrong with the request.
+    """
+    driver = cluster.driver
+    driver.require_lead()
+    check_text("reason", request.reason, 1024)
+    if not request.names:
+        raise BadInput("name the nodes")
+    if request.action == control_pb2.NODE_ACTION_DRAIN and not request.reason:
+        raise BadInput("drain: a reason is required")
+    reply, now = control_pb2.ActReply(), wall()
+    names = list(dict.fromkeys(request.names))
+    known = [name for name in names if name in driver.committed.nodes]
+    for name in names:
+        if name not in driver.committed.nodes:
+            reply.failed.add(subject=f"node {name}", why="there is no such node")
+    for text in known:
+        name = NodeName(text)
+        events, line = _change(cluster, request, name, caller, now)
+        ask = tuple(events)
+        await driver.ask(
+            lambda token, ask=ask: leader.Together(  # type: ignore[misc]
+                boottime(), (*ask, leader.AttachAsked(boottime(), (), token))
+            )
+        )
+        if request.action == control_pb2.NODE_ACTION_DRAIN:
+            evict(cluster)
+        reply.done.append(name)
+        reply.lines.append(line)
+    return reply
+
+
+def _change(
+    cluster: Cluster,
+    request: control_pb2.SetNodesRequest,
+    name: NodeName,
+    caller: Identity,
+    now: float,
+) -> tuple[list[leader.AttachAsked | leader.DownConfirmed], str]:
+    jobs = sorted({run.key.job for run in cluster.driver.reserved.runs_on(name)})
+    held = f"; held by {', '.join(f'job {job}' for job in jobs)}" if jobs else ""
+    kinds = {
+        control_pb2.NODE_ACTION_DRAIN: "drain",
+        control_pb2.NODE_ACTION_RESUME: "resume",
+        control_pb2.NODE_ACTION_DOWN_CONFIRMED: "down",
+    }
+    kind = kinds.get(request.action)
+    if kind is None:
+        raise BadInput(f"action {request.action} is not known to this version")
+    note = Event(at=now, kind=kind, actor=caller.name, node=name, text=request.reason)
+    if kind == "down":
+        return (
+            [leader.DownConfirmed(boottime(), name), leader.AttachAsked(boottime(), (note,))],
+            f"node {name}: down, as {caller.name} says",
+        )
+    by_at = None
+    if kind == "drain" and (request.now or request.HasField("by_at")):
+        most = now + LONGEST_S
+        by_at = now if request.now else check_number("by", request.by_at, 0.0, most)
+    change = Drained(
+        node=name,
+        drained=kind == "drain",
+        reason=request.reason,
+        actor=caller.name,
+        at=now,
+        by_at=by_at,
+    )
+    line = f"node {name}: drains{held}" if kind == "drain" else f"node {name}: takes runs again"
+    return [leader.AttachAsked(boottime(), (change, note))], line

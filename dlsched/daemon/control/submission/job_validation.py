@@ -1,0 +1,290 @@
+"""From what a client asks for to what is stored: every bound and name is checked here.
+
+Invariant: what leaves this module fits the store's columns and the nodes' launchers, and could run
+on this cluster as it is configured or present, unless the client said that it waits for another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
+from dlsched.daemon.capacity import Capacity
+from dlsched.daemon.control import bounds
+from dlsched.daemon.control.bounds import check_field
+from dlsched.daemon.control.submission.arrays import parse_array
+from dlsched.daemon.control.submission.elastic import elastic_size
+from dlsched.daemon.control.submission.job_dependencies import read_dependencies
+from dlsched.daemon.control.sweeps import check_sweep
+from dlsched.daemon.settings import Settings
+from dlsched.daemon.tenants import Tenants
+from dlsched.db.records import ArrayShape, JobBody
+from dlsched.jobs.fields import BY_NAME
+from dlsched.protocol import messages as m
+from dlsched.protocol.ledger import Request
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.job_fields import SENT, get_field
+from dlsched.rpc.request_bounds import NODES_OF_A_JOB
+from dlsched.rpc.v1 import control_pb2
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+VARIABLE = re.compile(r"[^=\0]{1,1024}")
+Resolve = Callable[[str], tuple[str, str]]  # account and vc, from the name that a job gives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidJob:
+    """One job or array as it will be stored, but for ids and times."""
+
+    body: JobBody
+    request: Request  # request id and spec are set for each element
+    array: ArrayShape | None
+    held: bool
+    tasks: tuple[int | None, ...] = ()  # of dependencies: the element's task number
+
+
+def validate(
+    wanted: control_pb2.JobRequest,
+    common: Mapping[str, str],
+    settings: Settings,
+    capacity: Capacity,
+    now: float,
+    resolve: Resolve | None = None,
+) -> ValidJob:
+    """A checked job; the variables of `common` are checked already.
+
+    Raises:
+        BadInput: one line that names the limit or the known values.
+    """
+    limits = settings.limits
+    dependencies, tasks = read_dependencies(wanted.dependencies)
+    partition = _partition(wanted.partition, settings)
+    values: dict[str, Any] = {
+        row.name: check_field(row, get_field(wanted, row), now) for row in SENT
+    }
+    account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
+    gang, gpus = _gang(values)
+    if values["gpu_share"] is not None and wanted.exclusive:
+        raise BadInput("share: a job that has its nodes for itself shares no GPUs")
+    if values["deadline_at"] is not None and values["deadline_at"] <= now:
+        raise BadInput("deadline: it has passed already")
+    if not wanted.argv and not wanted.script:
+        raise BadInput("there is neither a script nor a command")
+    bounds.check_words("arguments", wanted.argv, limits.environment_bytes)
+    bounds.check_count("script bytes", len(wanted.script), limits.script_bytes)
+    if wanted.script and not wanted.script.startswith(b"#!"):
+        raise BadInput("the script does not begin with #! and an interpreter")
+    gpus, minimum, maximum = elastic_size(wanted, gpus, values["min_gpus"], values["max_gpus"])
+    values |= {
+        "name": values["name"] or "job",
+        "partition": partition,
+        "account": account,
+        "vc": vc,
+        "gpus": gpus,
+        "min_gpus": minimum,
+        "max_gpus": maximum,
+        "gpu_share": _part(values["gpu_share"]),
+        "gpu_types": _types(wanted.gpu_types, capacity, wanted.open_ended),
+        "only_nodes": _nodes(wanted.only_nodes, capacity, wanted.open_ended),
+        "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
+        "time_limit_s": _within_partition(values["time_limit_s"], partition, settings),
+    }
+    body = JobBody(
+        **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
+        argv=tuple(wanted.argv),
+        script=wanted.script,
+        environment=checked_environment(common, wanted.environment, limits.environment_bytes),
+        gang=gang,
+        dependencies=dependencies,
+        extra=_extra(wanted.extra),
+    )
+    request = Request(
+        request_id=m.RequestId(""),
+        gang=gang if gang is not None else (gpus,),
+        mode=m.LaunchMode(values["mode"] or m.LaunchMode.BATCH),
+        fence=m.Fence(values["fence"] or settings.fence),
+        retries=bounds.check_whole("retries", wanted.retries, 0, limits.retries) or 0,
+        limits=m.Limits(time_s=body.time_limit_s, memory_bytes=body.memory_bytes, cpus=body.cpus),
+        grace_s=_grace(values["grace_s"], limits.grace_s),
+        suspend_level=m.SuspendLevel(values["suspend_level"] or m.SuspendLevel.FREEZE),
+        requeue=body.requeue,
+        timeouts=_timeouts(body, limits.timeouts),
+        gpu_share=body.gpu_share,
+    )
+    array = parse_array(wanted.array, limits.array_size) if wanted.array else None
+    sweep = check_sweep(wanted, array)
+    if array is not None and sweep is not None:
+        array = replace(array, sweep=sweep)
+    if not wanted.open_ended:
+        check_fits(body, capacity)
+    return ValidJob(body=body, request=request, array=array, held=wanted.held, tasks=tasks)
+
+
+def check_priority(wanted: float | None, present: float | None, caller: Identity) -> None:
+    """Refuse a user's priority above the default, or above what an operator has given the job.
+
+    Raises:
+        NotAllowed: one line that says what a user may do.
+    """
+    most = max(present or 0.0, 0.0)
+    if (wanted or 0.0) > most and not caller.is_operator:
+        raise NotAllowed(
+            f"priority {wanted:g}: only an operator may raise a priority above {most:g}; "
+            "a lower one lets other jobs go first"
+        )
+
+
+def check_fits(body: JobBody, capacity: Capacity) -> None:
+    """Refuse a gang that no state of this cluster could hold.
+
+    Raises:
+        BadInput: naming what is asked for and what there is.
+    """
+    if not capacity.hosts:
+        return  # no node is known yet: nothing can be said
+    types = {name.lower() for name in body.gpu_types}
+    only, unwanted = frozenset(body.only_nodes), frozenset(body.not_nodes)
+    hosts = [
+        host
+        for host in capacity.hosts.values()
+        if (not body.partition or not host.partitions or body.partition in host.partitions)
+        and (not types or not host.gpu_type or host.gpu_type.lower() in types)
+        and (not only or host.name in only)
+        and host.name not in unwanted
+        and (
+            body.memory_bytes is None
+            or host.memory_bytes is None
+            or host.memory_bytes >= body.memory_bytes
+        )
+    ]
+    there = sorted((host.gpus for host in hosts), reverse=True)
+    where = " of that kind" if types or body.only_nodes or body.partition else ""
+    least = body.min_gpus if body.min_gpus is not None else body.gpus
+    if body.gang is None:
+        if sum(there) < least:
+            raise BadInput(
+                f"needs {plural(least, 'GPU')}, and the cluster has {sum(there)}{where} "
+                "(--open-ended waits for more)"
+            )
+        return
+    needs = sorted(body.gang, reverse=True)
+    if len(needs) > len(there) or any(a > b for a, b in zip(needs, there, strict=False)):
+        raise BadInput(
+            f"needs {plural(len(needs), 'node')} with {plural(needs[0], 'GPU')} each at most; "
+            f"the cluster has {plural(len(there), 'node')}{where}, the largest "
+            f"with {there[0] if there else 0} (--open-ended waits for others)"
+        )
+
+
+def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
+    """GPUs a node, when said, and GPUs in all."""
+    gpus, nodes, each = values["gpus"], values["nodes"], values["gpus_per_node"]
+    if each is not None:
+        if gpus is not None and nodes is not None and nodes * each != gpus:
+            asked = f"{plural(nodes, 'node')} with {plural(each, 'GPU')} each"
+            raise BadInput(f"{asked} are not {plural(gpus, 'GPU')}")
+        if nodes is None and gpus is not None and gpus % each:
+            raise BadInput(f"{plural(gpus, 'GPU')}: no whole number of nodes with {each} each")
+        nodes = nodes or (gpus // each if gpus is not None else 1)
+        bounds.check_count("nodes", nodes, NODES_OF_A_JOB)
+        return (each,) * nodes, each * nodes
+    if nodes is not None:
+        bounds.check_count("nodes", nodes, NODES_OF_A_JOB)
+        total = gpus if gpus is not None else nodes
+        if total < nodes:
+            raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
+        return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
+    return None, gpus if gpus is not None else 1
+
+
+def _partition(name: str, settings: Settings) -> str:
+    if not name:
+        return settings.default_partition()
+    known = [partition.name for partition in settings.partitions]
+    if name not in known:
+        bounds.check_text("partition", name)
+        raise not_known("partition", name, known)
+    return name
+
+
+def _within_partition(limit: float | None, partition: str, settings: Settings) -> float | None:
+    most = next((p.max_time_s for p in settings.partitions if p.name == partition), None)
+    if most is not None and limit is not None and limit > most:
+        raise BadInput(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
+    return limit if limit is not None else most
+
+
+def _types(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:
+    known = capacity.types
+    found = []
+    for name in dict.fromkeys(names):
+        bounds.check_text("GPU type", name, 64)
+        if name.lower() not in known and not open_ended and capacity.hosts:
+            raise not_known("GPU type", name, sorted(known.values()))
+        found.append(known.get(name.lower(), name))
+    return tuple(found)
+
+
+def _nodes(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(names))
+    for name in found:
+        bounds.check_text("node", name)
+        if capacity.hosts and name not in capacity.hosts and not open_ended:
+            raise BadInput(f"node {name!r} is not known")
+    return found
+
+
+def _part(share: float | None) -> float | None:
+    if share is not None and not share > 0:
+        raise BadInput(f"share: {share:g} is not above 0 and at most 1")
+    return share if share != 1 else None
+
+
+def _grace(grace: float | int | None, most: float) -> float:
+    return 30.0 if grace is None else float(bounds.check_number("grace", grace, 0.0, most) or 0.0)
+
+
+def _timeouts(body: JobBody, most: int) -> int:
+    """How often a job may start again after its time limit."""
+    if not body.requeue_on_timeout:
+        return 0
+    if not body.requeue:
+        raise BadInput("requeue on timeout: the job is never to start a second time")
+    if body.time_limit_s is None:
+        raise BadInput("requeue on timeout: the job has no time limit")
+    if most == 0:
+        raise BadInput("requeue on timeout: this site does not allow it")
+    return most
+
+
+def checked_environment(
+    common: Mapping[str, str], own: Sequence[control_pb2.EnvironmentVariable], most: int
+) -> Mapping[str, str]:
+    """The checked variables of all jobs of a call, and one job's own, which override them.
+
+    A job without own ones shares the mapping of all.
+
+    Raises:
+        BadInput: a name is malformed, or they are longer than `most` bytes.
+    """
+    if not own:
+        return common
+    variables = {**common, **{each.name: each.value for each in own}}
+    for name in variables.keys() - common.keys():
+        if not VARIABLE.fullmatch(name):
+            raise BadInput(f"environment variable {name[:40]!r} is not a name")
+    bounds.check_words("environment", (f"{k}={v}" for k, v in variables.items()), most)
+    return variables
+
+
+def _extra(columns: Mapping[str, str]) -> dict[str, str]:
+    bounds.check_count("further columns", len(columns), 64)
+    for name, value in columns.items():
+        if not NAME.fullmatch(name):
+            raise BadInput(f"column {name[:40]!r} is not a name")
+        bounds.check_text(f"column {name}", value)
+    return dict(sorted(columns.items()))

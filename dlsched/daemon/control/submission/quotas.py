@@ -1,0 +1,93 @@
+"""Quotas on submission: a job that could never run within one, and too many jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from dlsched.core.errors import BadInput, plural
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.live.tenant_limits import GPUS, QuotaHolder
+from dlsched.daemon.rpc_errors import TooMuch
+from dlsched.db.records import JobBody
+from dlsched.protocol.ledger import Ledger
+
+Tenants = tuple[str, str, str]  # user, account and VC of a job
+JOBS = {
+    "user": "QOSMaxSubmitJobPerUserLimit",
+    "account": "AssocGrpSubmitJobsLimit",
+    "vc": "QOSGrpSubmitJobsLimit",
+}
+
+
+def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
+    """Refuse a job that needs more GPUs than a tenant may have at once.
+
+    Raises:
+        BadInput: one line that names the quota.
+    """
+    limits = cluster.live.eligibility.tenant_limits
+    least = body.min_gpus if body.min_gpus is not None else body.gpus
+    for kind, name in limits.holders_of(user, body.account, body.vc):
+        quota = limits.quota((kind, name))
+        if quota.gpus is not None and least > quota.gpus:
+            raise BadInput(
+                f"{GPUS[kind]}: needs {plural(least, 'GPU')}, "
+                f"and {kind} {name} may have {quota.gpus}"
+            )
+
+
+class JobQuotas:
+    """Checks jobs that are to come; live jobs are counted once for each state of the ledger."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._counted: Ledger | None = None
+        self._live: Counter[QuotaHolder] = Counter()
+
+    def check(self, asked: Mapping[Tenants, int]) -> None:
+        """Refuse more live jobs than a tenant may have; `asked` is how many are to come of each.
+
+        Raises:
+            TooMuch: one line that names the quota.
+        """
+        limits = self._cluster.live.eligibility.tenant_limits
+        more: Counter[QuotaHolder] = Counter()
+        for tenants, count in asked.items():
+            for holder in limits.holders_of(*tenants):
+                if limits.quota(holder).jobs is not None:
+                    more[holder] += count
+        live = self._live_jobs() if more else self._live
+        for (kind, name), count in more.items():
+            most = limits.quota((kind, name)).jobs
+            if most is not None and live[kind, name] + count > most:
+                has = plural(live[kind, name], "live job")
+                raise TooMuch(f"{JOBS[kind]}: {kind} {name} has {has}, at most {most}")
+
+    def _live_jobs(self) -> Counter[QuotaHolder]:
+        driver, limits = self._cluster.driver, self._cluster.live.eligibility.tenant_limits
+        if self._counted is not driver.reserved:
+            self._counted, self._live, table = driver.reserved, Counter(), driver.table
+            for row in driver.reserved.jobs.values():
+                if not row.status.is_terminal:
+                    account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
+                    self._live.update(limits.holders_of(row.request.user, account, vc))
+        return self._live
+
+
+def check_room(cluster: Cluster, user: str, more: int) -> None:
+    """Refuse more live jobs than one user, or all users together, may have.
+
+    Raises:
+        TooMuch: one line that names the bound.
+    """
+    limits, jobs = cluster.settings.limits, cluster.driver.reserved.jobs
+    if len(jobs) + more > limits.jobs:
+        raise TooMuch(f"the cluster has {len(jobs)} live jobs, at most {limits.jobs}")
+    if len(jobs) + more > limits.jobs_per_user:  # else no user can have so many
+        owners = cluster.live.requests.live_jobs().items()
+        live = sum(number for (owner, _, _), number in owners if owner == user)
+        if live + more > limits.jobs_per_user:
+            raise TooMuch(
+                f"{user} would have {live + more} live jobs, at most {limits.jobs_per_user}"
+            )

@@ -1,0 +1,371 @@
+"""Submission: all or none of a call's jobs, in one transaction, answered when they are durable."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from dlsched.core.errors import BadInput, NotAllowed, Unavailable, plural
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.submission.job_dependencies import resolved
+from dlsched.daemon.control.submission.job_validation import (
+    ValidJob,
+    check_priority,
+    checked_environment,
+    validate,
+)
+from dlsched.daemon.control.submission.quotas import (
+    JobQuotas,
+    Tenants,
+    check_room,
+    refuse_beyond_quota,
+)
+from dlsched.daemon.control.submission.rate_limit import RateLimit
+from dlsched.daemon.control.turns import in_turns
+from dlsched.daemon.predictions import Predictions
+from dlsched.daemon.rpc_errors import Conflict, TooMuch
+from dlsched.daemon.trust import check_may_run
+from dlsched.db.reading.queries import KnownRequest
+from dlsched.db.records import CheckpointCommitted, Event, HoldChanged, JobSpec
+from dlsched.protocol.leader import BatchAsked
+from dlsched.protocol.ledger import Request
+from dlsched.protocol.messages import JobId, RequestId
+from dlsched.rpc.authorisation import require_reader
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.request_bounds import ENVIRONMENT_BYTES, GANG_NODES
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import boottime, wall
+from dlsched.system.fault_points import fault_point
+
+MOST_TESTED = 200  # jobs, and elements of an array, whose start test_only predicts
+SEPARATOR = "#"  # between a call's request id and the number of a job in it
+
+
+class Submissions:
+    """Takes jobs in.
+
+    Attributes:
+        rate_limit: on the calls of each user.
+    """
+
+    def __init__(self, cluster: Cluster, predictions: Predictions) -> None:
+        self._cluster = cluster
+        self._predictions = predictions
+        self.rate_limit = RateLimit()
+
+    async def submit(
+        self, request: control_pb2.SubmitRequest, caller: Identity
+    ) -> control_pb2.SubmitReply:
+        """Take the jobs of one call in.
+
+        Raises:
+            DlschedError: one line; then none of them was taken.
+        """
+        fault_point("after-submit-read")
+        cluster = self._cluster
+        driver, limits = cluster.driver, cluster.settings.limits
+        driver.require_lead()
+        check_may_run(caller, cluster.settings.trust)
+        if not request.jobs:
+            raise BadInput("nothing to submit")
+        self.rate_limit.take(caller.name, limits.submits_per_s, limits.submit_burst, boottime())
+        if len(request.jobs) > limits.batch_size:
+            raise TooMuch(f"{len(request.jobs)} jobs in one call, at most {limits.batch_size}")
+        name = _request_id_of(request)
+        asked = await _admit_all(cluster, request, caller)
+        total = sum(len(a.array.tasks) if a.array is not None else 1 for a in asked)
+        if total > limits.batch_size:
+            raise TooMuch(f"{total} jobs in one call, at most {limits.batch_size}")
+        asked = await _with_dependencies(cluster, asked)
+        if request.test_only:
+            await _beginnings(cluster, asked, caller)
+            return await self._test(asked, caller, total)
+        now = wall()
+        first = RequestId(f"{name}{SEPARATOR}0")
+        known = driver.reserved.requests.get((caller.name, first))
+        stored = None
+        if known is None:
+            stored = await driver.read(partial(driver.store.request_lookup, caller.name, first))
+            known = driver.reserved.requests.get((caller.name, first))
+        if known is not None:
+            spec = driver.reserved.jobs[known].request.spec
+            now = spec.submitted_at if isinstance(spec, JobSpec) else now
+        requests = [each async for each in in_turns(_requests(asked, name, caller, now))]
+        if known != driver.reserved.requests.get((caller.name, first)):
+            raise Unavailable("the same call was made meanwhile; ask again")
+        if known is not None:
+            stored = await self._partly_forgotten(requests, caller, name, known)
+        if stored is not None:
+            return await _again(asked, stored, name, caller, cluster)
+        begin_at: dict[str, CheckpointCommitted] = {}
+        if known is None:
+            check_room(cluster, caller.name, total)
+            JobQuotas(cluster).check(_by_tenants(caller.name, asked))
+            begin_at = await _beginnings(cluster, asked, caller)
+
+        def event(token: int) -> BatchAsked:
+            next_job = driver.reserved.next_job
+            rows = _rows(asked, next_job, caller, now)
+            if known is None:
+                rows += _first_checkpoints(cluster, asked, next_job, begin_at)
+            return BatchAsked(boottime(), token, tuple(requests), next_job, rows)
+
+        try:
+            job = await driver.ask(event)
+        except Conflict:
+            raise _conflict(name, known) from None
+        assert job is not None
+        return _reply(asked, job)
+
+    async def _partly_forgotten(
+        self, requests: list[Request], caller: Identity, name: str, known: JobId
+    ) -> KnownRequest | None:
+        """The stored first request of a repeated call; None while all its jobs are in memory.
+
+        Args:
+            requests: of the call.
+            caller: whose call it is.
+            name: the call's request id.
+            known: the job of the first request.
+
+        Raises:
+            Conflict: the id stands for more jobs.
+        """
+        driver = self._cluster.driver
+        there = driver.reserved.requests
+        if (caller.name, RequestId(f"{name}{SEPARATOR}{len(requests)}")) in there:
+            raise _conflict(name, known)
+        if all((caller.name, each.request_id) in there for each in requests):
+            return None
+        first = requests[0].request_id
+        return await driver.read(partial(driver.store.request_lookup, caller.name, first))
+
+    async def _test(
+        self, asked: list[ValidJob], caller: Identity, total: int
+    ) -> control_pb2.SubmitReply:
+        """Predict the starts of a call's jobs, without taking them in."""
+        reply = control_pb2.SubmitReply(warnings=[f"would be accepted: {plural(total, 'job')}"])
+        requests = iter(_requests(asked, "test", caller, wall()))
+        specs: list[list[JobSpec]] = []
+        for each in asked[:MOST_TESTED]:
+            count = len(each.array.tasks) if each.array is not None else 1
+            mine = [next(requests).spec for _ in range(count)]
+            seen = () if each.held else mine[:MOST_TESTED]
+            specs.append([spec for spec in seen if isinstance(spec, JobSpec)])
+        for each, start in zip(asked, await self._predictions.suppose(specs), strict=False):
+            if each.held:
+                reply.supposed.add(basis="not predicted while it waits: Held")
+            elif isinstance(start, str):
+                reply.supposed.add(basis=start)
+            else:
+                reply.supposed.add(start_at=start.at, basis=start.basis)
+        return reply
+
+
+def _request_id_of(request: control_pb2.SubmitRequest) -> str:
+    name = request.request_id or secrets.token_hex(12)
+    check_text("request id", name, 200)
+    if SEPARATOR in name:
+        raise BadInput(f"request id: {SEPARATOR!r} is not allowed in it")
+    return name
+
+
+async def _with_dependencies(cluster: Cluster, asked: list[ValidJob]) -> list[ValidJob]:
+    """The jobs with dependencies on ids of jobs that exist, resolved together."""
+    needs = [need for each in asked for need in each.body.dependencies]
+    if not needs:
+        return asked
+    found = iter(await resolved(cluster, needs, [task for each in asked for task in each.tasks]))
+    return [
+        replace(each, body=replace(each.body, dependencies=tuple(islice(found, len(each.tasks)))))
+        if each.tasks
+        else each
+        for each in asked
+    ]
+
+
+async def _admit_all(
+    cluster: Cluster, request: control_pb2.SubmitRequest, caller: Identity
+) -> list[ValidJob]:
+    now, capacity = wall(), cluster.capacity()
+    resolve = partial(cluster.tenants.resolve, caller.name, operator=caller.is_operator)
+    most = cluster.settings.limits.environment_bytes
+    common = checked_environment({}, request.environment, most)
+    asked: list[ValidJob] = []
+    total = _Work(common)
+    async for number, wanted in in_turns(enumerate(request.jobs, 1)):
+        try:
+            each = validate(wanted, common, cluster.settings, capacity, now, resolve)
+            total.add(each)
+            check_priority(each.body.priority, None, caller)
+            refuse_beyond_quota(cluster, caller.name, each.body)
+            asked.append(each)
+        except (BadInput, NotAllowed) as error:
+            if len(request.jobs) == 1:
+                raise
+            raise type(error)(f"job {number} of {len(request.jobs)}: {error}") from None
+    return asked
+
+
+class _Work:
+    """What a call has the daemon store, counted over its jobs."""
+
+    def __init__(self, common: Mapping[str, str]) -> None:
+        self._common, self._common_bytes = common, _bytes_of(common)
+        self._nodes = self._bytes = 0
+
+    def add(self, job: ValidJob) -> None:
+        """Count one more job or array.
+
+        Raises:
+            BadInput: the call is too much work; one line that names the bound.
+        """
+        elements = len(job.array.tasks) if job.array is not None else 1
+        self._nodes += len(job.request.gang) * elements
+        if self._nodes > GANG_NODES:
+            raise BadInput(f"more than {GANG_NODES} nodes in one call, counted for each element")
+        mine = job.body.environment
+        self._bytes += self._common_bytes if mine is self._common else _bytes_of(mine)
+        if self._bytes > ENVIRONMENT_BYTES:
+            raise BadInput(f"more than {ENVIRONMENT_BYTES} bytes of environments in one call")
+
+
+def _bytes_of(environment: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) + 2 for name, value in environment.items())
+
+
+def _requests(
+    asked: Iterable[ValidJob], name: str, caller: Identity, now: float
+) -> Iterable[Request]:
+    number = 0
+    for each in asked:
+        for index in range(len(each.array.tasks) if each.array is not None else 1):
+            spec = JobSpec(
+                body=each.body,
+                user=caller.name,
+                uid=caller.uid if caller.uid is not None else -1,
+                submitted_at=now,
+                array=each.array,
+                index=index,
+            )
+            yield replace(
+                each.request,
+                request_id=RequestId(f"{name}{SEPARATOR}{number}"),
+                user=caller.name,
+                spec=spec,
+            )
+            number += 1
+
+
+def _rows(
+    asked: Iterable[ValidJob], first: JobId, caller: Identity, now: float
+) -> tuple[object, ...]:
+    rows: list[object] = []
+    job = first
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        text = f"array of {count}" if each.array is not None else each.body.name
+        rows.append(Event(at=now, kind="submit", actor=caller.name, job=job, text=text))
+        if each.held:
+            rows += [
+                HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
+                for k in range(count)
+            ]
+        job = JobId(job + count)
+    return tuple(rows)
+
+
+async def _beginnings(
+    cluster: Cluster, asked: Iterable[ValidJob], caller: Identity
+) -> dict[str, CheckpointCommitted]:
+    """The newest checkpoints of the jobs that some new jobs resume from, by those jobs' names.
+
+    Raises:
+        DlschedError: one of them has none, or is not the caller's to use.
+    """
+    shared, found = cluster.settings.checkpoints.shared, {}
+    for each in asked:
+        name = each.body.resume_from
+        if not name:
+            continue
+        job, spec, saved = await cluster.checkpoints.named(name)
+        account = spec.body.account if spec is not None else ""
+        fellow = shared == "account" and account != "" and account == each.body.account
+        allowed = shared == "all" or fellow
+        require_reader(caller, job.request.user, f"resume from {name}: job {name}", shared=allowed)
+        if saved is None:
+            yet = "" if job.status.is_terminal else " yet"
+            raise BadInput(f"resume from {name}: job {name} has no checkpoint{yet}")
+        found[name] = saved
+    return found
+
+
+def _first_checkpoints(
+    cluster: Cluster,
+    asked: Iterable[ValidJob],
+    first: JobId,
+    begin_at: Mapping[str, CheckpointCommitted],
+) -> tuple[object, ...]:
+    """The rows of new jobs that begin at checkpoints.
+
+    Args:
+        cluster: with the checkpoints.
+        asked: the jobs and arrays.
+        first: the id of the first of them.
+        begin_at: checkpoints by the names of the jobs that they are of.
+    """
+    rows: list[object] = []
+    job = first
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        if each.body.resume_from:
+            at = begin_at[each.body.resume_from]
+            rows += [cluster.checkpoints.first_of(JobId(job + k), at) for k in range(count)]
+        job = JobId(job + count)
+    return tuple(rows)
+
+
+def _reply(asked: Iterable[ValidJob], first: JobId) -> control_pb2.SubmitReply:
+    reply, job = control_pb2.SubmitReply(), first
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        reply.jobs.add(job=job, elements=count if each.array is not None else 0)
+        job = JobId(job + count)
+    return reply
+
+
+async def _again(
+    asked: list[ValidJob], stored: KnownRequest, name: str, caller: Identity, cluster: Cluster
+) -> control_pb2.SubmitReply:
+    """Answer a repeated call whose jobs have left memory: with the same ids, or a conflict."""
+    requests = list(_requests(asked, name, caller, 0.0))
+    driver = cluster.driver
+    last = requests[-1].request_id
+    end = await driver.read(partial(driver.store.request_lookup, caller.name, last))
+    beyond = RequestId(f"{name}{SEPARATOR}{len(requests)}")
+    more = await driver.read(partial(driver.store.request_lookup, caller.name, beyond))
+    first_same = stored.is_same(requests[0])
+    if not first_same or more is not None or end is None or not end.is_same(requests[-1]):
+        raise _conflict(name, stored.job)
+    return _reply(asked, stored.job)
+
+
+def _conflict(name: str, job: JobId | None) -> Conflict:
+    what = "other jobs" if job is None else f"job {job}, submitted with another content"
+    return Conflict(
+        f"request id {name!r} stands for {what} (script, options, variables, time or folder differ)"
+    )
+
+
+def _by_tenants(user: str, asked: Sequence[ValidJob]) -> Counter[Tenants]:
+    """How many jobs are asked for, by user, account and VC."""
+    found: Counter[Tenants] = Counter()
+    for each in asked:
+        count = len(each.array.tasks) if each.array is not None else 1
+        found[user, each.body.account, each.body.vc] += count
+    return found

@@ -1,0 +1,277 @@
+"""Changing jobs: the fields that may be updated, checked as at submission, old -> new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dlsched.client.submission.durations import duration_text
+from dlsched.core.errors import BadInput, DlschedError, NotAllowed, not_known
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control import bounds
+from dlsched.daemon.control.job_filters import (
+    check_filter,
+    chosen_ids,
+    names_jobs,
+    owner_of,
+    subject,
+)
+from dlsched.daemon.control.submission.elastic import check_sizes
+from dlsched.daemon.control.submission.job_dependencies import (
+    read_dependencies,
+    refuse_circle,
+    resolved,
+    written,
+)
+from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
+from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
+from dlsched.daemon.control.turns import in_turns
+from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.db.records import Dependency, Event, FieldsChanged
+from dlsched.jobs.field import Field
+from dlsched.jobs.fields import FIELDS
+from dlsched.protocol import leader
+from dlsched.protocol.ledger import Job, JobStatus
+from dlsched.protocol.messages import JobId
+from dlsched.rpc.authorisation import require_owner
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import boottime, wall
+
+ARRAY_LIMIT = Field(name="array_limit", form="whole", most=1e6, update="always", clearable=False)
+CHANGEABLE = {
+    **{row.name: row for row in FIELDS if row.update != "never"},
+    ARRAY_LIMIT.name: ARRAY_LIMIT,
+}
+SIZES = ("gpus", "min_gpus", "max_gpus")
+TERMS = frozenset({"grace_s", "retries"})  # beside the time limit: of the protocol, not the body
+
+
+def _value(row: Field, text: str) -> Any:
+    """The new value of a field; None or nothing where the text is empty.
+
+    Raises:
+        BadInput: the text is no such value, is out of bounds, or is empty and must not be.
+    """
+    value: Any = text
+    if not text and not row.clearable:
+        raise BadInput(f"{row.name}: cannot be cleared")
+    if row.form in ("names", "hosts"):
+        bounds.check_text(row.name, text, 4096)
+        value = tuple(each for each in text.split(",") if each)
+    elif row.form in ("number", "whole", "seconds", "limit", "moment"):
+        what = "whole number" if row.form == "whole" else "number"
+        try:
+            value = None if not text else int(text) if row.form == "whole" else float(text)
+        except ValueError:
+            raise BadInput(f"{row.name}: {text[:40]!r} is not a {what}") from None
+    return bounds.check_field(row, value, wall())
+
+
+async def update(
+    cluster: Cluster, request: control_pb2.UpdateRequest, caller: Identity
+) -> control_pb2.ActReply:
+    """Change fields of the named jobs, in one transaction.
+
+    Raises:
+        BadInput: for a field that cannot be changed, or a value that could not be submitted.
+    """
+    check_filter(request.filter)
+    if not names_jobs(request.filter):
+        raise BadInput("update: name the jobs")
+    if not request.fields and not request.set_dependencies:
+        raise BadInput("update: nothing to change")
+    fields: dict[str, Any] = {}
+    for name, text in request.fields.items():
+        if name not in CHANGEABLE:
+            bounds.check_text("field", name)
+            raise BadInput(f"{name!r} cannot be updated; what can: {', '.join(CHANGEABLE)}")
+        fields[name] = _value(CHANGEABLE[name], text)
+    _check_words(cluster, fields)
+    driver = cluster.driver
+    driver.require_lead()
+    if request.set_dependencies:
+        conditions, tasks = read_dependencies(request.dependencies)
+        fields["dependencies"] = await resolved(cluster, conditions, tasks)
+    found = chosen_ids(cluster, request.filter)
+    reply = control_pb2.ActReply()
+    for missing, _ in found.missing:
+        reply.failed.add(subject=f"job {missing}", why="there is no such live job")
+    changes = _Changes(cluster, fields, caller)
+    async for row in in_turns(found.rows.values()):
+        name = subject(row, cluster)
+        try:
+            said = changes.take(driver.reserved.jobs.get(row.job, row), name)
+        except DlschedError as error:
+            reply.failed.add(subject=f"job {name}", why=str(error))
+            continue
+        reply.done.append(name)
+        reply.lines.extend(f"job {name}: {line}" for line in said)
+    if changes.events:
+        await driver.ask(
+            lambda token: leader.Together(
+                boottime(), (*changes.events, leader.AttachAsked(boottime(), (), token))
+            )
+        )
+    return reply
+
+
+class _Changes:
+    """The events that change some jobs, gathered for one transaction."""
+
+    def __init__(self, cluster: Cluster, fields: dict[str, Any], caller: Identity) -> None:
+        self.cluster = cluster
+        self.fields = fields
+        self.caller = caller
+        self.events: list[leader.AttachAsked | leader.TermsAsked] = []
+        self._limited: set[JobId] = set()  # arrays by their first element
+
+    def take(self, row: Job, name: str) -> list[str]:
+        """Change one job; what changes, old -> new.
+
+        Raises:
+            DlschedError: why nothing may.
+        """
+        fields = dict(self.fields)
+        limit = fields.pop("array_limit", None)
+        if "vc" in fields:
+            owner = owner_of(self.cluster, row)
+            fields["account"], fields["vc"] = self.cluster.tenants.resolve(
+                owner, fields["vc"] or "", operator=self.caller.is_operator
+            )
+        said = _lines(self.cluster, row, self.fields, self.caller, name)
+        if "dependencies" in fields:
+            refuse_circle(self.cluster, row.job, fields["dependencies"])
+        if limit is not None:
+            self._limit_array(row, limit)
+        terms = replace(
+            row.terms, **{field: fields.pop(field) for field in TERMS if field in fields}
+        )
+        if "time_limit_s" in fields:
+            limits = replace(terms.limits, time_s=fields["time_limit_s"])
+            terms = replace(terms, limits=limits)
+        now = boottime()
+        if terms != row.terms:
+            self.events.append(leader.TermsAsked(now, row.job, terms))
+        rows: list[object] = [
+            Event(
+                at=wall(), kind="update", actor=self.caller.name, job=row.job, text="; ".join(said)
+            )
+        ]
+        if fields:
+            rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
+        self.events.append(leader.AttachAsked(now, tuple(rows)))
+        return said
+
+    def _limit_array(self, row: Job, limit: int) -> None:
+        """A limit is the whole array's: every element that has not ended has it."""
+        driver = self.cluster.driver
+        spec = driver.table.spec(row)
+        if spec.array is None:
+            raise NotPossible("it is no element of an array")
+        first = JobId(row.job - spec.index)
+        if first in self._limited:
+            return
+        self._limited.add(first)
+        ids = (JobId(first + k) for k in range(len(spec.array.tasks)))
+        live = [j for j in ids if j in driver.reserved.jobs]
+        rows = tuple(
+            FieldsChanged(job=job, fields={"array_limit": limit}, actor=self.caller.name)
+            for job in live
+            if not driver.reserved.jobs[job].status.is_terminal
+        )
+        self.events.append(leader.AttachAsked(boottime(), rows))
+
+
+def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
+    settings, capacity = cluster.settings, cluster.capacity()
+    partitions = [p.name for p in settings.partitions]
+    vcs = list(dict.fromkeys((*cluster.tenants.accounts(), *cluster.tenants.vcs())))
+    for name, known in (("partition", partitions), ("vc", vcs)):
+        value = fields.get(name)
+        if value and value not in known:
+            raise not_known(name, value, known)
+    types = capacity.types
+    for value in fields.get("gpu_types", ()):
+        if capacity.hosts and value.lower() not in types:
+            raise not_known("GPU type", value, sorted(types.values()))
+
+
+def _lines(  # noqa: PLR0912  # one refusal a branch
+    cluster: Cluster, row: Job, fields: dict[str, Any], caller: Identity, name: str
+) -> list[str]:
+    """What changes, or why nothing may."""
+    owner = owner_of(cluster, row)
+    try:
+        require_owner(caller, owner, f"job {name}")
+    except NotAllowed:
+        raise NotAllowed(f"not yours (owner {owner})") from None
+    if row.status.is_terminal:
+        raise NotPossible("it has ended already")
+    table = cluster.driver.table
+    if row.status is not JobStatus.PENDING:
+        late = [
+            name
+            for name in fields
+            if name not in CHANGEABLE or CHANGEABLE[name].update == "waiting"
+        ]
+        if late:
+            raise NotPossible(f"{late[0]} cannot be changed while it is {row.status.value}")
+    if "priority" in fields:
+        check_priority(fields["priority"], table.field(row, "priority"), caller)
+    spec = table.spec(row)
+    partition = fields.get("partition", table.field(row, "partition"))
+    limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
+    most = next((p.max_time_s for p in cluster.settings.partitions if p.name == partition), None)
+    if most is not None and limit is None:
+        raise NotPossible(f"time limit: partition {partition} wants one, {most:g} s at most")
+    if most is not None and limit is not None and limit > most:
+        raise NotPossible(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
+    if "gpus" in fields and spec.body.gang is not None:
+        raise NotPossible("its GPUs are given by node; gpus cannot be changed")
+    body = spec.body
+    for field in (
+        "gpus",
+        "min_gpus",
+        "max_gpus",
+        "gpu_types",
+        "only_nodes",
+        "not_nodes",
+        "partition",
+    ):
+        if field in fields:
+            body = replace(body, **{field: fields[field]})
+    if body is not spec.body:
+        check_sizes(*(fields.get(n, table.field(row, n)) for n in ("gpus", "min_gpus", "max_gpus")))
+        check_fits(body, cluster.capacity())
+        account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
+        refuse_beyond_quota(cluster, owner, replace(body, account=account, vc=vc))
+    settings = cluster.settings.limits
+    bounds.check_number("grace_s", fields.get("grace_s"), 0.0, settings.grace_s)
+    bounds.check_whole("retries", fields.get("retries"), 0, settings.retries)
+    lines = []
+    for field, value in fields.items():
+        if field == "array_limit":
+            old: Any = table.array_limit(row)
+        elif field in TERMS:
+            old = getattr(row.terms, field)
+        else:
+            old = table.field(row, field)
+        write = _duration if field.endswith("_s") else _told
+        what = field.removesuffix("_s").removesuffix("_at").replace("_", " ")
+        lines.append(f"{what} {write(old)} -> {write(value)}")
+    return lines
+
+
+def _duration(seconds: float | None) -> str:
+    return "none" if seconds is None else duration_text(seconds)
+
+
+def _told(value: Any) -> str:
+    if value is None or value in ("", ()):
+        return "none"
+    if isinstance(value, tuple):
+        if isinstance(value[0], Dependency):
+            return written(value)
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

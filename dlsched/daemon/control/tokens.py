@@ -1,0 +1,108 @@
+"""Tokens for remote users: made, listed and revoked.
+
+Invariant: a token is shown once and only its digest is stored. A caller with a token gets no other
+token, so a stolen token is useless when it expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pwd
+from typing import Any
+
+from dlsched.core.errors import BadInput, NotAllowed
+from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.rpc_errors import NotFound, NotPossible, answered
+from dlsched.rpc.identity import UNMAPPED_UIDS, Identity, identity_of
+from dlsched.rpc.tokens import TokenRecord, TokenStore, new_remote
+from dlsched.rpc.v1 import control_pb2
+from dlsched.system.clock import wall
+
+log = logging.getLogger("dlsched.daemon.control")
+LONGEST_S = 366 * 86400.0
+
+
+class TokenService:
+    """The part of the Control service that is about tokens.
+
+    Attributes:
+        tokens: the store of their records.
+    """
+
+    tokens: TokenStore
+
+    @answered
+    async def CreateToken(self, request: Any, context: Any) -> Any:  # noqa: N802  # the wire's name
+        """Make a token for the caller; an operator may make one for any user."""
+        caller = identity_of(context)
+        user = request.user or caller.name
+        if caller.via == "token":
+            raise NotAllowed("a token makes no tokens: log in on the daemon's machine")
+        _check_own(caller, user)
+        check_text("user", user)
+        check_text("comment", request.comment, 200)
+        if not 0 < request.lifetime_s <= LONGEST_S:
+            raise BadInput(f"a token lives above 0 s and up to {LONGEST_S / 86400:.0f} days")
+        await _check_account(user)
+        made = new_remote(user, lifetime_s=request.lifetime_s, now=wall(), comment=request.comment)
+        await self.tokens.add_token(made.record)
+        log.info(
+            "event=token-created token=%s user=%s by=%s", made.record.token_id, user, caller.name
+        )
+        return control_pb2.CreateTokenReply(token=made.token, view=_view(made.record))
+
+    @answered
+    async def ListTokens(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """List the caller's tokens; an operator may list all."""
+        caller = identity_of(context)
+        if request.all_users and not caller.is_operator:
+            raise NotAllowed(f"all users' tokens are for operators only; {caller} is none")
+        user = None if request.all_users else request.user or caller.name
+        if user is not None:
+            _check_own(caller, user)
+        found = await self.tokens.list_tokens(user)
+        return control_pb2.ListTokensReply(tokens=[_view(record) for record in found])
+
+    @answered
+    async def RevokeToken(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Revoke a token now."""
+        caller = identity_of(context)
+        known = await self.tokens.find_token(request.token_id)
+        # other users do not learn that a token exists
+        if known is None or not (caller.is_operator or _is(caller, known.user)):
+            raise NotFound(f"no token {request.token_id[:40]!r} of {caller.name}")
+        await self.tokens.revoke_token(known.token_id, wall())
+        log.info("event=token-revoked token=%s by=%s", known.token_id, caller.name)
+        return control_pb2.RevokeTokenReply(
+            view=_view(await self.tokens.find_token(known.token_id) or known)
+        )
+
+
+def _is(caller: Identity, user: str) -> bool:
+    return caller.kind == "user" and caller.name == user
+
+
+def _check_own(caller: Identity, user: str) -> None:
+    if not (caller.is_operator or _is(caller, user)):
+        raise NotAllowed(f"the tokens of {user} are not {caller}'s")
+
+
+async def _check_account(user: str) -> None:
+    try:
+        uid = (await asyncio.to_thread(pwd.getpwnam, user)).pw_uid
+    except KeyError:
+        raise NotPossible(f"there is no user {user} on the daemon's machine") from None
+    if uid == 0 or uid in UNMAPPED_UIDS:
+        raise NotPossible(f"{user} gets no token: not for use from a distance")
+
+
+def _view(record: TokenRecord) -> control_pb2.TokenView:
+    return control_pb2.TokenView(
+        token_id=record.token_id,
+        user=record.user,
+        created_at=record.created_at,
+        expires_at=record.expires_at,
+        revoked_at=record.revoked_at,
+        comment=record.comment,
+    )

@@ -1,0 +1,89 @@
+"""Ends runs and jobs that may not go on: broken dependencies, deadlines, time limits, drains."""
+
+from __future__ import annotations
+
+from dlsched.daemon.cluster import Cluster
+from dlsched.db.records import Event
+from dlsched.protocol import leader
+from dlsched.protocol.ledger import JobStatus
+from dlsched.protocol.messages import JobId, StopReason
+from dlsched.system.clock import boottime, wall
+
+LATE_S = 60.0  # the node's keeper ends a run at its time limit; so long after it the daemon asks
+Asked = leader.StopAsked | leader.CancelAsked | leader.AttachAsked
+
+
+def enforce(cluster: Cluster) -> None:
+    """Note which nodes are late, and end what may not go on; called once a second by the leader."""
+    cluster.note_silence()
+    evict(cluster)
+    asked = (*_never_satisfied(cluster), *_past_deadline(cluster), *_over_limit(cluster))
+    if asked:
+        cluster.driver.step(leader.Together(boottime(), asked))
+
+
+def evict(cluster: Cluster) -> None:
+    """Ask runs to leave nodes whose drain is due."""
+    driver, now = cluster.driver, wall()
+    if not driver.leading:
+        return
+    leaving: dict[JobId, None] = {}
+    for name, row in cluster.drained.items():
+        if row.by_at is not None and now >= row.by_at:
+            for run in driver.reserved.runs_on(name):
+                if run.stop is None:
+                    leaving[run.key.job] = None
+    if leaving:
+        moment = boottime()
+        stops = tuple(leader.StopAsked(moment, job, StopReason.MIGRATE) for job in leaving)
+        driver.step(leader.Together(moment, stops))
+
+
+def _never_satisfied(cluster: Cluster) -> list[Asked]:
+    """Cancel pending jobs whose dependencies can never hold."""
+    found: list[Asked] = []
+    for job, why in cluster.live.eligibility.never_satisfied(cluster.now):
+        row = cluster.driver.reserved.jobs.get(job)
+        if row is not None and row.status is JobStatus.PENDING:
+            found += _cancel(job, "DependencyNeverSatisfied", why)
+    return found
+
+
+def _past_deadline(cluster: Cluster) -> list[Asked]:
+    """Cancel jobs whose deadline has passed; a running job is asked to stop."""
+    found: list[Asked] = []
+    driver, now = cluster.driver, wall()
+    for row in driver.reserved.jobs.values():
+        if row.status.is_terminal or row.reason == "Deadline":
+            continue
+        deadline = driver.table.field(row, "deadline_at")
+        if deadline is None or now <= deadline:
+            continue
+        run = driver.reserved.live_run(row.job)
+        if run is None or run.stop is not StopReason.CANCEL:
+            found += _cancel(row.job, "Deadline", "its deadline has passed")
+    return found
+
+
+def _cancel(job: JobId, reason: str, text: str) -> list[Asked]:
+    now = boottime()
+    note = Event(at=wall(), kind="cancel", actor="daemon", job=job, text=text)
+    return [leader.AttachAsked(now, (note,)), leader.CancelAsked(now, -1, job, reason)]
+
+
+def _over_limit(cluster: Cluster) -> list[Asked]:
+    """Stop runs that are still there long after their time limit."""
+    found: list[Asked] = []
+    driver, now = cluster.driver, boottime()
+    for ids in driver.reserved.held_by.values():
+        for run_id in ids:
+            run = driver.reserved.runs[run_id]
+            if run.stop is not None or not run.released:
+                continue
+            row = driver.reserved.jobs[run.key.job]
+            limit = row.terms.limits.time_s
+            if limit is not None and driver.table.of(row.job).clock.seconds(now) > limit + LATE_S:
+                stop = leader.StopAsked(now, row.job, StopReason.TIME_LIMIT)
+                if stop not in found:
+                    found.append(stop)
+    return found

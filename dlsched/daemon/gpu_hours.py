@@ -1,0 +1,151 @@
+"""GPU-hours that tenants have used within the windows of their quotas, summed every 30 seconds.
+
+Ended runs come from the database, live ones from memory. That is often enough to say whether the
+hours of a month are used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from dlsched.core.errors import DlschedError
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.leader_driver import LedgerFollower
+from dlsched.daemon.live.tenant_limits import QuotaHolder
+from dlsched.daemon.rounds import Rounds
+from dlsched.daemon.writer import TermBegun
+from dlsched.db.reading.queries import RunUsage
+from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
+from dlsched.db.tenants import EVERY_USER, Quota
+from dlsched.protocol.ledger import Attach, Write
+from dlsched.protocol.messages import JobId
+from dlsched.system.clock import wall
+
+log = logging.getLogger("dlsched.daemon.gpu_hours")
+EVERY_S = 30.0
+
+
+class GpuHours(LedgerFollower):
+    """Keeps `TenantLimits.used_hours` up to date while there are quotas of GPU-hours."""
+
+    def __init__(self, cluster: Cluster, rounds: Rounds, every_s: float = EVERY_S) -> None:
+        """Make it; `start` starts it.
+
+        The rounds are woken when a tenant's hours are used up, or no longer.
+        """
+        self._cluster = cluster
+        self._rounds = rounds
+        self._every_s = every_s
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        cluster.driver.follow(self)
+
+    def term_began(self, term: TermBegun) -> None:
+        """Sum soon: the limits are new."""
+        self._wake.set()
+
+    def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
+        """Sum soon when a quota or another tenant has changed."""
+        rows = (write.row for write in writes if isinstance(write, Attach))
+        if any(isinstance(row, TenantSet | TenantRemoved | TenantsConfigured) for row in rows):
+            self._wake.set()
+
+    def start(self) -> None:
+        """Start to sum."""
+        self._task = asyncio.create_task(self._loop(), name="gpu-hours")
+
+    async def stop(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _loop(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            if not self._cluster.driver.leading:
+                continue
+            try:
+                await self.refresh()
+            except DlschedError as error:
+                log.warning("event=gpu-hours-unknown why=%r", str(error))
+
+    async def refresh(self) -> None:
+        """Sum anew; a round follows when a tenant's jobs may start again, or no longer."""
+        cluster = self._cluster
+        limits = cluster.live.eligibility.tenant_limits
+        quotas = {w: q for w, q in limits.quotas.items() if q.gpu_hours is not None}
+        now = wall()
+        spent: list[RunUsage] = []
+        if quotas:
+            longest = max(q.window_s or 0.0 for q in quotas.values())
+            store = cluster.driver.store
+            spent = await cluster.driver.read(partial(store.run_usage, now - longest))
+            spent += self._live(now)
+        hours: defaultdict[QuotaHolder, float] = defaultdict(float)
+        for each in spent:
+            for holder in limits.holders_of(each.user, each.account, each.vc):
+                quota = limits.quota(holder)
+                if quota.gpu_hours is not None:
+                    hours[holder] += _within(each, quota, now)
+        if dict(hours) != limits.used_hours:
+            over_before = _over(limits.used_hours, limits.quotas)
+            limits.used_hours = dict(hours)
+            if _over(hours, limits.quotas) != over_before:
+                cluster.live.request_round()
+                self._rounds.wake()
+
+    def _live(self, now: float) -> list[RunUsage]:
+        """What live runs have used so far, one entry for each of a run's nodes."""
+        driver, table = self._cluster.driver, self._cluster.driver.table
+        found: list[RunUsage] = []
+        for ids in driver.committed.held_by.values():
+            for run_id in ids:
+                run = driver.committed.runs[run_id]
+                row = driver.committed.jobs.get(run.key.job)
+                facts = table.of(run.key.job)
+                if row is None or facts.started_at is None or not run.released:
+                    continue
+                gpus = sum(len(member.gpus) for member in run.members.values())
+                share = gpus / max(len(run.members), 1)  # `held_by` has the run once for each node
+                found.append(
+                    RunUsage(
+                        user=row.request.user,
+                        account=table.field(row, "account") or "",
+                        vc=table.field(row, "vc") or "",
+                        began_at=facts.started_at,
+                        ended_at=now,
+                        gpu_s=share * max(now - facts.started_at, 0.0),
+                    )
+                )
+        return found
+
+
+def _within(spent: RunUsage, quota: Quota, now: float) -> float:
+    """GPU-hours of a run within a quota's window."""
+    begin = now - (quota.window_s or 0.0)
+    took = spent.ended_at - spent.began_at
+    if took <= 0 or spent.ended_at <= begin:
+        return 0.0
+    return spent.gpu_s / 3600.0 * min((spent.ended_at - begin) / took, 1.0)
+
+
+def _over(
+    hours: Mapping[QuotaHolder, float], quotas: Mapping[QuotaHolder, Quota]
+) -> set[QuotaHolder]:
+    """The holders of quotas whose hours are used up."""
+    found = set()
+    for holder, used in hours.items():
+        quota = quotas.get(holder) or quotas.get(("user", EVERY_USER))
+        if quota is not None and quota.gpu_hours is not None and used >= quota.gpu_hours:
+            found.add(holder)
+    return found

@@ -1,0 +1,159 @@
+"""What live jobs ask for: their specs, updates included, and the columns that are made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from dlsched.daemon.live.job_columns import ENDED, JobColumns
+from dlsched.daemon.live.placement_constraints import PlacementConstraints
+from dlsched.db.records import JobBody, JobSpec
+from dlsched.jobs.fields import COLUMNS
+from dlsched.protocol.gpu_shares import part_of
+from dlsched.protocol.ledger import Job
+from dlsched.protocol.messages import SuspendLevel
+
+ANY_NUMBER = 1_000_000  # of GPUs: more than a cluster has
+
+
+class JobRequests:
+    """The specs of live jobs.
+
+    Attributes:
+        specs: by job, updates included.
+        cooperative: jobs that give way by saving a checkpoint and ending their run.
+        highest: the highest job number that there ever was.
+    """
+
+    def __init__(
+        self, jobs: JobColumns, constraints: PlacementConstraints, *, origin: float
+    ) -> None:
+        """Begin without any job; the policy's clock starts at `origin` (epoch seconds)."""
+        self.specs: dict[int, JobSpec] = {}
+        self.cooperative: set[int] = set()
+        self.highest = 0
+        self._jobs = jobs
+        self._constraints = constraints
+        self._origin = origin
+        self._codes: dict[str, dict[str, int]] = {"user": {}, "account": {}, "vc": {}}
+
+    def submit(self, jobs: Iterable[Job], now: float) -> dict[int, JobSpec]:
+        """Enter new jobs, in the order of their ids; returns their specs."""
+        specs: dict[int, JobSpec] = {job.job: self._spec_of(job, now) for job in jobs}
+        self.highest = max(self.highest, *specs)
+        self.append(specs, now)
+        return specs
+
+    def _spec_of(self, job: Job, now: float) -> JobSpec:
+        if job.request.suspend_level is SuspendLevel.COOPERATIVE:
+            self.cooperative.add(job.job)
+        spec = job.request.spec
+        if not isinstance(spec, JobSpec):
+            spec = JobSpec(
+                body=JobBody(name=str(job.job), gang=job.request.gang),
+                user=job.request.user,
+                uid=-1,
+                submitted_at=now + self._origin,
+            )
+        return spec
+
+    def append(self, specs: Mapping[int, JobSpec], now: float) -> None:
+        """Add the rows of jobs; the elements of an array, which ask for the same, in one go."""
+        self.specs.update(specs)
+        for _, alike in groupby(specs.items(), key=_what_is_asked):
+            jobs = dict(alike)
+            values = self._values(list(jobs), next(iter(jobs.values())))
+            self._jobs.append(list(jobs), since=now, **values)
+
+    def update(self, job: int, fields: Mapping[str, object]) -> JobSpec:
+        """Change fields of a job's body; returns its spec. A run goes on as it started."""
+        spec = self.specs[job]
+        known = {each.name for each in dataclass_fields(spec.body)}
+        values: dict[str, Any] = {n: value for n, value in fields.items() if n in known}
+        array, limit = spec.array, fields.get("array_limit")
+        if array is not None and isinstance(limit, int):
+            array = replace(array, limit=limit)
+        spec = replace(spec, body=replace(spec.body, **values), array=array)
+        self.specs[job] = spec
+        self._constraints.forget(job)
+        self._jobs.set(self._jobs.row_of[job], **self._values([job], spec))
+        return spec
+
+    def end(self, job: int) -> None:
+        """Note that a job has ended; its spec stays until its row is dropped."""
+        self.cooperative.discard(job)
+        self._constraints.forget(job)
+
+    def live_jobs(self) -> dict[tuple[str, str, str], int]:
+        """How many jobs are live, by user, account and virtual cluster ("" for none)."""
+        live = self._jobs["phase"] != ENDED
+        code = np.zeros(np.count_nonzero(live), np.int64)
+        names = {kind: ("", *codes) for kind, codes in self._codes.items()}
+        for kind, known in names.items():
+            code = code * len(known) + self._jobs[kind][live] + 1
+        found, counts = np.unique(code, return_counts=True)
+        places = np.unravel_index(found, [len(known) for known in names.values()])
+        owners = zip(
+            *(
+                map(known.__getitem__, place.tolist())
+                for known, place in zip(names.values(), places, strict=True)
+            ),
+            strict=True,
+        )
+        return dict(zip(owners, counts.tolist(), strict=True))
+
+    def live_job_in(self, kind: str, name: str) -> int | None:
+        """A live job of a user, in an account or in a virtual cluster; None: there is none."""
+        mine = self._jobs[kind] == self._codes[kind].get(name, -2)
+        found = self._jobs["job"][mine & (self._jobs["phase"] != ENDED)]
+        return int(found[0]) if len(found) else None
+
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The names that the codes of users, accounts and virtual clusters stand for."""
+        return {kind: tuple(codes) for kind, codes in self._codes.items()}
+
+    def _values(self, jobs: Sequence[int], spec: JobSpec) -> dict[str, Any]:
+        """The values of the columns of jobs that all ask for this."""
+        body = spec.body
+        submitted = spec.submitted_at - self._origin
+        gang = body.gpus if body.gang is None else sum(body.gang)
+        nodes = 1 if body.gang is None else len(body.gang)
+        asked: dict[str, Any] = {
+            name: column.value(getattr(body, field.name), spec.submitted_at, nodes)
+            for name, (field, column) in COLUMNS.items()
+        }
+        return asked | {
+            "max_gpus": _most_gpus(body),
+            "gpu_share": part_of(body.gpu_share),
+            "submit_time": submitted,
+            "gang": max(gang, 1),
+            "expected": math.nan if body.expected_s is None else body.expected_s,
+            "user": self._code("user", spec.user),
+            "account": self._code("account", body.account),
+            "vc": self._code("vc", body.vc),
+            "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
+            "pool": self._constraints.enter(jobs, body),
+        }
+
+    def _code(self, kind: str, name: str) -> int:
+        codes = self._codes[kind]
+        return codes.setdefault(name, len(codes)) if name else -1
+
+
+def _what_is_asked(entry: tuple[int, JobSpec]) -> tuple[int, str, float]:
+    """What is the same for jobs whose columns are the same; bodies are shared, not equal."""
+    spec = entry[1]
+    return id(spec.body), spec.user, spec.submitted_at
+
+
+def _most_gpus(body: JobBody) -> int:
+    """The most GPUs that a job may have; −1: as many as it asks for."""
+    if body.max_gpus is not None:
+        return body.max_gpus
+    return ANY_NUMBER if body.adaptive or body.fixed_batch else -1

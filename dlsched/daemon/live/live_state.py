@@ -1,0 +1,215 @@
+"""The live state: jobs, nodes and GPUs, what is seen of them, and what rounds decided of them.
+
+A round's snapshot is made of it, and services ask it why a job waits. It lives in the main thread.
+
+Invariant: every pending job has a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from dlsched.core.arrays import Bools
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.daemon.live import job_columns as c
+from dlsched.daemon.live.live_columns import LiveColumns
+from dlsched.daemon.live.nodes import ClusterRules
+from dlsched.daemon.live.tenant_limits import QuotaHolder
+from dlsched.db.records import JobSpec
+from dlsched.db.tenants import Quota
+from dlsched.protocol.gpu_shares import WHOLE
+from dlsched.protocol.ledger import pause_after
+from dlsched.protocol.messages import GpuId, JobId, NodeName
+
+
+class LiveState(LiveColumns):
+    """The jobs, nodes and GPUs of this term, as rounds and services see them."""
+
+    # -- what is not in the ledger -----------------------------------------------------------------
+
+    def describe_node(self, name: NodeName, facts: Mapping[str, object]) -> None:
+        """Note what the configuration says of a node (gpu_type, cpus, memory_gb, switch, …)."""
+        self.nodes.describe(name, facts)
+        self.request_round()
+
+    def observe_node(
+        self,
+        name: NodeName,
+        *,
+        late: bool | None = None,
+        unhealthy: Iterable[GpuId] | None = None,
+        foreign: Iterable[GpuId] | None = None,
+    ) -> None:
+        """Note what is seen of a node and not stored; see `LiveNodes.observe`."""
+        if self.nodes.observe(name, late=late, unhealthy=unhealthy, foreign=foreign):
+            self.request_round()
+
+    def note_steps(self, job: int, step: int, loss: float = np.nan) -> None:
+        """Note how many steps a job has done, and its loss there where that is finite."""
+        row = self.jobs.row_of.get(job)
+        if row is not None:
+            self.jobs.set(row, steps_done=step)
+            if np.isfinite(loss):
+                self.jobs.set(row, loss=loss)
+
+    def set_rules(self, rules: ClusterRules) -> None:
+        """Set other partitions and virtual clusters; running jobs run on."""
+        self.rules = rules
+        self.constraints.set_rules(rules)
+        self.eligibility.limit_times(rules.longest_s)
+        self.request_round()
+
+    def set_quotas(self, quotas: Mapping[QuotaHolder, Quota], parents: Mapping[str, str]) -> None:
+        """Set other quotas, and the parents of accounts; running jobs run on."""
+        live = [(job, spec) for job, spec in self.requests.specs.items() if self._is_live(job)]
+        self.eligibility.tenant_limits.change(quotas, parents, live)
+        self.request_round()
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def judge(self, now: float) -> Bools:
+        """Which rows policies may see as waiting; the reasons of the others are noted."""
+        self._now = now
+        eligible, reasons = self.eligibility.judge(now, self.claims, self._positions)
+        self._reasons.update(reasons)
+        return eligible
+
+    def note_seen(self) -> None:
+        """Note that a snapshot has all that is here now."""
+        self._seen = self._stamp
+
+    def take_decision(
+        self,
+        *,
+        launched: Mapping[int, Placement],
+        suspended: Iterable[int],
+        reasons: Mapping[int, str],
+        positions: Mapping[int, int],
+    ) -> None:
+        """Follow a decision that was verified.
+
+        Args:
+            launched: jobs that get GPUs.
+            suspended: jobs that lose theirs.
+            reasons: why jobs got nothing.
+            positions: the places of waiting jobs in the policy's order, from 1.
+        """
+        for job in suspended:
+            self.claims.drop(job)
+            row = self.jobs.row_of.get(job)
+            if row is not None and self.jobs.get("leaving", row) == c.IS_ENDING:
+                self.jobs.set(row, leaving=c.GIVES_WAY)  # its GPUs are another job's from then on
+        for job, placement in launched.items():
+            row = self.jobs.row_of.get(job)
+            if row is not None:
+                self.claims.add(job, self.jobs.get("runs", row) + 1, placement)
+        self._reasons.update(reasons)
+        self._positions = dict(positions)
+        self.changed = self._stamp != self._seen  # by what came after its snapshot
+
+    def ready_claims(self) -> list[tuple[JobId, Placement]]:
+        """Claims that can become starts now; claims that became void are dropped."""
+        if self.claims.drop_void():
+            self.request_round()
+        return self.claims.ready()
+
+    def giving_way(self) -> list[int]:
+        """Jobs whose run was asked to give way and is not over yet."""
+        rows = (self.jobs["phase"] == c.HOLDING) & (self.jobs["leaving"] == c.GIVES_WAY)
+        found: list[int] = self.jobs["job"][rows].tolist()
+        return found
+
+    def was_known(self, job: int) -> bool:
+        """Whether a job of this number was ever submitted."""
+        return 0 < job <= self.requests.highest
+
+    def decline(self, job: JobId, why: str, now: float) -> None:
+        """Note that the leader refused to start a job: it pauses, and a round decides anew."""
+        self.claims.drop(job)
+        row = self.jobs.row_of.get(job)
+        if row is not None:
+            failures = self.jobs.get("failed_starts", row) + 1
+            self.jobs.set(row, failed_starts=failures, not_before=now + pause_after(failures))
+            self._reasons[job] = why
+        self.request_round()
+
+    @contextmanager
+    def supposing(self, specs: Sequence[JobSpec], now: float) -> Iterator[list[int]]:
+        """Have jobs in the columns as if they had just been submitted; yields their ids."""
+        highest = self.requests.highest
+        ids = [highest + 1 + k for k in range(len(specs))]
+        try:
+            self.requests.append(dict(zip(ids, specs, strict=True)), now)
+            for job, spec in zip(ids, specs, strict=True):
+                self.eligibility.enter(job, spec)
+            yield ids
+        finally:
+            for job, spec in zip(ids, specs, strict=True):
+                if job in self.jobs.row_of:
+                    self.eligibility.forget(job, spec)
+                    self.constraints.forget(job)
+                self.requests.specs.pop(job, None)
+                self._reasons.pop(job, None)
+            self.jobs.pack(self.jobs["job"] <= highest)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def stamp(self) -> int:
+        """A number that grows with every change that could start a job."""
+        return self._stamp
+
+    def waiting(self) -> list[int]:
+        """Jobs without a run that have a place in the policy's order."""
+        return list(self._positions)
+
+    def reason(self, job: JobId) -> str:
+        """Why a pending job waits; never empty."""
+        if job in self.jobs.row_of:
+            hindrance = self.eligibility.hindrance(job, self._now)  # known before the next round
+            if hindrance:
+                return hindrance
+        claim = self.claims.get(job)
+        if claim is not None:
+            hindrance = self.nodes.hindrance(claim.placement, self.share_of(job))
+            return f"Resources: {hindrance or 'about to start'}"
+        return self._reasons.get(job) or "Resources: waits for the next round"
+
+    def position(self, job: JobId) -> int | None:
+        """A waiting job's place in the policy's order, from 1; None while it has none."""
+        return self._positions.get(job)
+
+    def where(self, job: JobId) -> Placement | None:
+        """Where a job's live run is, suspended or not; None without one."""
+        return self.accounting.where.get(job)
+
+    def may_stay(self, job: JobId) -> bool:
+        """Whether a job whose run fails may start again on its GPUs: nothing has changed for it."""
+        where, row = self.accounting.where.get(job), self.jobs.row_of.get(job)
+        if where is None or row is None or self.requests.specs[job].body.retry_elsewhere:
+            return False
+        usable = self.constraints.pool_mask(self.jobs.get("pool", row), self.nodes)
+        return (
+            self.jobs.get("leaving", row) != c.GIVES_WAY
+            and all(usable >> index & 1 for index in where.nodes)
+            and not self.nodes.is_closed(where)
+            and not self.eligibility.hindrance(job, self._now)
+        )
+
+    def share_of(self, job: int) -> float:
+        """What a job needs of each of its GPUs, in (0, 1]."""
+        return float(self.jobs.get("gpu_share", self.jobs.row_of[job]))
+
+    def co_located(self, job: JobId) -> list[JobId]:
+        """The other jobs that run on the very GPUs of a running job."""
+        where = self.accounting.where.get(job)
+        if where is None or self.share_of(job) >= WHOLE:
+            return []
+        phase, row_of = self.jobs["phase"], self.jobs.row_of
+        there = map(JobId, self.accounting.sharing[where])
+        return sorted(
+            other for other in there if other != job and phase[row_of[other]] == c.HOLDING
+        )

@@ -1,0 +1,154 @@
+"""Where jobs may run: their pools of nodes and the shapes of their gangs, and their extra columns.
+
+The nodes that a job may use form a pool. A text made of what the job asks for names the pool, so
+that it is the same pool after a restart; its number is given once and kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlsched.daemon.live.job_columns import JobColumns
+from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
+from dlsched.daemon.reported.speeds import Kind, kind_of
+from dlsched.db.records import JobBody
+from dlsched.jobs.fields import FURTHER
+
+PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+class PlacementConstraints:
+    """Pools, shapes and extra columns of live jobs.
+
+    Attributes:
+        rules: partitions and virtual clusters.
+        shapes: GPUs on each node, of jobs that ask for a layout.
+        whole_nodes: jobs that share their nodes with no other job.
+        kinds: model and batch size of live jobs, as `kind_of` has them.
+    """
+
+    def __init__(self, rules: ClusterRules) -> None:
+        self.rules = rules
+        self.shapes: dict[int, tuple[int, ...]] = {}
+        self.whole_nodes: set[int] = set()
+        self.kinds: dict[int, Kind] = {}
+        self._pools: dict[PoolKey, int] = {}
+        self._extra: dict[str, dict[int, Any]] = {}
+        self._made: tuple[tuple[int, int], tuple[tuple[str, bytes], ...]] | None = None
+
+    def set_rules(self, rules: ClusterRules) -> None:
+        """Set other partitions and virtual clusters."""
+        self.rules = rules
+        self._made = None
+
+    def enter(self, jobs: Sequence[int], body: JobBody) -> int:
+        """Note what jobs ask for of which nothing is known; returns the number of their pool."""
+        if body.gang is not None:
+            shape = tuple(max(int(gpus), 1) for gpus in body.gang)
+            self.shapes.update(dict.fromkeys(jobs, shape))
+        if body.exclusive:
+            self.whole_nodes.update(jobs)
+        self.kinds.update(dict.fromkeys(jobs, kind_of(body)))
+        asked = {name: getattr(body, row.name) for name, row in FURTHER.items()}
+        for name, value in {**asked, **body.extra}.items():
+            if value is not None and value != "":
+                self._extra.setdefault(name, {}).update(dict.fromkeys(jobs, value))
+        key = (
+            body.vc,
+            body.partition,
+            tuple(sorted(body.gpu_types)),
+            tuple(sorted(body.only_nodes)),
+            tuple(sorted(body.not_nodes)),
+        )
+        return self._pools.setdefault(key, len(self._pools))
+
+    def forget(self, job: int) -> None:
+        """Remove a job that has ended, or that asks for something else now."""
+        self.shapes.pop(job, None)
+        self.whole_nodes.discard(job)
+        self.kinds.pop(job, None)
+        for values in self._extra.values():
+            values.pop(job, None)
+
+    def extra_columns(self, jobs: JobColumns) -> dict[str, NDArray[Any]]:
+        """Extra columns of live jobs, `extra:NAME`: floats if every value is a number, or texts."""
+        made: dict[str, NDArray[Any]] = {}
+        for name, values in sorted(self._extra.items()):
+            numbers = {job: _number(value) for job, value in values.items()}
+            if not numbers:
+                continue
+            rows = [jobs.row_of[job] for job in values]
+            if all(number is not None for number in numbers.values()):
+                column: NDArray[Any] = np.full(jobs.count, np.nan)
+                column[rows] = list(numbers.values())
+            else:
+                column = np.full(jobs.count, "", np.object_)
+                column[rows] = [str(value) for value in values.values()]
+            made[f"extra:{name}"] = column
+        return made
+
+    def pools(self, nodes: LiveNodes) -> tuple[tuple[str, bytes], ...]:
+        """Every pool's text and nodes, one bit each, by the pool's number."""
+        version = (nodes.version, len(self._pools))
+        if self._made is None or self._made[0] != version:
+            found = tuple((json.dumps(key), _bits(self._nodes(key, nodes))) for key in self._pools)
+            self._made = (version, found)
+        return self._made[1]
+
+    def pool_mask(self, pool: int, nodes: LiveNodes) -> int:
+        """The nodes of a pool, as bits by index."""
+        return int.from_bytes(self.pools(nodes)[pool][1], "little")
+
+    def _nodes(self, key: PoolKey, nodes: LiveNodes) -> Iterator[bool]:
+        """Whether such a job may use each node, by index."""
+        vc, partition, types, only, without = key
+        owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
+        mine = vc if vc in owner.values() else None
+        members = self.rules.partitions.get(partition) if partition else None
+        for index in range(len(nodes)):
+            node = nodes[index]
+            yield (
+                owner.get(node.name) == mine
+                and (members is None or node.name in members)
+                and (not types or node.gpu_type in types)
+                and (not only or node.name in only)
+                and node.name not in without
+            )
+
+    @staticmethod
+    def facts(text: str) -> dict[str, Any]:
+        """The facts of a node's report, which is JSON, under the names that a cluster file uses."""
+        try:
+            facts = json.loads(text)
+        except ValueError:
+            return {}
+        if not isinstance(facts, Mapping):
+            return {}
+        found = dict(facts)
+        memory = _number(facts.get("memory_bytes"))  # 64-bit numbers are texts in JSON
+        if memory:
+            found["memory_gb"] = memory / 1e9
+        devices = facts.get("gpus")
+        if isinstance(devices, list):
+            types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}
+            if len(types) == 1:
+                found["gpu_type"] = types.pop()
+        return found
+
+
+def _bits(flags: Iterator[bool]) -> bytes:
+    return np.packbits(np.fromiter(flags, np.bool_), bitorder="little").tobytes()
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None

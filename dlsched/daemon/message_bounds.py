@@ -1,0 +1,125 @@
+"""Bounds on what nodes and ranks may report.
+
+A sync with a number that no correct node can have reached is refused. Such a number near the end of
+its range would otherwise count as the newest one, and no later number could be stored any more.
+
+A rank's report comes from a user's program: its invalid numbers are removed and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dlsched.core.errors import BadInput
+from dlsched.protocol.agent import REMEMBERED_STARTS
+from dlsched.protocol.ledger import Ledger
+from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
+from dlsched.rpc.v1.control_pb2 import RunReport
+
+AHEAD = 1 << 32  # no database can be so far behind what a node has seen
+MOST = 1 << 53
+LONGEST_NAME = 253
+LONGEST_TEXT = 64 * 1024
+LONGEST_S = 1e10
+MOST_STEPS = 1e12
+LONGEST_TAKEN_S = 86400.0  # by one pass, one start, one checkpoint
+LARGEST_METRIC = 1e30
+LONGEST_ERROR, LONGEST_STACKS = 500, 12_000  # characters
+MOST_NAMES = 256  # of a rank's values in one report
+LONGEST_VALUE_NAME = 64
+_NUMBERS = {  # of a rank's report: lowest and highest
+    "step": (0.0, MOST_STEPS),
+    "batch_s": (0.0, LONGEST_TAKEN_S),
+    "loss": (-LARGEST_METRIC, LARGEST_METRIC),
+    "gpu_memory_bytes": (0.0, float(MOST)),
+    "restart_s": (0.0, LONGEST_TAKEN_S),
+    "save_s": (0.0, LONGEST_TAKEN_S),
+}
+
+
+def check_sync(sync: Sync, known: Ledger) -> None:
+    """Refuse a sync that no correct node can have sent.
+
+    Raises:
+        BadInput: naming the number.
+    """
+    if not _is_name(sync.node):
+        raise BadInput("sync: not a node's name")
+    node = known.nodes.get(sync.node)
+    revision = node.revision if node is not None else 0
+    for what, term in (("last", sync.last), ("applied", sync.applied)):
+        _check_term(sync.node, what, term, known.epoch, revision)
+    for what, number in (
+        ("incarnation", sync.incarnation),
+        ("sequence", sync.sequence),
+        ("renewed_sequence", sync.renewed_sequence),
+    ):
+        _check(sync.node, what, number, MOST)
+    for key in _keys(sync):
+        _check(sync.node, "job", key.job, known.next_job + AHEAD)
+        _check(sync.node, "run", key.run, AHEAD)
+        if not key.run_id or len(key.run_id) > LONGEST_NAME:
+            raise BadInput(f"sync of {sync.node}: not a run's id")
+    machine = sync.inventory.machine if sync.inventory is not None else ""
+    if len(sync.starts) > REMEMBERED_STARTS or any(
+        len(name) > LONGEST_NAME for name in (*sync.starts, machine)
+    ):
+        raise BadInput(f"sync of {sync.node}: too many or too long names of its starts")
+    for record in sync.ended:
+        if record.node != sync.node:
+            raise BadInput(f"sync: {sync.node} speaks of an end on {record.node}")
+        if not (math.isfinite(record.ran_s) and 0 <= record.ran_s <= LONGEST_S):
+            raise BadInput(f"sync of {sync.node}: ran_s {record.ran_s:g} is no time")
+        if len(record.detail) > LONGEST_TEXT:
+            raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
+
+
+def clear_invalid(report: RunReport) -> int:
+    """Remove the invalid numbers of a rank's report; returns how many there were."""
+    wrong = [
+        name
+        for name, (least, most) in _NUMBERS.items()
+        if report.HasField(name) and not least <= getattr(report, name) <= most  # true for NaN
+    ]
+    for name in wrong:
+        report.ClearField(name)
+    strange = [
+        name
+        for place, (name, value) in enumerate(report.metrics.items())
+        if not abs(value) <= LARGEST_METRIC or not _is_value_name(name) or place >= MOST_NAMES
+    ]
+    for name in strange:
+        del report.metrics[name]
+    report.error, report.stacks = report.error[:LONGEST_ERROR], report.stacks[:LONGEST_STACKS]
+    if not 0 <= report.error_at <= LONGEST_S:
+        report.error_at = 0.0
+    if len(report.doing) > LONGEST_VALUE_NAME:
+        report.doing = ""
+    named = [name for name in report.not_finite if _is_value_name(name)][:MOST_NAMES]
+    del report.not_finite[:]
+    report.not_finite.extend(named)
+    return len(wrong) + len(strange)
+
+
+def _is_value_name(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_VALUE_NAME and name.isprintable()
+
+
+def _keys(sync: Sync) -> Iterable[RunKey]:
+    yield from (held.key for held in sync.held or ())
+    yield from (record.key for record in sync.ended)
+
+
+def _check_term(node: NodeName, what: str, term: Term, epoch: int, revision: int) -> None:
+    _check(node, f"{what}.epoch", term.epoch, epoch + AHEAD)
+    _check(node, f"{what}.revision", term.revision, revision + AHEAD)
+
+
+def _check(node: NodeName, what: str, number: int | JobId, most: int) -> None:
+    if not -1 <= number <= most:
+        raise BadInput(f"sync of {node}: {what} {number} is beyond {most}, which is impossible")
+
+
+def _is_name(name: str) -> bool:
+    return bool(name) and len(name) <= LONGEST_NAME and name.isprintable()

@@ -1,0 +1,1 @@
+"""What running jobs have reported: courses of their metrics, speeds, profiles, errors."""

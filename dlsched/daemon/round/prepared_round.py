@@ -1,0 +1,212 @@
+"""A snapshot made ready for a decision: the replay's own tables, as the last round left them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dlsched.composition.parts import replace_parts
+from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.context import Change, RoundContext
+from dlsched.core.goodput.scaling import FittedScaling
+from dlsched.core.round.cycle import Cycle
+from dlsched.core.round.steps import Parts
+from dlsched.core.speed.belief import Belief
+from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units, UnitTable
+from dlsched.daemon.round.believed_goodput import BelievedGoodput
+from dlsched.daemon.round.measured import changed_since, measured_speeds
+from dlsched.daemon.round.parts import live_semantics
+from dlsched.daemon.round.policy_state import PolicyState
+from dlsched.daemon.round.restore import (
+    Numbering,
+    calendar_of,
+    cluster_of,
+    numbering_of,
+    occupancy_of,
+    parts_of,
+    pools_of,
+    restore_reserved,
+    table_of,
+)
+from dlsched.daemon.round.snapshot import LiveSnapshot
+
+RESTART_S = 30.0  # that a restart costs where it was neither measured nor said
+
+
+@dataclass(slots=True, kw_only=True)
+class PreparedRound:
+    """A snapshot made ready for a decision.
+
+    Attributes:
+        snapshot: what it was made of.
+        state: what the last round left behind.
+        numbering: how the two belong together.
+        row_of: the row of each job.
+        cycle: the round, with what is admitted and what waits for admission.
+    """
+
+    snapshot: LiveSnapshot
+    state: PolicyState
+    numbering: Numbering
+    row_of: dict[int, int]
+    cycle: Cycle
+
+    @property
+    def ctx(self) -> RoundContext:
+        """What parts see."""
+        return self.cycle.ctx
+
+
+def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
+    """Make everything that a decision needs; None when there are no nodes."""
+    cluster = cluster_of(snapshot)
+    if cluster is None:
+        return None
+    state = PolicyState.from_bytes(snapshot.state)
+    numbering = numbering_of(snapshot, state)
+    table = table_of(snapshot, numbering)
+    jobs: Ints = snapshot.columns["job"]
+    row_of = {job: row for row, job in enumerate(jobs.tolist())}
+    occupancy = occupancy_of(snapshot, cluster)
+    restore_reserved(occupancy, state, row_of, table)
+    parts = parts_of(snapshot, state, numbering)
+    semantics = live_semantics(snapshot.settings)
+    calendar = calendar_of(state, row_of, cluster.total_gpus)
+    calendar.forget_before(snapshot.now)
+    ctx = RoundContext(
+        now=snapshot.now,
+        number=snapshot.number,
+        mode=snapshot.mode,
+        table=table,
+        active=np.zeros(0, np.int64),
+        occupancy=occupancy,
+        pools=pools_of(snapshot, numbering, cluster),
+        semantics=semantics,
+        changes=[],
+        finished=snapshot.finished.tolist(),
+        calendar=calendar,
+        restart_overhead=snapshot.settings.restart_overhead_s,
+        min_run=snapshot.settings.min_run_s,
+        seed=snapshot.settings.seed,
+        may_share=True,
+        perf=belief_of(snapshot, parts, table, cluster.largest_node),
+    )
+    cycle = Cycle(ctx, parts, replace=partial(replace_parts, semantics=semantics))
+    cycle.chosen = state.chosen
+    prepared = PreparedRound(
+        snapshot=snapshot, state=state, numbering=numbering, row_of=row_of, cycle=cycle
+    )
+    _carry_over(prepared)
+    return prepared
+
+
+def belief_of(snapshot: LiveSnapshot, parts: Parts, table: UnitTable, node_gpus: int) -> Belief:
+    """What policies may believe of speeds: what was measured, and what jobs have reported.
+
+    Args:
+        snapshot: what is known.
+        parts: the estimator may guess what was not measured.
+        table: the units.
+        node_gpus: GPUs of the largest node.
+    """
+    restart_s = snapshot.settings.restart_overhead_s or RESTART_S
+    goodput = BelievedGoodput(snapshot.trainings, table, restart_s)
+    belief = Belief(
+        by_type=measured_speeds(snapshot.speeds, table.gang),
+        by_count=FittedScaling(goodput, node_gpus) if snapshot.trainings else None,
+        goodput=goodput,
+    )
+    return belief if belief.by_type is None else parts.estimator.believed(belief)
+
+
+def _carry_over(prepared: PreparedRound) -> None:
+    """Carry over what was admitted, held back and refused; see what has arrived and ended since."""
+    cycle, ctx, state, row_of = prepared.cycle, prepared.ctx, prepared.state, prepared.row_of
+    table = ctx.table
+    status = table.status
+    refused = rows_of(state.refused, row_of)
+    status[refused[status[refused] == WAITING]] = Status.REFUSED
+    cycle.refused = refused.tolist()
+    old = prepared.numbering.old
+    known = old >= 0
+    table.admitted_at[known] = state.admitted_at[old[known]]
+    first = known & (table.starts == 0) & (status == WAITING) & ~np.isnan(table.admitted_at)
+    table.since[first] = table.admitted_at[first]
+    present = (status == WAITING) | (status == RUNNING)
+    before = rows_of(state.active, row_of)
+    held_back = rows_of(state.held_back, row_of)
+    seen = np.zeros(len(table), np.bool_)
+    seen[before] = True
+    seen[held_back] = True
+    started = np.flatnonzero(present & ~seen & ((status == RUNNING) | (table.starts > 0)))
+    table.admitted_at[started] = ctx.now  # a round of which this state does not know admitted them
+    ctx.active = np.concatenate([before[present[before]], started])
+    seen[started] = True
+    arrived = np.flatnonzero(present & ~seen)
+    for row in started.tolist():
+        ctx.changes.append(Change("arrive", ctx.now, row))
+    cycle.arrive(arrived.tolist())
+    gone = set(state.finished.tolist())
+    for row in ctx.finished:
+        if int(prepared.snapshot.columns["job"][row]) not in gone:
+            ctx.changes.append(Change("finish", float(table.finish[row]), row))
+    for row in changed_since(prepared.snapshot.speeds, state.speeds_at, ctx.active).tolist():
+        ctx.changes.append(Change("adapt", ctx.now, row))
+    cycle.held_back = held_back[present[held_back]]
+    _predict(prepared, present)
+    _predict_by_steps(prepared, present)
+    status[cycle.held_back] = HELD_BACK
+
+
+def rows_of(jobs: Ints, row_of: dict[int, int]) -> Rows:
+    """The rows of those jobs that have one."""
+    return np.array([row_of[job] for job in jobs.tolist() if job in row_of], np.int64)
+
+
+def _predict(prepared: PreparedRound, present: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    """How long jobs take: the user's word, else the estimator's, else what the cluster assumes."""
+    state, table = prepared.state, prepared.ctx.table
+    expected: Floats = prepared.snapshot.columns["expected"]
+    old = prepared.numbering.old
+    known = np.flatnonzero(old >= 0)
+    was = old[known]
+    as_before = _equal(state.expected[was], expected[known])
+    as_before &= _equal(state.time_limit[was], table.time_limit[known])
+    table.predicted_work[known[as_before]] = state.predicted[was[as_before]]
+    rows = np.flatnonzero(present & np.isnan(table.predicted_work))
+    if not rows.size:
+        return
+    work = prepared.cycle.predict(rows, np.full(len(rows), np.nan))
+    work = np.where(np.isnan(expected[rows]), work, expected[rows])
+    work = np.where(np.isnan(work), table.time_limit[rows], work)
+    table.predicted_work[rows] = np.where(
+        np.isnan(work), prepared.snapshot.settings.unknown_s, work
+    )
+
+
+def _predict_by_steps(
+    prepared: PreparedRound, present: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> None:
+    """How long jobs with known steps take on the fastest type, where their kind was measured.
+
+    What is left is counted anew each time, so that work done on a slow type counts as little as it
+    was.
+    """
+    ctx, columns = prepared.ctx, prepared.snapshot.columns
+    total, done = columns.get("extra:total_iterations"), columns.get("steps_done")
+    if ctx.perf.by_type is None or total is None or total.dtype.kind != "f" or done is None:
+        return
+    kind: Ints = prepared.snapshot.speeds["kind"]
+    known = np.zeros(len(ctx.table), np.bool_)
+    known[: len(kind)] = kind >= 0
+    rows = np.flatnonzero(present & known & ~np.isnan(total) & np.isnan(columns["expected"]))
+    if rows.size:
+        left = np.maximum(total[rows] - np.nan_to_num(done[rows]), 0.0)
+        left /= ctx.perf.steps_per_work(rows)
+        ctx.table.predicted_work[rows] = Units(ctx.table, rows, ctx.now).executed + left
+
+
+def _equal(a: Floats, b: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))

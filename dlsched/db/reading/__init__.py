@@ -1,0 +1,1 @@
+"""Reads the database: everything live for a new leader, and pages for users."""

@@ -1,0 +1,334 @@
+"""Loads what a new leader needs: every live job and run, and all nodes and orphans.
+
+A job is live while it has not ended or has a run that is not over. Ended jobs stay in the database
+and are read on request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
+
+from sqlalchemy import Connection, func, select
+
+from dlsched.db import schema
+from dlsched.db.checkpoints import KEPT, read_borrowed
+from dlsched.db.reading.outcomes import JobOverhead, overheads
+from dlsched.db.records import (
+    ArrayShape,
+    CheckpointCommitted,
+    Drained,
+    JobBody,
+    JobSpec,
+    PolicySet,
+    Progress,
+    TenantSet,
+)
+from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, record_of, run_of
+from dlsched.db.speeds import SpeedRow, read_speeds
+from dlsched.db.statements import rows_in
+from dlsched.db.tenant_rows import read_tenants
+from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
+from dlsched.protocol.json_form import loads, value_of
+from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
+from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
+
+
+@dataclass(slots=True, kw_only=True)
+class JobFacts(JobOverhead):
+    """The facts of a job beside the ledger's row; its wall-clock times are for display."""
+
+    job: JobId
+    held: str = ""  # "", "user", "admin"
+    updated: dict[str, Any] = field(default_factory=dict)  # fields changed since submission
+    submitted_at: float = 0.0
+    first_started_at: float | None = None
+    started_at: float | None = None  # of the latest run
+    ended_at: float | None = None
+    executed_s: float = 0.0  # by runs that have ended
+    gpu_s: float = 0.0
+    starts: int = 0
+    preemptions: int = 0
+    migrations: int = 0
+    resizes: int = 0
+    failures: int = 0
+    cancelled_by: str = ""
+    checkpoint: CheckpointCommitted | None = None  # the newest
+    progress: Progress | None = None  # of the latest run with any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Everything with which a leader begins."""
+
+    ledger: Ledger
+    jobs: Mapping[JobId, JobFacts]
+    run_times: Mapping[RunId, tuple[float, float | None]]  # assigned, released
+    policy: PolicySet | None = None
+    policy_state: bytes | None = None
+    drained: Mapping[NodeName, Drained] = field(default_factory=dict)
+    nodes_described: Mapping[NodeName, str] = field(default_factory=dict)
+    heard_at: Mapping[NodeName, float] = field(default_factory=dict)
+    round_number: int = 0
+    tenants: tuple[TenantSet, ...] = ()
+    speeds: tuple[SpeedRow, ...] = ()
+    trainings: tuple[TrainingRow, ...] = ()
+    curves: tuple[CurvesRow, ...] = ()
+    borrowed: Mapping[JobId, tuple[JobId, str]] = field(default_factory=dict)  # checkpoints
+
+
+# -- parts that other reads use, too ---------------------------------------------------------------
+
+
+def members_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, list[Member]]:
+    """The members of some runs in the order of their layout."""
+    table = schema.run_members
+    rows = rows_in(connection, select(table), table.c.run_id, run_ids)
+    rows.sort(key=lambda row: row["position"])
+    found: dict[str, list[Member]] = defaultdict(list)
+    for row in rows:
+        found[row["run_id"]].append(member_of(row))
+    return found
+
+
+def runs_from(rows: Iterable[Row], members: Mapping[str, list[Member]]) -> Iterator[Run]:
+    """Runs of rows and members."""
+    for row in rows:
+        yield run_of(row, members.get(row["run_id"], ()))
+
+
+def nodes_of(
+    connection: Connection, names: Iterable[str] | None, *, gpus: bool = True
+) -> dict[NodeName, Node]:
+    """Some nodes, or all."""
+    table, devices = schema.nodes, schema.gpus
+    on: dict[str, list[Row]] = defaultdict(list)
+    if names is None:
+        rows: Sequence[Row] = connection.execute(select(table)).mappings().all()
+        found: Sequence[Row] = connection.execute(select(devices)).mappings().all()
+    else:
+        names = list(names)
+        rows = rows_in(connection, select(table), table.c.node, names)
+        found = rows_in(connection, select(devices), devices.c.node, names) if gpus else ()
+    for gpu in found:
+        on[gpu["node"]].append(gpu)
+    return {NodeName(row["node"]): node_of(row, on[row["node"]]) for row in rows}
+
+
+def read_bodies(connection: Connection, ids: Iterable[int]) -> dict[int, JobBody]:
+    """Job bodies with their dependencies, and with environments that still exist."""
+    wanted = sorted(set(ids))
+    bodies, needs, secrets = schema.job_bodies, schema.dependencies, schema.job_environments
+    variables = {
+        row["body"]: row["variables"]
+        for row in rows_in(connection, select(secrets), secrets.c.body, wanted)
+    }
+    waits: dict[int, list[Row]] = defaultdict(list)
+    for row in rows_in(connection, select(needs), needs.c.body, wanted):
+        waits[row["body"]].append(row)
+    found = {}
+    for row in rows_in(connection, select(bodies), bodies.c.body, wanted):
+        key = row["body"]
+        with of_row("job_bodies", key):
+            content = json.loads(row["content"])
+            if "share" in content:  # what the field was called at first
+                content["gpu_share"] = content.pop("share")
+            content["dependencies"] = [
+                {
+                    "kind": line["kind"],
+                    "job": line["on_job"],
+                    "delay_s": line["delay_s"],
+                    "or_next": bool(line["or_next"]),
+                }
+                for line in sorted(waits.get(key, ()), key=lambda line: int(line["position"]))
+            ]
+        if key in variables:
+            with of_row("job_environments", key):
+                content["environment"] = loads(_VARIABLES, variables[key])
+        with of_row("job_bodies", key):
+            found[key] = value_of(JobBody, content, exact=True)
+    return found
+
+
+_VARIABLES: Any = Mapping[str, str]
+
+
+def read_arrays(connection: Connection, ids: Iterable[int]) -> dict[int, ArrayShape]:
+    """Shapes of arrays; their elements share one."""
+    table = schema.arrays
+    found = {}
+    for row in rows_in(connection, select(table), table.c.array, sorted(set(ids))):
+        with of_row("arrays", row["array"]):
+            found[row["array"]] = loads(ArrayShape, row["shape"], exact=True)
+    return found
+
+
+def read_jobs(connection: Connection, rows: Sequence[Row]) -> dict[JobId, Job]:
+    """Whole jobs with spec and story, in the order of their rows."""
+    bodies = read_bodies(connection, (r["body"] for r in rows if r["body"] is not None))
+    shapes = read_arrays(connection, (r["array"] for r in rows if r["array"] is not None))
+    table = schema.job_story
+    story: dict[int, list[str]] = defaultdict(list)
+    lines = rows_in(connection, select(table), table.c.job, [row["job"] for row in rows])
+    for line in sorted(lines, key=lambda line: line["id"]):
+        story[line["job"]].append(line["line"])
+    found = {}
+    for row in rows:
+        spec = None
+        if row["body"] is not None:
+            with of_row("jobs", row["job"]):
+                spec = JobSpec(
+                    body=bodies[row["body"]],
+                    user=row["spec_user"],
+                    uid=row["uid"],
+                    submitted_at=row["submitted_at"],
+                    array=shapes[row["array"]] if row["array"] is not None else None,
+                    index=row["array_index"],
+                )
+        found[JobId(row["job"])] = job_of(row, spec=spec, story=story[row["job"]])
+    return found
+
+
+_HINTS = get_type_hints(Request) | get_type_hints(JobBody)
+
+
+_OVERHEAD = tuple(each.name for each in fields(JobOverhead))
+
+
+def updated_fields(text: str | None) -> dict[str, Any]:
+    """The changed fields of a body, by name."""
+    if text is None:
+        return {}
+    return {
+        name: value_of(_HINTS.get(name, object), value, exact=True)
+        for name, value in json.loads(text).items()
+    }
+
+
+def facts_of(
+    row: Row,
+    checkpoint: CheckpointCommitted | None = None,
+    progress: Progress | None = None,
+    spent: JobOverhead | None = None,
+) -> JobFacts:
+    """The facts in a job's row beside the ledger's part.
+
+    Args:
+        row: of the table of jobs.
+        checkpoint: the job's newest one.
+        progress: of its latest run with any.
+        spent: its overhead.
+    """
+    spent = spent or JobOverhead()
+    with of_row("jobs", row["job"]):
+        return record_of(
+            JobFacts,
+            row,
+            updated=updated_fields(row["updated"]),
+            checkpoint=checkpoint,
+            progress=progress,
+            **{name: getattr(spent, name) for name in _OVERHEAD},
+        )
+
+
+def last_checkpoints(connection: Connection, jobs: Iterable[int]) -> dict[int, CheckpointCommitted]:
+    """The last kept checkpoint of each of some jobs."""
+    table = schema.checkpoints
+    newest = (
+        select(func.max(table.c.id).label("id")).where(table.c.state == KEPT).group_by(table.c.job)
+    )
+    ids = [row["id"] for row in rows_in(connection, newest, table.c.job, jobs)]
+    return {
+        row["job"]: record_of(CheckpointCommitted, row)
+        for row in rows_in(connection, select(table), table.c.id, ids)
+    }
+
+
+def last_progress(connection: Connection, jobs: Iterable[int]) -> dict[int, Progress]:
+    """The progress of the latest run with any, for each of some jobs."""
+    runs, reports = schema.runs, schema.progress
+    query = select(reports, runs.c.job, runs.c.run).join(runs, runs.c.run_id == reports.c.run_id)
+    rows = rows_in(connection, query, runs.c.job, jobs)
+    rows.sort(key=lambda row: row["run"])
+    return {row["job"]: record_of(Progress, row) for row in rows}
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def load(connection: Connection) -> Loaded:
+    """Everything that is live.
+
+    Raises:
+        StoreCorrupt: a row cannot be read; none is skipped.
+    """
+    jobs, runs = schema.jobs, schema.runs
+    rows = connection.execute(select(jobs).where(jobs.c.live).order_by(jobs.c.job)).mappings().all()
+    live = connection.execute(select(runs).where(runs.c.live).order_by(runs.c.job, runs.c.run))
+    run_rows = live.mappings().all()
+    members = members_of(connection, [row["run_id"] for row in run_rows])
+    leader = connection.execute(select(schema.leader)).mappings().one()
+    next_job = select(schema.counters.c.value).where(schema.counters.c.name == "next_job")
+    whole = read_jobs(connection, rows)
+    orphans = (orphan_of(row) for row in connection.execute(select(schema.orphans)).mappings())
+    ledger = Ledger(
+        epoch=Epoch(leader["epoch"]),
+        leader=leader["name"],
+        next_job=JobId(connection.execute(next_job).scalar_one()),
+        jobs=whole,
+        runs={run.key.run_id: run for run in runs_from(run_rows, members)},
+        nodes=nodes_of(connection, None),
+        orphans={(o.node, o.held.key.run_id): o for o in orphans},
+        requests={
+            (job.request.user, RequestId(job.request.request_id)): number
+            for number, job in whole.items()
+        },
+    )
+    ids = [row["job"] for row in rows]
+    saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
+    spent = overheads(connection, rows)
+    return Loaded(
+        ledger=ledger,
+        jobs={
+            JobId(row["job"]): facts_of(
+                row, saved.get(row["job"]), steps.get(row["job"]), spent.get(row["job"])
+            )
+            for row in rows
+        },
+        run_times={RunId(r["run_id"]): (r["assigned_at"], r["released_at"]) for r in run_rows},
+        **_cluster(connection),
+    )
+
+
+def _cluster(connection: Connection) -> dict[str, Any]:
+    """The rows beside jobs and runs."""
+    row = connection.execute(select(schema.policy)).mappings().one_or_none()
+    chosen = row["chosen"] if row is not None else None
+    with of_row("policy", 1):
+        policy = loads(PolicySet, chosen, exact=True) if chosen is not None else None
+    number = connection.execute(select(func.max(schema.rounds.c.number))).scalar_one()
+    return {
+        "policy": policy,
+        "policy_state": row["state"] if row is not None else None,
+        "drained": {
+            NodeName(r["node"]): record_of(Drained, r, drained=True)
+            for r in connection.execute(select(schema.drains)).mappings()
+        },
+        "nodes_described": {
+            NodeName(r["node"]): r["facts"]
+            for r in connection.execute(select(schema.node_descriptions)).mappings()
+        },
+        "heard_at": {
+            NodeName(r["node"]): r["heard_at"]
+            for r in connection.execute(select(schema.node_leases)).mappings()
+        },
+        "round_number": number or 0,
+        "tenants": read_tenants(connection),
+        "speeds": read_speeds(connection),
+        "trainings": read_trainings(connection, TrainingRow),
+        "curves": read_trainings(connection, CurvesRow),
+        "borrowed": read_borrowed(connection),
+    }

@@ -1,0 +1,511 @@
+"""Reads of jobs and their history for users: short transactions, pages by key, frozen values.
+
+Environments are secret: only `environment` returns them, for the launch of a run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    and_,
+    case,
+    func,
+    select,
+    true,
+    tuple_,
+)
+
+from dlsched.db import schema
+from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
+from dlsched.db.engine import reading
+from dlsched.db.reading.filters import Filter, conditions
+from dlsched.db.reading.loading import (
+    JobFacts,
+    facts_of,
+    last_checkpoints,
+    last_progress,
+    members_of,
+    read_bodies,
+    read_jobs,
+    runs_from,
+)
+from dlsched.db.reading.outcomes import (
+    PredictedStart,
+    first_predictions,
+    overheads,
+    predicted_starts,
+)
+from dlsched.db.records import Event, JobSpec, Prediction, Progress
+from dlsched.db.rows import Row, of_row, record_of
+from dlsched.db.rungs import RungReached, read_rungs
+from dlsched.db.statements import rows_in
+from dlsched.db.submitting import seal_fits
+from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
+from dlsched.protocol.ledger import Job, Request, Run
+from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
+
+T = TypeVar("T")
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    """The last job of a page; the next page begins after it."""
+
+    ended_at: float
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """A job as the database knows it; its spec has no environment."""
+
+    job: Job
+    facts: JobFacts
+    state: str  # as users see it
+    nodes: tuple[NodeName, ...] = ()  # of the latest run
+    end: str = ""  # why the latest run is over
+    first_prediction: Prediction | None = None  # of the job's start
+
+    @property
+    def spec(self) -> JobSpec | None:
+        """The job's spec."""
+        spec = self.job.request.spec
+        return spec if isinstance(spec, JobSpec) else None
+
+    @property
+    def after(self) -> After:
+        """The position of this job in pages of ended jobs."""
+        return After(ended_at=self.facts.ended_at or 0.0, job=self.job.job)
+
+
+class NamedJob(NamedTuple):
+    """The ids of a job."""
+
+    job: JobId
+    array_job: JobId | None
+    array_task: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A run as the database knows it."""
+
+    run: Run
+    assigned_at: float
+    released_at: float | None
+    ended_at: float | None
+    end: str
+    executed_s: float
+    gpu_s: float
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event and its number in the order of storing."""
+
+    id: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """GPU time of the ended runs of a user, an account or a virtual cluster."""
+
+    name: str
+    gpu_s: float
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUsage:
+    """GPU time of one ended run, and its user, account and virtual cluster."""
+
+    user: str
+    account: str
+    vc: str
+    began_at: float
+    ended_at: float
+    gpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRequest:
+    """An accepted request: its job, and the seal of its environment."""
+
+    job: JobId
+    request: Request
+    seal: str | None
+
+    def is_same(self, other: Request) -> bool:
+        """Whether another request has the same content; its time does not matter."""
+        mine, its = self.request.spec, other.spec
+        if not isinstance(mine, JobSpec) or not isinstance(its, JobSpec):
+            return self.request == other
+        bare = replace(its, submitted_at=mine.submitted_at, body=replace(its.body, environment={}))
+        fits = self.seal is not None and seal_fits(self.seal, its.body)
+        return fits and self.request == replace(other, spec=bare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPast:
+    """The runs of a job, its first events, and its reports on its training, if there are any."""
+
+    runs: list[StoredRun]
+    events: list[StoredEvent]
+    training: TrainingRow | None
+
+
+class Reads:
+    """The reads of a store; each is one short transaction and works in any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def _read(self, query: Callable[[Connection], T]) -> T:
+        with reading(self.engine) as connection:
+            return query(connection)
+
+    # -- lists ------------------------------------------------------------------------------------
+
+    def jobs(self, ids: Iterable[JobId]) -> list[StoredJob]:
+        """Jobs by id, in order; unknown ones are left out."""
+        wanted = sorted(set(ids))
+        table = schema.jobs
+
+        def query(connection: Connection) -> list[StoredJob]:
+            rows = rows_in(connection, select(table), table.c.job, wanted)
+            return _stored(connection, sorted(rows, key=lambda row: int(row["job"])))
+
+        return self._read(query)
+
+    def named(self, wanted: Filter) -> list[NamedJob]:
+        """The jobs that a filter names, ended or not, by id."""
+        jobs = schema.jobs.c
+        query = select(jobs.job, jobs.array_job, jobs.array_task).where(*conditions(wanted))
+        return self._read(lambda c: [NamedJob(*row) for row in c.execute(query.order_by(jobs.job))])
+
+    def queue(
+        self, wanted: Filter | None = None, *, after: JobId | None = None, limit: int = PAGE
+    ) -> list[StoredJob]:
+        """Live jobs by id; `after` is the last job of the page before."""
+        table = schema.jobs
+        query = select(table).where(table.c.live, *conditions(wanted or Filter()))
+        if after is not None:
+            query = query.where(table.c.job > after)
+        return self._page(query.order_by(table.c.job).limit(limit))
+
+    def history(
+        self,
+        wanted: Filter | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        after: After | None = None,
+        limit: int = PAGE,
+        newest_first: bool = False,
+    ) -> list[StoredJob]:
+        """Ended jobs by their end, one page.
+
+        Args:
+            wanted: a filter; None: all jobs.
+            since: only jobs that ended at or after this time, in seconds since the epoch.
+            until: only jobs that ended before this time.
+            after: the last job of the page before.
+            limit: of the page.
+            newest_first: the order.
+        """
+        table = schema.jobs
+        key = tuple_(table.c.ended_at, table.c.job)
+        query = select(table).where(table.c.ended_at.is_not(None), *conditions(wanted or Filter()))
+        if since is not None:
+            query = query.where(table.c.ended_at >= since)
+        if until is not None:
+            query = query.where(table.c.ended_at < until)
+        if after is not None:
+            place = tuple_(after.ended_at, after.job)
+            query = query.where(key < place if newest_first else key > place)
+        order = [table.c.ended_at, table.c.job]
+        query = query.order_by(*(c.desc() for c in order) if newest_first else order)
+        return self._page(query.limit(limit))
+
+    def _page(self, query: Select[Any]) -> list[StoredJob]:
+        return self._read(lambda c: _stored(c, c.execute(query).mappings().all()))
+
+    def events(
+        self,
+        job: JobId | None = None,
+        *,
+        node: NodeName | None = None,
+        after: int = 0,
+        limit: int = PAGE,
+    ) -> list[StoredEvent]:
+        """Events in the order of storing, one page.
+
+        Args:
+            job: only events of this job.
+            node: only events of this node.
+            after: the number of the last event of the page before.
+            limit: of the page.
+        """
+        table = schema.events
+        query = select(table).where(table.c.id > after).order_by(table.c.id).limit(limit)
+        if job is not None:
+            query = query.where(table.c.job == job)
+        if node is not None:
+            query = query.where(table.c.node == node)
+        return self._read(lambda c: [_event(row) for row in c.execute(query).mappings()])
+
+    def runs(self, job: JobId) -> list[StoredRun]:
+        """All runs of a job."""
+        return self._read(lambda c: _runs_by_job(c, [job])).get(job, [])
+
+    def training(self, job: JobId) -> TrainingRow | None:
+        """The reports of a job on its training, also after its end; None: there are none."""
+        return next(iter(self._read(lambda c: read_trainings(c, TrainingRow, [job]))), None)
+
+    def pasts(self, jobs: Sequence[JobId]) -> dict[JobId, JobPast]:
+        """What has happened to each of some jobs, in one transaction."""
+        table = schema.events
+        place = func.row_number().over(partition_by=table.c.job, order_by=table.c.id)
+        ranked = select(table, place.label("place")).where(table.c.job.in_(jobs)).subquery()
+        query = select(ranked).where(ranked.c.place <= PAGE).order_by(ranked.c.id)
+
+        def read(connection: Connection) -> dict[JobId, JobPast]:
+            events: dict[JobId, list[StoredEvent]] = defaultdict(list)
+            for row in connection.execute(query).mappings():
+                events[JobId(row["job"])].append(_event(row))
+            runs = _runs_by_job(connection, jobs)
+            trainings = {each.job: each for each in read_trainings(connection, TrainingRow, jobs)}
+            return {
+                job: JobPast(
+                    runs=runs.get(job, []), events=events[job], training=trainings.get(job)
+                )
+                for job in jobs
+            }
+
+        return self._read(read)
+
+    def curves(self, job: JobId) -> CurvesRow | None:
+        """The course of a job's loss and metrics, also after its end; None: there is none."""
+        return next(iter(self.curves_of([job])), None)
+
+    def curves_of(self, jobs: Sequence[JobId]) -> tuple[CurvesRow, ...]:
+        """The courses of the losses and metrics of some hundred jobs, of those that have any."""
+        return self._read(lambda c: read_trainings(c, CurvesRow, jobs))
+
+    def rungs(self, array: JobId) -> list[RungReached]:
+        """What the jobs of a sweep have reached, by job and rung."""
+        return self._read(lambda c: read_rungs(c, array))
+
+    def checkpoints(
+        self, wanted: Filter, *, states: Sequence[str] = HELD, limit: int | None = None
+    ) -> list[RegisteredCheckpoint]:
+        """The registered checkpoints of the jobs of a filter, latest first."""
+        match = and_(true(), *conditions(wanted))
+        return self._read(lambda c: read_checkpoints(c, match, states=states, limit=limit))
+
+    def checkpoints_of_ended(self, *, doomed: bool) -> list[RegisteredCheckpoint]:
+        """The checkpoints of ended jobs that are there; `doomed`: those to be deleted instead."""
+        ended = schema.jobs.c.ended_at.is_not(None)
+        states = (DOOMED,) if doomed else HELD
+        return self._read(lambda c: read_checkpoints(c, ended, states=states))
+
+    def predictions(self, job: JobId) -> list[Prediction]:
+        """The predicted starts of a job, oldest prediction first."""
+        table = schema.predictions
+        query = select(table).where(table.c.job == job).order_by(table.c.id)
+        return self._read(
+            lambda c: [record_of(Prediction, row) for row in c.execute(query).mappings()]
+        )
+
+    def predicted_starts(self, since: float = 0.0, *, most: int = 100_000) -> list[PredictedStart]:
+        """The first predictions and the true starts of jobs that started since a moment."""
+        return self._read(lambda c: predicted_starts(c, since, most))
+
+    def usage(self, *, by: str = "vc", since: float | None = None) -> list[Usage]:
+        """GPU time of ended runs, by vc, account or user; None: since the beginning."""
+        jobs, runs = schema.jobs.c, schema.runs.c
+        name = {"vc": jobs.vc, "account": jobs.account, "user": jobs.user_name}[by]
+        used: ColumnElement[float] = runs.gpu_s
+        if since is not None:
+            took, counts = runs.ended_at - runs.assigned_at, runs.ended_at - since
+            used = case((runs.assigned_at >= since, runs.gpu_s), else_=runs.gpu_s * counts / took)
+        query = (
+            select(name, func.sum(used), func.count(jobs.job.distinct()))
+            .join_from(schema.runs, schema.jobs, runs.job == jobs.job)
+            .where(runs.ended_at.is_not(None) if since is None else runs.ended_at >= since)
+            .group_by(name)
+            .order_by(name)
+        )
+        return self._read(
+            lambda c: [Usage(name=n, gpu_s=g or 0.0, jobs=k) for n, g, k in c.execute(query)]
+        )
+
+    def run_usage(self, since: float) -> list[RunUsage]:
+        """The GPU time of each run that has ended since a moment."""
+        jobs, runs = schema.jobs.c, schema.runs.c
+        columns = (jobs.user_name, jobs.account, jobs.vc, runs.assigned_at, runs.ended_at)
+        query = (
+            select(*columns, runs.gpu_s)
+            .join_from(schema.runs, schema.jobs, runs.job == jobs.job)
+            .where(runs.ended_at >= since, runs.gpu_s > 0)
+        )
+        return self._read(
+            lambda c: [
+                RunUsage(user=user, account=account, vc=vc, began_at=a, ended_at=b, gpu_s=gpu_s)
+                for user, account, vc, a, b, gpu_s in c.execute(query)
+            ]
+        )
+
+    # -- single things ----------------------------------------------------------------------------
+
+    def run_lookup(self, run_ids: Iterable[RunId]) -> list[tuple[Job, Run]]:
+        """Those of some runs that the database knows, over or not, each with its job."""
+        wanted = sorted(set(run_ids))
+        if not wanted:
+            return []
+        runs, jobs = schema.runs, schema.jobs
+
+        def query(connection: Connection) -> list[tuple[Job, Run]]:
+            rows = rows_in(connection, select(runs), runs.c.run_id, wanted)
+            members = members_of(connection, [row["run_id"] for row in rows])
+            ids = {row["job"] for row in rows}
+            job_rows = rows_in(connection, select(jobs), jobs.c.job, ids)
+            known = read_jobs(connection, job_rows)
+            return [(known[run.key.job], run) for run in runs_from(rows, members)]
+
+        return self._read(query)
+
+    def protocol_jobs(self, ids: Iterable[JobId]) -> dict[JobId, Job]:
+        """Whole jobs of the ledger, ended or not, with their story."""
+        table = schema.jobs
+        wanted = sorted(set(ids))
+        return self._read(lambda c: read_jobs(c, rows_in(c, select(table), table.c.job, wanted)))
+
+    def last_leader(self) -> tuple[str, int]:
+        """The name of the last daemon that began to lead, and its epoch."""
+        query = select(schema.leader.c.name, schema.leader.c.epoch)
+        name, epoch = self._read(lambda c: c.execute(query).one())
+        return name or "", epoch
+
+    def request_lookup(self, user: str, request_id: RequestId) -> KnownRequest | None:
+        """The accepted request with a user's request id; None: it is new."""
+        table, bodies = schema.jobs, schema.job_bodies
+        query = select(table).where(table.c.user_name == user, table.c.request_id == request_id)
+
+        def read(connection: Connection) -> KnownRequest | None:
+            rows = connection.execute(query).mappings().all()
+            if not rows:
+                return None
+            (number,), (job,) = zip(*_without_secrets(read_jobs(connection, rows)), strict=True)
+            seal = select(bodies.c.seal).where(bodies.c.body == rows[0]["body"])
+            return KnownRequest(
+                job=number,
+                request=job.request,
+                seal=connection.execute(seal).scalar_one_or_none(),
+            )
+
+        return self._read(read)
+
+    def environment(self, job: JobId) -> Mapping[str, str]:
+        """A live job's environment; empty after its end."""
+        table = schema.jobs
+        query = select(table.c.body).where(table.c.job == job)
+
+        def read(connection: Connection) -> Mapping[str, str]:
+            key = connection.execute(query).scalar_one_or_none()
+            return {} if key is None else read_bodies(connection, [key])[key].environment
+
+        return self._read(read)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _without_secrets(jobs: Mapping[JobId, Job]) -> list[tuple[JobId, Job]]:
+    return [(number, _without_secret(job)) for number, job in jobs.items()]
+
+
+def _without_secret(job: Job) -> Job:
+    spec = job.request.spec
+    if not isinstance(spec, JobSpec) or not spec.body.environment:
+        return job
+    bare = replace(spec, body=replace(spec.body, environment={}))
+    return replace(job, request=replace(job.request, spec=bare))
+
+
+def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
+    jobs = dict(_without_secrets(read_jobs(connection, rows)))
+    ids = [row["job"] for row in rows]
+    saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
+    where = _where(connection, ids)
+    spent, predictions = overheads(connection, rows), first_predictions(connection, ids)
+    found = []
+    for row in rows:
+        nodes, end = where.get(row["job"], ((), ""))
+        job = row["job"]
+        found.append(
+            StoredJob(
+                job=jobs[JobId(job)],
+                facts=facts_of(row, saved.get(job), steps.get(job), spent.get(job)),
+                state=row["state"],
+                nodes=nodes,
+                end=end,
+                first_prediction=predictions.get(job),
+            )
+        )
+    return found
+
+
+def _where(
+    connection: Connection, ids: Sequence[int]
+) -> dict[int, tuple[tuple[NodeName, ...], str]]:
+    """Nodes and end of the latest run of each of some jobs."""
+    runs, members, jobs = schema.runs.c, schema.run_members.c, schema.jobs.c
+    query = (
+        select(runs.job, runs.end, members.node)
+        .join_from(schema.runs, schema.jobs, jobs.job == runs.job)
+        .join(schema.run_members, members.run_id == runs.run_id)
+        .where(runs.run == jobs.runs)
+        .order_by(runs.job, members.position)
+    )
+    nodes: dict[int, list[NodeName]] = defaultdict(list)
+    ends: dict[int, str] = {}
+    for row in rows_in(connection, query, runs.job, ids):
+        nodes[row["job"]].append(NodeName(row["node"]))
+        ends[row["job"]] = row["end"]
+    return {job: (tuple(names), ends[job]) for job, names in nodes.items()}
+
+
+def _runs_by_job(connection: Connection, jobs: Iterable[JobId]) -> dict[JobId, list[StoredRun]]:
+    table, reports = schema.runs, schema.progress
+    rows = rows_in(connection, select(table), table.c.job, list(jobs))
+    rows = sorted(rows, key=lambda row: (row["job"], row["run"], row["assigned_at"]))
+    ids = [row["run_id"] for row in rows]
+    steps = {
+        r["run_id"]: record_of(Progress, r)
+        for r in rows_in(connection, select(reports), reports.c.run_id, ids)
+    }
+    found: dict[JobId, list[StoredRun]] = defaultdict(list)
+    for row, run in zip(rows, runs_from(rows, members_of(connection, ids)), strict=True):
+        found[run.key.job].append(_run(row, run, steps))
+    return found
+
+
+def _run(row: Row, run: Run, steps: Mapping[str, Progress]) -> StoredRun:
+    return record_of(StoredRun, row, run=run, progress=steps.get(row["run_id"]))
+
+
+def _event(row: Row) -> StoredEvent:
+    with of_row("events", row["id"]):
+        return StoredEvent(id=row["id"], event=record_of(Event, row))

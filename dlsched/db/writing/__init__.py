@@ -1,0 +1,1 @@
+"""Stores the leader's transactions: changed rows, attached rows and events."""

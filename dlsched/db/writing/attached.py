@@ -1,0 +1,190 @@
+"""Stores the rows that are attached to a transaction, one function for each kind.
+
+They are stored after the protocol's changes, so that a row may name a job that the same transaction
+submits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from dlsched.core.errors import InvariantBroken
+from dlsched.db import records, schema
+from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
+from dlsched.db.rows import of_row
+from dlsched.db.rungs import RungReached, set_reached
+from dlsched.db.speeds import SpeedsForgotten, SpeedsSet, forget_speeds, set_speeds
+from dlsched.db.statements import add, put
+from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
+from dlsched.db.trainings import CurvesRow, TrainingRow, set_trainings
+from dlsched.protocol.json_form import dumps, plain
+from dlsched.protocol.messages import Epoch, NodeName, RunId
+
+COLUMNS = {
+    "name": "name",
+    "account": "account",
+    "vc": "vc",
+    "partition": "partition_name",
+}  # that filters of lists use
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The transaction of the rows: its connection, epoch and time."""
+
+    connection: Connection
+    epoch: Epoch
+    at: float
+
+
+def store_attached(connection: Connection, epoch: Epoch, rows: Iterable[object], at: float) -> None:
+    """Store attached rows, all of one kind with one statement.
+
+    Args:
+        connection: in the transaction.
+        epoch: the leader's epoch.
+        rows: records of any kind in `dlsched.db.records`.
+        at: seconds since the epoch, for display.
+    """
+    place = _Place(connection, epoch, at)
+    kinds: dict[type, list[Any]] = defaultdict(list)
+    for row in rows:
+        if type(row) not in _STORES:
+            raise InvariantBroken(f"{type(row).__name__} has no table")
+        kinds[type(row)].append(row)
+    for kind, some in kinds.items():
+        _STORES[kind](place, some)
+
+
+def _events(place: _Place, rows: Sequence[records.Event]) -> None:
+    add(place.connection, schema.events, plain(rows))
+    cancels = [r for r in rows if r.kind in ("cancel", "cancelled") and r.job is not None]
+    if cancels:
+        jobs = schema.jobs
+        place.connection.execute(
+            update(jobs)
+            .where(jobs.c.job == bindparam("b_job"))
+            .values(cancelled_by=bindparam("by")),
+            [{"b_job": row.job, "by": row.actor} for row in cancels],
+        )
+
+
+def _holds(place: _Place, rows: Sequence[records.HoldChanged]) -> None:
+    jobs = schema.jobs
+    place.connection.execute(
+        update(jobs).where(jobs.c.job == bindparam("b_job")).values(held=bindparam("now")),
+        [{"b_job": row.job, "now": row.held} for row in rows],
+    )
+
+
+def _fields(place: _Place, rows: Sequence[records.FieldsChanged]) -> None:
+    jobs = schema.jobs
+    for row in rows:
+        known = place.connection.execute(
+            select(jobs.c.updated).where(jobs.c.job == row.job)
+        ).scalar_one_or_none()
+        with of_row("jobs", row.job):
+            fields = json.loads(known) if known else {}
+        fields |= plain(row.fields)
+        columns = {COLUMNS[n]: v for n, v in row.fields.items() if n in COLUMNS}
+        values: dict[str, object] = {"updated": json.dumps(fields), **columns}
+        place.connection.execute(update(jobs).where(jobs.c.job == row.job).values(**values))
+
+
+def _environments(place: _Place, rows: Sequence[records.EnvironmentGiven]) -> None:
+    jobs = schema.jobs
+    for row in rows:
+        body = place.connection.execute(select(jobs.c.body).where(jobs.c.job == row.job))
+        key = body.scalar_one_or_none()
+        if key is not None and row.variables:
+            text = json.dumps(dict(row.variables), sort_keys=True, separators=(",", ":"))
+            put(place.connection, schema.job_environments, [{"body": key, "variables": text}])
+
+
+def _rounds(place: _Place, rows: Sequence[records.RoundDone]) -> None:
+    add(place.connection, schema.rounds, plain(rows))
+
+
+def _policy_set(place: _Place, rows: Sequence[records.PolicySet]) -> None:
+    put(place.connection, schema.policy, [{"id": 1, "chosen": dumps(rows[-1])}])
+
+
+def _policy_state(place: _Place, rows: Sequence[records.PolicyState]) -> None:
+    put(place.connection, schema.policy, [{"id": 1, "state": rows[-1].state}])
+
+
+def _predictions(place: _Place, rows: Sequence[records.Prediction]) -> None:
+    add(place.connection, schema.predictions, plain(rows))
+
+
+def _progress(place: _Place, rows: Sequence[records.Progress]) -> None:
+    latest: dict[RunId, dict[str, Any]] = {}
+    for row in rows:
+        # a value that is not reported again is kept
+        given = {name: value for name, value in plain(row).items() if value is not None}
+        latest[row.run_id] = latest.get(row.run_id, {}) | given | {"at": place.at}
+    alike: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for values in latest.values():  # a statement has the same columns for all its rows
+        alike.setdefault(frozenset(values), []).append(values)
+    for some in alike.values():
+        put(place.connection, schema.progress, some)
+
+
+def _checkpoints(place: _Place, rows: Sequence[records.CheckpointCommitted]) -> None:
+    add(place.connection, schema.checkpoints, plain(rows))
+
+
+def _described(place: _Place, rows: Sequence[records.NodeDescribed]) -> None:
+    latest = {row.node: {"node": row.node, "facts": row.facts} for row in rows}
+    put(place.connection, schema.node_descriptions, list(latest.values()))
+
+
+def _heard(place: _Place, rows: Sequence[records.NodesHeard]) -> None:
+    latest: dict[NodeName, float] = {}
+    for row in rows:
+        latest |= row.heard_at
+    values = [{"node": node, "epoch": place.epoch, "heard_at": at} for node, at in latest.items()]
+    put(place.connection, schema.node_leases, values)
+
+
+def _drained(place: _Place, rows: Sequence[records.Drained]) -> None:
+    table = schema.drains
+    for row in rows:
+        if row.drained:
+            values = plain(row)
+            del values["drained"]
+            put(place.connection, table, [values])
+        else:
+            place.connection.execute(delete(table).where(table.c.node == row.node))
+
+
+_STORES: Mapping[type, Callable[[_Place, Any], None]] = {
+    records.Event: _events,
+    records.HoldChanged: _holds,
+    records.EnvironmentGiven: _environments,
+    records.FieldsChanged: _fields,
+    records.RoundDone: _rounds,
+    records.PolicySet: _policy_set,
+    records.PolicyState: _policy_state,
+    records.Prediction: _predictions,
+    records.Progress: _progress,
+    records.CheckpointCommitted: _checkpoints,
+    CheckpointsMarked: lambda place, rows: mark_checkpoints(place.connection, rows),
+    records.NodeDescribed: _described,
+    records.NodesHeard: _heard,
+    records.Drained: _drained,
+    records.TenantSet: lambda place, rows: set_tenants(place.connection, rows),
+    records.TenantRemoved: lambda place, rows: remove_tenants(place.connection, rows),
+    SpeedsSet: lambda place, rows: set_speeds(place.connection, rows),
+    SpeedsForgotten: lambda place, rows: forget_speeds(place.connection, rows),
+    TrainingRow: lambda place, rows: set_trainings(place.connection, rows),
+    CurvesRow: lambda place, rows: set_trainings(place.connection, rows),
+    RungReached: lambda place, rows: set_reached(place.connection, rows),
+    records.TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
+}

@@ -1,0 +1,1 @@
+"""Parts of a PyTorch training that continues exactly where it was stopped."""

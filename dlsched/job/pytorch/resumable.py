@@ -1,0 +1,210 @@
+"""Any DataLoader as a state of each checkpoint: it continues after the last batch that it gave.
+
+The order of the script's own sampler or batch sampler stays; batches that were given before are
+skipped without being loaded. Another number of ranks would have another order, and is refused;
+`data_loader` of `dlsched.job.torch` is for trainings that are resized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from dlsched.job.errors import JobError
+from dlsched.job.job import Job
+from dlsched.job.pytorch.loading import generators, keep_through_stop, set_generators
+
+SAME = (
+    "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
+    "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers",
+)  # fmt: skip
+
+
+class ResumableLoader:
+    """A DataLoader whose epoch and position checkpoints keep.
+
+    Attributes:
+        epoch: the present one, from 0; each `for` over the loader is one.
+    """
+
+    def __init__(self, job: Job, loader: Any) -> None:
+        """Make the position a state of each checkpoint; call `job.restore()` afterwards.
+
+        Args:
+            job: this process.
+            loader: over a data set with any sampler or batch sampler; over an IterableDataset with
+                `state_dict` and `load_state_dict`, without workers; or a StatefulDataLoader.
+
+        Raises:
+            JobError: when the position of the loader could not be restored.
+        """
+        self.epoch = 0
+        self._job = job
+        self._given = 0  # batches of this epoch
+        self._begin: dict[str, Any] = {}  # random numbers at the epoch's beginning
+        self._restored: dict[str, Any] | None = None
+        self._own = _generators_of(loader)
+        self._take(loader)
+        states = job.checkpoint
+        states.register("loader", save=self._save, load=self._load, each_rank=True, try_load=False)
+        states.register(
+            "loader-ranks",
+            save=lambda file: file.write(str(job.world_size).encode()),
+            load=self._check_ranks,
+            try_load=False,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        return len(self._loader)
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Give the numbers of epochs below `count`, from the present one on, until a stop."""
+        while self.epoch < count and not self._job.stopped:
+            yield self.epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the rest of the epoch, until a stop; a batch counts as used when it is given."""
+        restored, self._restored = self._restored, None
+        if restored is not None:  # an epoch that begins has what the last one has left
+            between = {"process": restored["now"], "own": restored.get("own", [])}
+            self._set(restored["begin"] if self._given else between)
+        self._begin = {"process": generators(), "own": self._own_states()}
+        self._set_epoch()
+        if restored is not None and self._given and self._stateful is not None:
+            self._stateful.load_state_dict(restored["state"])
+        batches = self._rest()
+        if restored is not None and self._given:
+            set_generators(restored["now"])
+        for batch in batches:
+            self._given += 1
+            yield batch
+            if self._job.stopped:
+                return
+        self.epoch += 1
+        self._given = 0
+
+    def _take(self, loader: Any) -> None:
+        """Take the loader; make it one that skips batches where it keeps no position itself."""
+        self._skipping = _Skipping(getattr(loader, "batch_sampler", None))
+        self._stateful = _stateful_part(loader)
+        self._loader = loader if self._stateful is not None else self._skipping.loader_of(loader)
+
+    def _rest(self) -> Iterator[Any]:
+        """Return the batches of the epoch that were not given; draw what the loader draws first."""
+        self._skipping.count = self._given if self._stateful is None else 0
+        batches: Iterator[Any] = iter(self._loader)
+        self._skipping.count = 0
+        return batches
+
+    def _set(self, begin: dict[str, Any]) -> None:
+        set_generators(begin["process"])
+        for generator, state in zip(self._own, begin["own"], strict=False):
+            generator.set_state(state)
+
+    def _own_states(self) -> list[torch.Tensor]:
+        return [each.get_state() for each in self._own]
+
+    def _set_epoch(self) -> None:
+        """Tell samplers the epoch, as scripts with a DistributedSampler do."""
+        batches = getattr(self._loader, "batch_sampler", None)
+        inner = getattr(batches, "inner", batches)
+        for part in (
+            inner,
+            getattr(inner, "sampler", None),
+            getattr(self._loader, "dataset", None),
+        ):
+            set_epoch = getattr(part, "set_epoch", None)
+            if set_epoch is not None:
+                set_epoch(self.epoch)
+
+    # -- as a state of the checkpoint --------------------------------------------------------------
+
+    def _save(self, file: BinaryIO) -> None:
+        state = {
+            "epoch": self.epoch,
+            "given": self._given,
+            "begin": self._begin,
+            "now": generators(),
+            "own": self._own_states(),
+            "state": self._stateful.state_dict() if self._stateful is not None else None,
+        }
+        torch.save(state, file)
+
+    def _load(self, file: BinaryIO) -> None:
+        self._restored = torch.load(file, map_location="cpu", weights_only=True)
+        self.epoch, self._given = self._restored["epoch"], self._restored["given"]
+
+    def _check_ranks(self, file: BinaryIO) -> None:
+        ranks = int(file.read())
+        if ranks != self._job.world_size:
+            raise JobError(
+                f"the order of the loader's data is that of {ranks} rank{'s'[: ranks != 1]} and "
+                f"this run has {self._job.world_size}: "
+                "submit with --gpus, or use data_loader with job.sampler"
+            )
+
+
+class _Skipping:
+    """A batch sampler without its first batches, whose samples need not be loaded."""
+
+    def __init__(self, inner: Any) -> None:
+        """Skip nothing."""
+        self.inner = inner
+        self.count = 0
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        return len(self.inner)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Draw the order now, always before the loader draws its own random numbers."""
+        batches = iter(self.inner)
+        head = list(islice(batches, self.count + 1))
+        return chain(head[self.count :], batches)
+
+    def loader_of(self, loader: Any) -> Any:
+        """Return a DataLoader as the given one, over this sampler."""
+        same = {name: getattr(loader, name) for name in SAME}
+        if same["num_workers"] and same["worker_init_fn"] is None:
+            same["worker_init_fn"] = keep_through_stop
+        return DataLoader(loader.dataset, batch_sampler=self, **same)
+
+
+def _stateful_part(loader: Any) -> Any:
+    """Return what holds the position: the loader, its data set, or None for its batch sampler.
+
+    Raises:
+        JobError: when nothing does.
+    """
+    if _has_state(loader):
+        return loader
+    how = "use StatefulDataLoader of torchdata"
+    if type(loader) is not DataLoader:
+        raise JobError(f"a {type(loader).__name__} has no state_dict and load_state_dict; {how}")
+    if not isinstance(loader.dataset, IterableDataset):
+        if loader.batch_sampler is None:
+            raise JobError("a DataLoader with batch_size=None gives no batches to count; " + how)
+        return None
+    name = type(loader.dataset).__name__
+    if not _has_state(loader.dataset):
+        raise JobError(f"{name} is iterable without state_dict and load_state_dict; add them")
+    if loader.num_workers:
+        raise JobError(f"{name} is iterable and has {loader.num_workers} workers; {how}")
+    return loader.dataset
+
+
+def _has_state(part: Any) -> bool:
+    return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+
+
+def _generators_of(loader: Any) -> list[torch.Generator]:
+    """Return the generators that a loader and its samplers have of their own."""
+    batches = getattr(loader, "batch_sampler", None)
+    parts = (loader, batches, getattr(batches, "sampler", None))
+    found = [getattr(part, "generator", None) for part in parts]
+    return [each for each in dict.fromkeys(found) if isinstance(each, torch.Generator)]

@@ -1,0 +1,1 @@
+"""What checkpoints hold, and how and when they are written, tried, handed in and restored."""

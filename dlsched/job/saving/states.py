@@ -1,0 +1,216 @@
+"""The states of a training that checkpoints hold: their names, and how each is saved and loaded.
+
+Rank 0 saves the states that are the same on all ranks, and all ranks load them; each rank saves and
+loads its own states. All ranks together save and load a state in *shards*, of which each rank holds
+a part.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from dlsched.job.agreement import Agreement
+from dlsched.job.errors import JobError
+from dlsched.job.runtime import Runtime
+from dlsched.job.saving.background import Writer, copy_of
+from dlsched.job.saving.checkpoint_folder import (
+    COMMITTED,
+    MANIFEST,
+    Checkpoint,
+    CheckpointFolder,
+    Part,
+)
+from dlsched.job.saving.read_back import why_unreadable
+
+STATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+RESERVED = {MANIFEST, COMMITTED}
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    save: Callable[[BinaryIO], object]
+    load: Callable[[BinaryIO], object]
+    each_rank: bool
+    try_load: bool
+    copy: Callable[[], Writer]
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """How all ranks together save and load one state."""
+
+    save: Callable[[Path], Iterable[str]]
+    load: Callable[[Path], object]
+
+
+class States:
+    """The registered states, as one rank saves and loads them.
+
+    Attributes:
+        shards: states in shards, by name, in the order in which all ranks write them.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Know no state yet."""
+        self._rank, self._world_size = runtime.rank, runtime.world_size
+        self._states: dict[str, _State] = {}
+        self.shards: dict[str, Shards] = {}
+        self._tried: set[str] = set()  # states of which a save has been loaded
+
+    def register(
+        self,
+        name: str,
+        *,
+        save: Callable[[BinaryIO], object],
+        load: Callable[[BinaryIO], object],
+        each_rank: bool = False,
+        try_load: bool = True,
+        copy: Callable[[], Writer] | None = None,
+    ) -> None:
+        """Make a state part of each checkpoint.
+
+        Args:
+            name: its file name; unique.
+            save: writes it to a binary file that is open for writing.
+            load: reads it back from a binary file.
+            each_rank: each rank has its own state (else rank 0's is that of all). A rank that the
+                checkpoint does not have, because there were fewer ranks then, loads none.
+            try_load: load the first save in a copy of this process, to see that a restore can.
+            copy: copies the state for a save in the background; returns what writes the copy, in
+                another thread. Without it, `save` writes to memory.
+
+        Raises:
+            JobError: when the name is not a file name or is taken.
+        """
+        self._check_name(name)
+        self._states[name] = _State(save, load, each_rank, try_load, copy or partial(copy_of, save))
+
+    def register_shards(
+        self,
+        name: str,
+        *,
+        save: Callable[[Path], Iterable[str]],
+        load: Callable[[Path], object],
+    ) -> None:
+        """Make a state part of each checkpoint of which each rank holds a part.
+
+        All ranks call `save` and `load` at the same time, so that they may use collectives. The
+        folder has to be one that all nodes share.
+
+        Args:
+            name: unique; that of a folder.
+            save: writes the files of this rank durably to a folder; returns their names.
+            load: reads the state from a folder with the files of all ranks, of any number of them.
+
+        Raises:
+            JobError: when the name is not a file name or is taken.
+        """
+        self._check_name(name)
+        self.shards[name] = Shards(save, load)
+
+    def _check_name(self, name: str) -> None:
+        if not STATE_NAME.fullmatch(name) or name in RESERVED:
+            raise JobError(f"checkpoint state {name!r}: letters, digits, '.', '_', '-' make a name")
+        if name in self.names:
+            raise JobError(f"checkpoint state {name!r} is registered twice")
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all registered states."""
+        return {*self._states, *self.shards}
+
+    @property
+    def by_all(self) -> bool:
+        """Whether every rank writes a part of each checkpoint."""
+        return bool(self.shards) or any(state.each_rank for state in self._states.values())
+
+    # -- saving ------------------------------------------------------------------------------------
+
+    def writers(self) -> dict[str, Writer]:
+        """Return what writes the states that this rank saves, by name."""
+        return {name: state.save for name, state in self._own().items()}
+
+    def copies(self) -> dict[str, Writer]:
+        """Copy the states that this rank saves; return what writes the copies, by name."""
+        return {name: state.copy() for name, state in self._own().items()}
+
+    def _own(self) -> dict[str, _State]:
+        every = self._rank == 0
+        return {name: state for name, state in self._states.items() if every or state.each_rank}
+
+    def write(
+        self, folder: CheckpointFolder, run: int, step: int, writers: Mapping[str, Writer]
+    ) -> list[Part]:
+        """Write states of this rank to a checkpoint that has begun; return its parts.
+
+        Args:
+            folder: of the checkpoints.
+            run: number of the run.
+            step: number of the step.
+            writers: what writes each state, by name.
+        """
+        return [
+            folder.write_part(
+                run, step, name, self._rank if self._states[name].each_rank else None, writer
+            )
+            for name, writer in writers.items()
+        ]
+
+    def try_loads(self, made: Checkpoint) -> None:
+        """Print which of the states that are saved for the first time a restore could not load."""
+        untried = {name for name, state in self._states.items() if state.try_load} - self._tried
+        for part in made.parts() if untried else []:
+            if part.state in untried and part.rank in (None, self._rank):
+                self._tried.add(part.state)
+                why = why_unreadable(made.path / part.file, self._states[part.state].load)
+                if why:
+                    complaint = f"a restore could not load the state {part.state!r}: {why}"
+                    print(f"dlsched.job: {complaint}", file=sys.stderr)
+
+    # -- loading -----------------------------------------------------------------------------------
+
+    def verified(self, checkpoint: Checkpoint, agreement: Agreement) -> list[Part]:
+        """Read the files that this rank answers for; return the parts that it loads by itself.
+
+        Of the files in shards, each rank reads a part before all ranks load them; all of them,
+        where the ranks cannot tell each other what they have found.
+
+        Raises:
+            DamagedCheckpoint: when a file is not as it was written.
+            JobError: when the checkpoint has nothing of a state.
+        """
+        parts = checkpoint.parts()
+        found = {(part.state, part.rank): part for part in parts}
+        wanted = []
+        for name, state in self._states.items():
+            part = found.get((name, self._rank if state.each_rank else None))
+            if part is not None:
+                wanted.append(part)
+            elif not state.each_rank:
+                raise _lacks(checkpoint, name, parts)
+        for name in self.shards:
+            if not any(part.file.startswith(f"{name}/") for part in parts):
+                raise _lacks(checkpoint, name, parts)
+        shards = [part for part in parts if part.state in self.shards]
+        own = slice(None) if agreement.is_alone else slice(self._rank, None, self._world_size)
+        checkpoint.verify([*wanted, *shards[own]])
+        return wanted
+
+    def load(self, checkpoint: Checkpoint, parts: Sequence[Part]) -> None:
+        """Load the parts that `verified` has returned, and, with all ranks, the shards."""
+        for part in parts:
+            with (checkpoint.path / part.file).open("rb") as file:
+                self._states[part.state].load(file)
+        for name, shards in self.shards.items():
+            shards.load(checkpoint.path / name)
+
+
+def _lacks(checkpoint: Checkpoint, name: str, parts: Sequence[Part]) -> JobError:
+    has = ", ".join(sorted({part.state for part in parts}))
+    return JobError(f"checkpoint {checkpoint.path} has no state {name!r}; it has {has}")

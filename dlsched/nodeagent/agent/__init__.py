@@ -1,0 +1,1 @@
+"""The agent process: carries out what the leader wants of this node."""

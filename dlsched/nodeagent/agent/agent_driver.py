@@ -1,0 +1,259 @@
+"""The driver of the agent: carries out the commands of `dlsched.protocol.agent`.
+
+One event at a time goes through the pure step; everything that takes time is a task that ends in
+another event. One thread writes files, in the order of the commands. The agent may be killed at any
+time: what it knows is on disk or in keepers, and `begin` reads both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections import deque
+from typing import Any
+
+from dlsched.core.errors import BadInput
+from dlsched.nodeagent.agent.gang_ranks import GangRanks
+from dlsched.nodeagent.agent.keeper_start import KeeperStart
+from dlsched.nodeagent.agent.keepers import Keepers, Message
+from dlsched.nodeagent.agent.leader_link import LeaderLink
+from dlsched.nodeagent.agent.other_agents import OtherAgents
+from dlsched.nodeagent.agent.rank_reports import RankReports
+from dlsched.nodeagent.agent.settings import Settings
+from dlsched.nodeagent.agent.tasks import AgentTasks
+from dlsched.nodeagent.gpus.watch import GpuWatch
+from dlsched.nodeagent.keeper import run_files
+from dlsched.protocol import agent
+from dlsched.protocol import messages as m
+from dlsched.rpc.channels import ClientTrust
+from dlsched.system import clock
+
+log = logging.getLogger(__name__)
+
+
+class AgentDriver:
+    """The agent of one node."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        starter: KeeperStart,
+        gpus: GpuWatch,
+        inventory: m.Inventory,
+        trust: ClientTrust,
+    ) -> None:
+        """Connect the parts of an agent; `begin` starts it.
+
+        Args:
+            settings: of the agent.
+            starter: starts keepers.
+            gpus: watches this node's GPUs.
+            inventory: what the agent tells the leader of its node.
+            trust: how the agent and the leader prove themselves to each other.
+        """
+        self.settings, self.gpus = settings, gpus
+        self.state = agent.AgentState(
+            node=m.NodeName(settings.name), inventory=inventory, timing=settings.timing
+        )
+        self.tasks = AgentTasks()
+        self.leader = LeaderLink(
+            self.state.node,
+            settings.daemon,
+            trust,
+            settings.timing,
+            on_reply=self._on_reply,
+            on_ready=lambda: self.handle(agent.Tick(clock.boottime())),
+        )
+        self.keepers = Keepers(
+            settings,
+            self.tasks,
+            starter,
+            self.leader,
+            gpus,
+            handle=self.handle,
+            held=self.held_run,
+            forward=self._from_job,
+        )
+        self.reports = RankReports(self.state.node, self.leader, self.keepers.send)
+        self.other_agents = OtherAgents(settings)
+        self.ranks = GangRanks(
+            self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
+        )
+        self._events: deque[agent.Event] = deque()
+        self._is_stepping = False
+        self.news = asyncio.Event()  # the node's description has changed
+
+    # -- events --------------------------------------------------------------------------------
+
+    def handle(self, event: agent.Event) -> None:
+        """Take one step, after those that are under way."""
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                self.state, commands = agent.step(self.state, self._events.popleft())
+                for command in commands:
+                    self._do(command)
+        except Exception as error:
+            log.exception("step-failed")
+            self.tasks.fail(error)
+        finally:
+            self._is_stepping = False
+
+    async def begin(self) -> None:
+        """Read the disk, find the keepers, and go on from there.
+
+        Raises:
+            BadInput: when a record cannot be read; nothing is guessed.
+        """
+        settings = self.settings
+        known = run_files.read_agent(settings.state_dir)
+        if known is not None and known.node != self.state.node:
+            raise BadInput(
+                f"{settings.state_dir} belongs to node {known.node}, this is {self.state.node}"
+            )
+        record = agent.AgentRecord()
+        if known is not None:
+            record = agent.AgentRecord(
+                term=known.term,
+                incarnation=m.Incarnation(known.incarnation),
+                starts=known.starts,
+            )
+        runs, keepers = await self.keepers.find()
+        lease = run_files.read_lease(settings.run_dir)
+        log.info("agent-started node=%s runs=%d keepers=%d", settings.name, len(runs), len(keepers))
+        self.handle(
+            agent.Started(
+                now=clock.boottime(),
+                boot_id=m.BootId(clock.boot_id()),
+                start=secrets.token_hex(8),
+                record=record,
+                runs=tuple(runs),
+                keepers=tuple(keepers),
+                lease_until=lease.until if lease is not None else None,
+            )
+        )
+        self.tasks.start(self.leader.run())
+        self.tasks.start(self._beat())
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.timing.beat_s * random.uniform(0.9, 1.0))
+            self.handle(agent.Tick(clock.boottime()))
+
+    def _on_reply(self, reply: m.Reply) -> None:
+        self.handle(agent.ReplyArrived(clock.boottime(), reply))
+
+    def _from_job(self, run_id: m.RunId, message: Message) -> None:
+        """Take a keeper's message that is about its job, not about its run."""
+        if "report" in message:
+            self.reports.add(self.key(run_id), message["report"])
+        elif "checkpoint" in message:
+            key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
+            if key is not None:
+                self.tasks.start(self._commit(key, message["checkpoint"]))
+        else:
+            self.ranks.from_keeper(run_id, message)
+
+    async def _commit(self, key: m.RunKey, checkpoint: dict[str, Any]) -> None:
+        answer = await self.reports.commit(key, checkpoint)
+        result = {"path": checkpoint["path"], "accepted": answer.accepted, "why": answer.why}
+        result["held"] = list(answer.held)
+        self.keepers.send(key.run_id, {"committed": result})
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def _do(self, command: agent.Command) -> None:
+        keepers, start = self.keepers, self.tasks.start
+        match command:
+            case agent.SendSync(sync=sync):
+                self.leader.send(sync)
+            case agent.Persist(record=record):
+                start(self._persist(record))
+            case agent.WriteEnd(exit=record):
+                start(keepers.write_end(record))
+            case agent.DropRecord(run_id=run_id):
+                start(keepers.forget(run_id))
+            case agent.Spawn(desired=desired, covered_until=until):
+                keepers.start(desired, until)
+            case agent.OrderKeeper(run_id=run_id, order=order):
+                keepers.order(run_id, order)
+            case agent.KillLeftovers(run_id=run_id):
+                start(keepers.kill_leftovers(run_id))
+            case agent.WriteLease(until=until, covers=covers, by_leader=by_leader):
+                lease = run_files.LeaseFile(until=until, covers=covers, by_leader=by_leader)
+                start(self.tasks.on_disk(self._write_lease, lease))
+            case agent.QueryWitness(query=query):
+                start(self._ask_witness(query))
+            case agent.AnswerWitness():
+                pass  # `witness` has answered
+            case agent.LogLine(text=text):
+                log.warning("%s", text)
+
+    async def _persist(self, record: agent.AgentRecord) -> None:
+        file = run_files.AgentFile(
+            node=self.state.node,
+            term=record.term,
+            incarnation=record.incarnation,
+            starts=record.starts,
+        )
+        while True:
+            try:
+                await self.tasks.on_disk(run_files.write_agent, self.settings.state_dir, file)
+                break
+            except OSError as error:  # the disk is full: jobs go on, nothing new is started
+                log.error("cannot-store why=%s", error.strerror)
+                self.gpus.node_problem("disk", f"cannot store: {error.strerror}")
+                await asyncio.sleep(1.0)
+        self.gpus.node_problem("disk", "")
+        self.handle(agent.Persisted(clock.boottime(), record))
+
+    def _write_lease(self, lease: run_files.LeaseFile) -> None:
+        try:
+            run_files.write_lease(self.settings.run_dir, lease)
+        except OSError as error:  # keepers then see an older lease, which is safe
+            log.error("cannot-store-lease why=%s", error.strerror)
+
+    async def _ask_witness(self, query: m.WitnessQuery) -> None:
+        answer = await self.other_agents.ask_witness(query)
+        if answer is not None:
+            self.handle(agent.WitnessAnswered(clock.boottime(), answer))
+
+    def witness(self, query: m.WitnessQuery) -> m.WitnessAnswer:
+        """Answer another agent's question when a leader last renewed this agent's lease."""
+        _, commands = agent.step(self.state, agent.WitnessAsked(clock.boottime(), query))
+        return next(c.answer for c in commands if isinstance(c, agent.AnswerWitness))
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def held_run(self, run_id: m.RunId) -> m.DesiredRun | None:
+        """Return a run that this agent holds; None for any other."""
+        held = self.state.held.get(run_id)
+        return held.desired if held is not None else None
+
+    def key(self, run_id: m.RunId) -> m.RunKey | None:
+        """Return the key of a run that this agent holds; None for any other."""
+        desired = self.held_run(run_id)
+        return desired.key if desired is not None else None
+
+    def node_rank(self, run_id: m.RunId) -> int:
+        """Return this node's place among the nodes of a run; 0 when the run is not held."""
+        desired = self.held_run(run_id)
+        nodes = [share.node for share in desired.layout] if desired is not None else []
+        return nodes.index(self.state.node) if self.state.node in nodes else 0
+
+    def running_run(self, run_id: m.RunId) -> m.DesiredRun | None:
+        """Return a run that this agent holds if it has not ended; None for others."""
+        return None if run_id in self.state.ended else self.held_run(run_id)
+
+    async def close(self) -> None:
+        """Close everything; keepers go on."""
+        await self.tasks.close()
+        self.keepers.close()
+        await self.leader.close()
+        await self.other_agents.close()

@@ -1,0 +1,119 @@
+"""Reports of ranks about their training, on their way from keepers to the daemon.
+
+One report for each run and rank waits at most; a newer one is merged into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+from dlsched.nodeagent.agent.leader_link import LeaderLink
+from dlsched.protocol.messages import NodeName, RunId, RunKey
+from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.v1 import control_pb2
+
+log = logging.getLogger(__name__)
+_FIELDS = (
+    "step", "batch_s", "loss", "gpu_memory_bytes", "restart_s", "save_s", "ignored", "saves",
+    "error", "error_at", "doing", "stacks",
+)  # fmt: skip
+_WAITING = 1024
+_MOST_NAMES = 256  # of a report that waits
+
+
+@dataclass(eq=False, slots=True)
+class RankReports:
+    """Passes the reports of all ranks on this node to the daemon."""
+
+    node: NodeName
+    leader: LeaderLink
+    send_to_keeper: Callable[[RunId, dict[str, Any]], bool]
+    _waiting: dict[tuple[str, int], control_pb2.RunReport] = field(default_factory=dict, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _committing: WeakValueDictionary[RunId, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary, init=False
+    )
+
+    def add(self, key: RunKey | None, values: dict[str, Any]) -> None:
+        """Take a report of a rank; one of a run that is not held (None) is dropped."""
+        if key is None:
+            return
+        try:
+            report = self._message(key, values)
+        except (ValueError, TypeError) as error:  # a number that the message cannot hold
+            log.warning("report-unclear run=%s why=%s", key, error)
+            report = self._message(key, {"rank": 0, "ignored": 1})
+        earlier = self._waiting.get((key.run_id, report.rank))
+        if earlier is not None:
+            _merge(earlier, report)
+        elif len(self._waiting) < _WAITING:
+            self._waiting[(key.run_id, report.rank)] = report
+        self._wake.set()
+
+    def _message(self, key: RunKey, values: dict[str, Any]) -> control_pb2.RunReport:
+        report = control_pb2.RunReport(
+            node=self.node, key=to_wire(key), rank=int(values.get("rank", 0))
+        )
+        for name in _FIELDS:
+            if name in values:
+                setattr(report, name, values[name])
+        for name, value in dict(values.get("metrics", {})).items():
+            report.metrics[name] = value
+        report.not_finite.extend(values.get("not_finite", ()))
+        if "training" in values:
+            known = {k: v for k, v in dict(values["training"]).items() if v is not None}
+            report.training.CopyFrom(control_pb2.TrainingReport(**known))
+        return report
+
+    async def run(self) -> None:
+        """Pass reports on, for ever; while no daemon answers they wait, merged."""
+        while True:
+            await self._wake.wait()
+            await self.leader.connected.wait()
+            self._wake.clear()
+            waiting, self._waiting = self._waiting, {}
+            for (run_id, _), report in waiting.items():
+                answer = await self.leader.report(report)
+                if answer is not None and answer.HasField("batch"):
+                    batch = {"local": answer.batch.local, "accumulation": answer.batch.accumulation}
+                    self.send_to_keeper(RunId(run_id), {"use_batch": batch})
+
+    async def commit(self, key: RunKey, checkpoint: dict[str, Any]) -> control_pb2.CheckpointReply:
+        """Ask the daemon to commit a checkpoint, until it answers; return its answer.
+
+        A later checkpoint of the same run waits until the earlier one has its answer.
+        """
+        try:
+            commit = control_pb2.CheckpointCommit(
+                node=self.node,
+                key=to_wire(key),
+                path=str(checkpoint["path"]),
+                step=int(checkpoint["step"]),
+                bytes=int(checkpoint["bytes"]),
+                sha256=str(checkpoint["sha256"]),
+                loss=checkpoint.get("loss"),
+                keep=int(checkpoint.get("keep", 0)),
+            )
+        except (ValueError, TypeError) as error:  # a value that the message cannot hold
+            return control_pb2.CheckpointReply(accepted=False, why=f"unclear: {error}")
+        async with self._committing.setdefault(key.run_id, asyncio.Lock()):  # in their order
+            return await self.leader.commit_checkpoint(commit)
+
+
+def _merge(earlier: control_pb2.RunReport, report: control_pb2.RunReport) -> None:
+    """Merge a newer report into one that waits: counts add up, columns are replaced."""
+    ignored = earlier.ignored + report.ignored
+    if report.HasField("training"):
+        earlier.ClearField("training")
+    if report.HasField("step"):  # only the newest values can be finite or not
+        earlier.ClearField("not_finite")
+        earlier.ClearField("doing")
+    if len(earlier.metrics) > _MOST_NAMES:
+        earlier.ClearField("metrics")
+    earlier.MergeFrom(report)
+    earlier.ignored = ignored

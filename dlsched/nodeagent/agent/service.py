@@ -1,0 +1,135 @@
+"""The gRPC service of an agent: for the daemon, and for the agents of other nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from dlsched.core.errors import BadInput, DlschedError
+from dlsched.nodeagent.agent import accounts
+from dlsched.nodeagent.agent.agent_driver import AgentDriver
+from dlsched.nodeagent.agent.checkpoint_deletion import delete_checkpoints
+from dlsched.nodeagent.agent.job_output import read_output
+from dlsched.nodeagent.ranks.launch_spec import RunFacts
+from dlsched.protocol import agent
+from dlsched.protocol.messages import Nudge, RunId, RunKey, Signal, WitnessQuery
+from dlsched.rpc.conversion import from_wire, to_wire
+from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
+from dlsched.system import clock
+
+log = logging.getLogger(__name__)
+_LAST_SIGNAL = 64
+
+
+class AgentService(node_pb2_grpc.AgentServicer):
+    """The service of one agent; its methods are described in the proto."""
+
+    def __init__(self, driver: AgentDriver) -> None:
+        """Answer for this agent."""
+        self._driver = driver
+
+    async def Nudge(self, request: Any, context: Any) -> Any:  # noqa: N802  # the proto's name
+        """Sync with the leader now."""
+        try:
+            nudge = from_wire(Nudge, request)
+        except BadInput as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        self._driver.handle(agent.Nudged(clock.boottime(), nudge))
+        return node_pb2.NudgeReply()
+
+    async def Witness(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Return when a leader last renewed this agent's lease."""
+        del context
+        return to_wire(self._driver.witness(from_wire(WitnessQuery, request)))
+
+    async def SendSignal(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Send one signal to one run, and do nothing else."""
+        key = from_wire(RunKey, request.key)
+        if not 0 < request.number <= _LAST_SIGNAL:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{request.number} is no signal")
+        if key.run_id not in self._driver.state.held:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"node {self._driver.state.node} holds no run {key}"
+            )
+        self._driver.keepers.order(key.run_id, Signal(request.number))
+        return node_pb2.SignalReply()
+
+    async def DeleteCheckpoints(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Delete folders of checkpoints with the rights of their user."""
+        driver = self._driver
+        try:
+            account = await driver.tasks.in_thread(
+                accounts.account_of, driver.settings, request.user, request.uid
+            )
+            gone = await delete_checkpoints(account, request.paths)
+        except DlschedError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            return None
+        return node_pb2.DeleteCheckpointsReply(gone=gone)
+
+    async def StartRanks(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Start ranks of a `dlsched run` from a caller on the run's first node."""
+        ranks = self._driver.ranks
+        why = ranks.refusal(request.asker, RunId(request.key.run_id))
+        if why:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
+        async for event in ranks.serve(request):
+            yield event
+
+    async def SignalRanks(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Send one signal to those ranks."""
+        run_id = RunId(request.key.run_id)
+        why = self._driver.ranks.refusal(request.asker, run_id)
+        if why:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
+        message = {"call": request.call, "number": request.number}
+        self._driver.keepers.send(run_id, {"signal_ranks": message})
+        return node_pb2.SignalReply()
+
+    async def Output(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        """Give a run's output, read with the rights of its user."""
+        key = from_wire(RunKey, request.key)
+        driver = self._driver
+        facts = driver.keepers.facts.get(key.run_id)
+        if facts is None and request.path:
+            try:
+                account = await driver.tasks.in_thread(
+                    accounts.account_of, driver.settings, request.user, request.uid
+                )
+            except DlschedError as error:
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+                return
+            facts = RunFacts(
+                user=request.user,
+                uid=request.uid,
+                gid=account.pw_gid,
+                output=request.path,
+                working_directory=request.working_directory,
+            )
+        if facts is None:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"node {driver.state.node} knows nothing of run {key}"
+            )
+            return
+
+        chunks = read_output(
+            facts,
+            node=driver.settings.name,
+            node_rank=driver.node_rank(key.run_id),
+            rank=request.rank,
+            only_rank=request.only_rank,
+            error=request.error,
+            tail_lines=request.tail_lines,
+            follow=request.follow,
+            is_running=lambda: driver.running_run(key.run_id) is not None,
+        )
+        try:
+            async with contextlib.aclosing(chunks):
+                async for data in chunks:
+                    yield node_pb2.OutputChunk(data=data)
+        except DlschedError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))

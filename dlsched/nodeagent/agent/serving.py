@@ -1,0 +1,123 @@
+"""The running agent: its parts, its port, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from typing import Any
+
+from dlsched import __version__
+from dlsched.nodeagent.agent import trust
+from dlsched.nodeagent.agent.agent_driver import AgentDriver
+from dlsched.nodeagent.agent.keeper_start import KeeperStart
+from dlsched.nodeagent.agent.node_description import send_descriptions
+from dlsched.nodeagent.agent.service import AgentService
+from dlsched.nodeagent.agent.settings import Settings
+from dlsched.nodeagent.agent.zygote_link import ZygoteLink
+from dlsched.nodeagent.gpus.backend import GpuBackend
+from dlsched.nodeagent.gpus.fake import FakeGpus
+from dlsched.nodeagent.gpus.watch import GpuWatch
+from dlsched.nodeagent.host.launchers import Launcher
+from dlsched.nodeagent.host.machine import machine_name
+from dlsched.protocol import agent
+from dlsched.protocol.messages import Inventory
+from dlsched.rpc.server import add_ports, new_server
+from dlsched.rpc.v1 import node_pb2_grpc
+from dlsched.system import clock
+from dlsched.system.service_manager import notify, watchdog_interval_s
+
+log = logging.getLogger(__name__)
+
+
+def gpu_backend(settings: Settings) -> GpuBackend:
+    """Return what reads this node's GPUs, or pretended ones."""
+    if settings.fake_gpus:
+        return FakeGpus(settings.name, settings.fake_gpus)
+    from dlsched.nodeagent.gpus.nvml import NvmlGpus  # noqa: PLC0415  # only where it is used
+
+    return NvmlGpus(settings.gpu_limit_s)
+
+
+async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> int:
+    """Run an agent until it is asked to leave; return its exit code."""
+    loop = asyncio.get_running_loop()
+    leave = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave.set)
+    backend = gpu_backend(settings)
+    found = await asyncio.to_thread(backend.inventory)
+    watch = GpuWatch(
+        backend,
+        found,
+        every_s=settings.gpu_look_s,
+        limit_s=settings.gpu_limit_s + 2,
+        drain_foreign=settings.foreign == "drain",
+    )
+    types = list(dict.fromkeys(gpu.type for gpu in found.gpus))
+    driver = AgentDriver(
+        settings,
+        starter=KeeperStart(settings, zygote, launcher, found),
+        gpus=watch,
+        inventory=Inventory(
+            gpus=tuple(gpu.uuid for gpu in found.gpus),
+            gpu_type=types[0] if len(types) == 1 else "",
+            agent_version=__version__,
+            can_freeze=True,
+            can_fence="fence" in launcher.capabilities,
+            machine=machine_name(),
+        ),
+        trust=trust.trust_of_daemon(settings),
+    )
+    server = new_server(trust.trust_of_callers(settings))
+    node_pb2_grpc.add_AgentServicer_to_server(  # type: ignore[no-untyped-call]  # generated
+        AgentService(driver), server
+    )
+    port = add_ports(server, [settings.listen], trust.trust_of_callers(settings))[0]
+    await server.start()
+    try:
+        await driver.begin()
+        address = advertised_address(settings, port)
+        log.info("listening address=%s", address)
+        driver.tasks.start(driver.reports.run())
+        driver.tasks.start(send_descriptions(driver, launcher, address))
+
+        def on_health() -> None:
+            driver.handle(agent.HealthChanged(clock.boottime(), watch.unhealthy))
+            driver.news.set()
+
+        if not settings.fake_gpus:
+            driver.tasks.start(watch.run(driver.keepers.runs_of, on_health))
+        notify("READY=1")
+        driver.tasks.start(_feed_watchdog())
+        leaving = asyncio.ensure_future(leave.wait())
+        ends: set[asyncio.Future[Any]] = {leaving, driver.tasks.failed}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if driver.tasks.failed.done():
+            driver.tasks.failed.result()
+        log.info("agent-leaves node=%s", settings.name)
+        return 0
+    finally:
+        notify("STOPPING=1")
+        await server.stop(0.2)
+        await driver.close()
+        watch.close()
+
+
+async def _feed_watchdog() -> None:
+    """Tell the service manager, as often as it wants to hear it, that the event loop turns."""
+    while (interval := watchdog_interval_s()) is not None:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)
+
+
+def advertised_address(settings: Settings, port: int) -> str:
+    """Return where the daemon and other agents reach this agent."""
+    host = settings.address or settings.listen.rpartition(":")[0].strip("[]")
+    if settings.address and ":" in settings.address:
+        return settings.address
+    if host in ("", "0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,176 @@
+"""The settings of an agent, from its command line or a TOML file; the command line wins.
+
+A file with a name that this version does not know is refused: a misspelt limit would limit nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dlsched.core.errors import BadInput, not_known
+from dlsched.nodeagent.keeper.run_files import LONGEST_NAME
+from dlsched.protocol.timing import Timing
+
+LAUNCHERS = ("plain", "cgroup", "systemd", "auto")
+_SOCKET_PATH = 107  # bytes, of the kernel
+_BELOW = len("/jobs//keeper.new") + LONGEST_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The paths of this node's certificate, its key and its authority."""
+
+    ca: str
+    certificate: str
+    key: str
+    denied: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of one agent."""
+
+    name: str
+    daemon: tuple[str, ...]  # tried in turn
+    listen: str = "0.0.0.0:7818"
+    address: str = ""  # for the daemon and other agents; empty: the machine's name and its port
+    state_dir: str = "/var/lib/dlsched/agent"
+    run_dir: str = "/run/dlsched-agent"
+    fake_gpus: str = ""
+    launcher: str = "auto"
+    insecure_loopback: bool = False
+    tls: TlsFiles | None = None
+    timing: Timing = Timing()
+    minimum_uid: int = 1000
+    allow_root: bool = False
+    gpus_by_index: bool = False
+    checkpoint_tool: str = ""  # empty: cuda-checkpoint, where it is installed
+    checkpoint_lock_s: float = 10.0  # how long the driver may wait for a job's kernels
+    device_prefix: str = "/dev/nvidia"
+    foreign: str = "drain"  # a GPU with a process of no job is not used; ignore: it is used
+    gpu_look_s: float = 30.0  # between two readings of the GPUs
+    gpu_limit_s: float = 10.0  # for one reading
+    start_limit_s: float = 30.0
+    no_new_privileges: bool = False
+    log_level: str = "INFO"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the agent's command line."""
+    found = argparse.ArgumentParser(
+        prog="dlsched agent",
+        description="Run jobs on this machine's GPUs for a dlsched daemon.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("--config", metavar="FILE", help="settings in TOML; options win over them")
+    add("--name", help="this node's name (the machine's)")
+    add("--daemon", metavar="ADDRESS", help="HOST:PORT or unix:/path; several separated by commas")
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        help="address for the daemon and other agents (0.0.0.0:7818)",
+    )
+    add(
+        "--address",
+        metavar="HOST[:PORT]",
+        help="where the daemon and other agents reach this agent",
+    )
+    add("--state-dir", metavar="DIR", help="folder of records that survive a reboot")
+    add("--run-dir", metavar="DIR", help="folder of sockets; a reboot empties it")
+    add("--fake-gpus", metavar="N:TYPE[+N:TYPE]", help="pretend to have GPUs, for tests")
+    add("--launcher", choices=LAUNCHERS)
+    add("--checkpoint-tool", metavar="PATH", help="the program cuda-checkpoint")
+    add("--minimum-uid", type=int, help="refuse jobs of users with a lower id (1000)")
+    add("--allow-root", action="store_true", default=None, help="run root's jobs too")
+    add("--gpus-by-index", action="store_true", default=None, help="CUDA_VISIBLE_DEVICES=0,1")
+    add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    add(
+        "--insecure-loopback",
+        action="store_true",
+        default=None,
+        help="development: no certificates, this machine only; root's jobs are run",
+    )
+    return found
+
+
+def read_settings(argv: Sequence[str]) -> Settings:
+    """Return the settings that a command line, and the file that it names, make.
+
+    Raises:
+        BadInput: names the option or the key that is wrong.
+    """
+    given = {k: v for k, v in vars(parser().parse_args(list(argv))).items() if v is not None}
+    path = given.pop("config", None)
+    merged: dict[str, Any] = {**(_file(path) if path else {}), **given}
+    return _checked(merged, path or "the command line")
+
+
+def _file(path: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {getattr(error, 'strerror', error)}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def _checked(values: dict[str, Any], where: str) -> Settings:
+    values = {key.replace("-", "_"): value for key, value in values.items()}
+    known = {field.name: field for field in fields(Settings)}
+    for key in values:
+        if key not in known:
+            raise not_known(f"{where}: setting", key, known)
+    daemon = values.get("daemon", ())
+    targets = tuple(daemon.split(",")) if isinstance(daemon, str) else tuple(daemon)
+    if not any(targets):
+        raise BadInput("no daemon is named: --daemon HOST:PORT")
+    values["daemon"] = tuple(target.strip() for target in targets if target.strip())
+    values.setdefault("name", socket.gethostname().split(".")[0].lower())
+    if "timing" in values:
+        values["timing"] = _group(Timing, values["timing"], f"{where}: timing")
+    if values.get("tls") is not None:
+        values["tls"] = _group(TlsFiles, values["tls"], f"{where}: tls")
+    for key, value in values.items():
+        kind = str(known[key].type)
+        if kind in _KINDS and not isinstance(value, _KINDS[kind]):
+            raise BadInput(f"{where}: {key} is {value!r}: expected {kind}")
+    settings = Settings(**values)
+    settings.timing.check()
+    if settings.launcher not in LAUNCHERS:
+        raise BadInput(f"{where}: launcher {settings.launcher!r}: {', '.join(LAUNCHERS)}")
+    if settings.foreign not in ("drain", "ignore"):
+        raise BadInput(f"{where}: foreign {settings.foreign!r}: drain, ignore")
+    if len(os.fsencode(os.path.abspath(settings.run_dir))) > _SOCKET_PATH - _BELOW:
+        most = _SOCKET_PATH - _BELOW
+        raise BadInput(f"run_dir {settings.run_dir}: at most {most} bytes, for sockets below it")
+    return settings
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+}
+
+
+def _group(kind: Any, given: Any, where: str) -> Any:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{where}: a table is expected")
+    values = {key.replace("-", "_"): value for key, value in given.items()}
+    known = [field.name for field in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise not_known(f"{where}: setting", key, known)
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise BadInput(f"{where}: {error}") from None

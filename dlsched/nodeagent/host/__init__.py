@@ -1,0 +1,1 @@
+"""The machine: processes, cgroups, systemd units, system calls."""

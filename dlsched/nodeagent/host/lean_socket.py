@@ -1,0 +1,82 @@
+"""Sockets without the module `socket`: its enumerations cost every keeper half a megabyte.
+
+The objects are those beneath that module; only what keepers and the zygote use is here.
+"""
+
+from __future__ import annotations
+
+import _socket
+import array
+import os
+from _socket import (
+    AF_INET,
+    AF_UNIX,
+    MSG_DONTWAIT,
+    MSG_NOSIGNAL,
+    MSG_PEEK,
+    MSG_TRUNC,
+    SO_PEERCRED,
+    SO_REUSEADDR,
+    SOCK_DGRAM,
+    SOCK_NONBLOCK,
+    SOCK_SEQPACKET,
+    SOCK_STREAM,
+    SOL_SOCKET,
+)
+
+__all__ = [
+    "AF_INET",
+    "AF_UNIX",
+    "MSG_DONTWAIT",
+    "MSG_NOSIGNAL",
+    "MSG_PEEK",
+    "MSG_TRUNC",
+    "SOCK_DGRAM",
+    "SOCK_NONBLOCK",
+    "SOCK_SEQPACKET",
+    "SOCK_STREAM",
+    "SOL_SOCKET",
+    "SO_PEERCRED",
+    "SO_REUSEADDR",
+    "Socket",
+    "accept",
+    "pair",
+    "recv_fds",
+    "send_fds",
+]
+
+Socket = _socket.socket
+_INT = array.array("i").itemsize
+
+
+def pair(kind: int = SOCK_STREAM) -> tuple[Socket, Socket]:
+    """Return two connected sockets."""
+    return _socket.socketpair(AF_UNIX, kind)
+
+
+def accept(listener: Socket) -> Socket:
+    """Return the next connection of a listening socket; it is closed on exec."""
+    fd, _ = listener._accept()  # type: ignore[attr-defined]  # as `socket` does
+    os.set_inheritable(fd, False)
+    return Socket(fileno=fd)
+
+
+def send_fds(line: Socket, data: bytes, fds: list[int]) -> None:
+    """Send one message with descriptors."""
+    held = array.array("i", fds)
+    line.sendmsg([data], [(SOL_SOCKET, _socket.SCM_RIGHTS, held)] if fds else [])
+
+
+def recv_fds(line: Socket, size: int, most: int) -> tuple[bytes, list[int], int]:
+    """Receive one message of up to `size` bytes with up to `most` descriptors.
+
+    Returns:
+        The bytes, the descriptors and the flags of the message.
+    """
+    space = _socket.CMSG_LEN(most * _INT)
+    data, ancillary, flags, _ = line.recvmsg(size, space, _socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if (level, kind) == (SOL_SOCKET, _socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % _INT])
+    return data, list(fds), flags

@@ -1,0 +1,108 @@
+"""A keeper's connection to the agent: one at a time, made anew by each agent that starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from dlsched.nodeagent.host import lean_socket
+from dlsched.nodeagent.keeper.event_loop import WRITABLE, EventLoop
+from dlsched.nodeagent.keeper.framing import FrameSocket
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class AgentConnection:
+    """Takes and sends messages; never waits for the agent."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        connection: lean_socket.Socket,
+        *,
+        on_message: Callable[[dict[str, Any]], None],
+        on_new_agent: Callable[[], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        """Talk over the connection that the keeper was started with.
+
+        Args:
+            loop: of the keeper.
+            connection: to the agent that has started the keeper.
+            on_message: takes each message.
+            on_new_agent: is called when another agent has connected.
+            on_close: is called when the agent has closed the connection.
+        """
+        self._loop = loop
+        self._on_message, self._on_new_agent = on_message, on_new_agent
+        self._on_close = on_close
+        self._listener: lean_socket.Socket | None = None
+        self._agent: FrameSocket | None = None
+        self._attach(connection)
+
+    def listen(self, path: str) -> None:
+        """Listen for agents that connect later, and no longer elsewhere."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = lean_socket.Socket(
+            lean_socket.AF_UNIX, lean_socket.SOCK_STREAM | lean_socket.SOCK_NONBLOCK
+        )
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(4)
+        if self._listener is not None:
+            self._loop.unwatch(self._listener.fileno())
+        self._listener = listener
+        self._loop.watch(listener.fileno(), lambda _mask: self._accept(listener))
+
+    def send(self, message: dict[str, object]) -> bool:
+        """Send a message; return False when no agent is connected."""
+        agent = self._agent
+        if agent is not None:
+            agent.send(message)
+            if agent.open:
+                self._wait_to_write(agent)
+                return True
+        return False
+
+    def _accept(self, listener: lean_socket.Socket) -> None:
+        with contextlib.suppress(OSError):
+            connection = lean_socket.accept(listener)
+            raw = connection.getsockopt(
+                lean_socket.SOL_SOCKET, lean_socket.SO_PEERCRED, _CREDENTIALS.size
+            )
+            _, uid, _ = _CREDENTIALS.unpack(raw)
+            if uid not in (0, os.geteuid()):
+                connection.close()
+                return
+            self._attach(connection)
+            self._on_new_agent()
+
+    def _attach(self, connection: lean_socket.Socket) -> None:
+        if self._agent is not None:  # there is one agent; an older connection is a dead one's
+            self._loop.unwatch(self._agent.socket.fileno())
+            self._agent.close()
+        agent = self._agent = FrameSocket(connection)
+        self._loop.watch(connection.fileno(), lambda mask: self._ready(agent, mask))
+
+    def _ready(self, agent: FrameSocket, mask: int) -> None:
+        fd = agent.socket.fileno()
+        if mask & WRITABLE:
+            agent.flush()
+        readable = mask & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR)
+        messages = agent.receive() if readable else []
+        if agent.open:
+            self._wait_to_write(agent)
+        else:
+            self._loop.unwatch(fd)
+            self._agent = None if self._agent is agent else self._agent
+            self._on_close()
+        for message in messages:
+            self._on_message(message)
+
+    def _wait_to_write(self, agent: FrameSocket) -> None:
+        self._loop.wait_to_write(agent.socket.fileno(), agent.wants_to_write)

@@ -1,0 +1,116 @@
+"""JSON messages over a stream socket between agent and keeper: four bytes of length, then the text.
+
+Neither side ever waits for the other: a message that cannot be sent now is kept until it can be.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from dlsched.nodeagent.host import lean_socket
+
+_LENGTH = struct.Struct("!I")
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class BrokenFrame(Exception):
+    """The bytes that arrived are not a message."""
+
+
+def frame(message: dict[str, Any]) -> bytes:
+    """Return a message as it goes over the socket."""
+    data = json.dumps(message, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+class Frames:
+    """Makes messages of bytes, however they are cut."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """Take bytes; give the messages that are complete.
+
+        Raises:
+            BrokenFrame: when the bytes are not a message.
+        """
+        self._data += data
+        while len(self._data) >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._data)
+            if size > MAX_FRAME:
+                raise BrokenFrame(f"a message of {size} bytes")
+            end = _LENGTH.size + size
+            if len(self._data) < end:
+                return
+            text = bytes(self._data[_LENGTH.size : end])
+            del self._data[:end]
+            try:
+                found = json.loads(text)
+            except ValueError as error:
+                raise BrokenFrame(str(error)) from None
+            if not isinstance(found, dict):
+                raise BrokenFrame("not an object")
+            yield found
+
+
+class FrameSocket:
+    """One connection of a keeper, never blocking."""
+
+    def __init__(self, connection: lean_socket.Socket) -> None:
+        connection.setblocking(False)
+        self.socket = connection
+        self.open = True
+        self._incoming = Frames()
+        self._outgoing = bytearray()
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether bytes wait to be sent."""
+        return self.open and bool(self._outgoing)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message as soon as the other side reads."""
+        if self.open:
+            self._outgoing += frame(message)
+            self.flush()
+
+    def flush(self) -> None:
+        """Send as many bytes as can be sent now."""
+        while self._outgoing and self.open:
+            try:
+                sent = self.socket.send(self._outgoing)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close()
+                return
+            del self._outgoing[:sent]
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the messages that have arrived; close when the other side has closed."""
+        found: list[dict[str, Any]] = []
+        while self.open:
+            try:
+                data = self.socket.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                break
+            try:
+                found.extend(self._incoming.feed(data))
+            except BrokenFrame:
+                self.close()
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self.open:
+            self.open = False
+            self.socket.close()

@@ -1,0 +1,381 @@
+"""The processes of one run on one node: how a keeper starts, signals and kills them, and their end.
+
+These are the processes of the job, ranks of `dlsched run`, the writer of shared output, and a child
+that suspends the job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dlsched.job import messages as words
+from dlsched.nodeagent.host import processes
+from dlsched.nodeagent.host.containment import Containment, containment_of
+from dlsched.nodeagent.keeper.children import Children
+from dlsched.nodeagent.keeper.stacks import Stacks
+from dlsched.nodeagent.keeper.suspension import Suspension
+from dlsched.nodeagent.ranks import child_process
+from dlsched.nodeagent.ranks.job_environment import build_environment, ranks_on_node
+from dlsched.nodeagent.ranks.leaving import Leaving
+from dlsched.nodeagent.ranks.master_port import HeldPort, port_of
+from dlsched.nodeagent.ranks.rank_calls import RankCalls
+from dlsched.nodeagent.ranks.shared_output import SharedOutput
+from dlsched.protocol import keeper as protocol
+from dlsched.protocol import messages as m
+from dlsched.system import clock
+from dlsched.system.fault_points import fault_point
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.keeper.event_loop import EventLoop
+    from dlsched.nodeagent.keeper.run_files import RunFolder
+    from dlsched.nodeagent.ranks.job_socket import JobSocket
+    from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
+    from dlsched.nodeagent.ranks.training_messages import TrainingMessages
+
+_KILL_AGAIN_S = 0.2
+_OTHER_RANKS_GRACE_S = 10.0  # for the other ranks on a node when one has failed
+_LAST_MESSAGES = 1000  # rounds of reading what ended processes have sent
+_ALIVE = (protocol.Stage.RUNNING, protocol.Stage.STOPPING, protocol.Stage.KILLING)
+
+
+class RunProcesses:
+    """The processes of one run on one node; their ends become events of the run.
+
+    Attributes:
+        containment: holds all processes of the job.
+        calls: of `dlsched run`.
+        suspension: of the job.
+        leaving: what the processes have said about their end.
+    """
+
+    def __init__(
+        self,
+        keeper: KeeperInterface,
+        loop: EventLoop,
+        folder: RunFolder,
+        job: JobSocket,
+        training: TrainingMessages,
+    ) -> None:
+        """Have no process yet.
+
+        Args:
+            keeper: of the run.
+            loop: of the keeper.
+            folder: of the run's files.
+            job: the socket to which the processes connect.
+            training: what the ranks have said.
+        """
+        self._keeper, self._spec = keeper, keeper.spec
+        self._loop, self._folder, self._job, self._training = loop, folder, job, training
+        facts, namespace = keeper.spec.facts, keeper.spec.namespace
+        self.containment: Containment = containment_of(facts.cgroup, namespace)
+        self._children = Children(loop, self)
+        self.calls = RankCalls(keeper)
+        self.suspension = Suspension(keeper)
+        self.leaving = Leaving()
+        self._stacks = Stacks(keeper)
+        self._output = SharedOutput(self._spec, self)
+        self._port: HeldPort | None = None
+        self._running: dict[int, int] = {}  # rank, by pid, of the processes that make up the job
+        self._code, self._signal, self._detail = 0, 0, ""
+        self._has_executed = False
+        self._exit_reported = False
+        self._failed = False
+        self._kill_again_at: float | None = None
+        self._give_up_at: float | None = None
+        self._kill_others_at: float | None = None
+        self._has_warned = False
+        self._ended_at: float | None = None  # the last of the processes that make up the job
+        self._ended_unasked = False  # they, or the first that failed, before a stop was asked
+
+    def hold_port(self) -> None:
+        """Keep the port of the run's first rank until the job executes.
+
+        Raises:
+            PortTaken: when another process has it.
+        """
+        desired = self._spec.desired
+        self._port = HeldPort(desired.key.run_id, alone=len(desired.layout) <= 1)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def deadlines(self) -> list[float | None]:
+        """Return when `wake` has something to do, in seconds since the boot; None: not at all."""
+        return [
+            self._kill_again_at,
+            self._give_up_at,
+            self._kill_others_at,
+            self._children.start_limit_at,
+            self._warn_at(),
+            self.suspension.deadline,
+            self.calls.deadline,
+            self._stacks.deadline,
+            self._output.deadline,
+        ]
+
+    def wake(self, now: float) -> None:
+        """Do what is due at this time."""
+        limit = self._children.start_limit_at
+        if limit is not None and now >= limit:
+            self._children.start_limit_at = None
+            self.fail_job("cannot open output: it takes too long")
+        if self._kill_others_at is not None and now >= self._kill_others_at:
+            self._kill_others_at = None
+            self._kill()
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up_at = None
+            self._report_exit(stuck=True)
+        if self._kill_again_at is not None and now >= self._kill_again_at:
+            self._kill()
+        warn_at = self._warn_at()
+        if warn_at is not None and now >= warn_at:
+            self._has_warned = True
+            self._warn()
+        self.suspension.wake(now)
+        self.calls.wake(now)
+        self._stacks.wake(now)
+        self._output.wake(now)
+
+    def _warn_at(self) -> float | None:
+        """When to send the signal that warns of the time limit; None when it is not to be sent."""
+        limit, since = self._keeper.state.desired.limits.time_s, self._keeper.state.executed_at
+        if limit is None or since is None or self._has_warned or not self._spec.launch.warn_signal:
+            return None
+        if self._keeper.state.stage is not protocol.Stage.RUNNING:
+            return None
+        return since + limit - self._keeper.state.ran_s - self._spec.launch.warn_before_s
+
+    def _warn(self) -> None:
+        """Send the signal that warns of the time limit to the processes that have a handler."""
+        launch = self._spec.launch
+        if not launch.warn_script_only:
+            self._signal_handlers(launch.warn_signal, or_all=False)
+            return
+        scripts = [each for each in self.containment.members() if each.pid in self._running]
+        handling = [each for each in scripts if processes.catches(each.pid, launch.warn_signal)]
+        processes.send(handling, launch.warn_signal)
+
+    # -- starts --------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Start the processes of the job on this node."""
+        self._has_executed = True
+        port = self._port.port if self._port else port_of(self._spec.desired.key.run_id)
+        if self._port is not None:
+            self._port.hand_over()
+        launch = self._spec.launch
+        argv = launch.argv
+        ranks = ranks_on_node(self._spec)
+        if launch.script and ranks:
+            child_process.write_script(self._spec, self._folder.script)
+            argv = child_process.script_argv(launch.script, self._folder.script, launch.argv)
+        processes = {}
+        for rank in ranks:
+            path = partial(
+                child_process.expand_pattern,
+                node=self._spec.node,
+                node_rank=self._spec.rank,
+                rank=rank.rank,
+            )
+            processes[rank.rank] = child_process.ProcessSpec(
+                argv=argv,
+                environment=build_environment(self._spec, rank, self._keeper.job_socket_path, port),
+                working_directory=launch.working_directory,
+                output=path(launch.output),
+                error=path(launch.error),
+                truncate=not launch.append and rank.rank == 0,
+            )
+        for number, process in self._output.connect(processes).items():
+            self._running[self.start_child(process)] = number
+        self._output.close()
+        fault_point("keeper-executed")
+        if self._children.are_starting:
+            self._children.start_limit_at = clock.boottime() + self._spec.start_limit_s
+
+    def start_child(self, process: child_process.ProcessSpec) -> int:
+        """Start one process of the job; return its id."""
+        entrance = self.containment.entrance()
+        process = child_process.replace(
+            process, cgroup_procs=entrance, tied_to_keeper=not self._spec.namespace
+        )
+        fault_point("keeper-forked")
+        pid = self._children.start(self._spec, process)
+        if entrance is not None:
+            os.close(entrance)
+        return pid
+
+    def adopt_writer(self, forked: tuple[int, int]) -> int:
+        """Take an output writer that was forked; return its id. No signal to the job reaches it."""
+        pid = self._children.adopt(forked)
+        self.containment.spared.add(pid)
+        return pid
+
+    # -- signals -------------------------------------------------------------------------------
+
+    def send_signal(self, number: int, at: int | None) -> None:
+        """Send the job a signal; a SIGTERM that stops it is a message to ranks that can read one.
+
+        `at` is the step after which all ranks stop; None: as soon as they agree.
+        """
+        if number == signal.SIGKILL:
+            self._give_up_at = None
+            self._kill()
+            return
+        if number == words.STACKS_SIGNAL:
+            self._stacks.take(each for each in self._job.peers.values() if not each.is_foreign)
+            return
+        if number != signal.SIGTERM or self._keeper.state.stage is not protocol.Stage.STOPPING:
+            self._signal_handlers(number, or_all=True)
+            return
+        if not self._running:  # no process here could exit by itself, or all have exited
+            if self._ended_at is None:
+                self._code = self._code or (0 if self._exit_reported else 143)
+            self._kill()
+            return
+        stoppable = [
+            each for each in self._job.able_to("stop") if not self.leaving.has_finished(each.pid)
+        ]
+        if not stoppable:
+            self._send_term()
+            return
+        reason = (self._keeper.state.stop or m.StopReason.PREEMPT).value
+        grace_s = self._keeper.state.desired.grace_s
+        message: words.Message = words.Stop(reason=reason, deadline_s=grace_s)
+        if at is not None:
+            message = words.StopAt(step=at)
+        for peer in stoppable:
+            peer.send_message(message)
+
+    def _send_term(self) -> None:
+        """Send TERM to all processes; what follows a finished training gets it for a cancel only.
+
+        A launcher between the keeper and the training would end the training at TERM.
+        """
+        alive = {each.pid for each in self.containment.members()}
+        finishing = any(map(self.leaving.has_finished, alive))
+        if finishing and self._keeper.state.stop is not m.StopReason.CANCEL:
+            return
+        self.leaving.term_sent(clock.boottime(), alive)
+        self.containment.send(signal.SIGTERM)
+
+    def _signal_handlers(self, number: int, *, or_all: bool) -> None:
+        """Send a signal to the processes that have a handler for it.
+
+        A shell that waits for the training script then does not die of the script's own signal.
+        `or_all` sends it to all processes when none has a handler.
+        """
+        members = self.containment.members()
+        handling = [each for each in members if processes.catches(each.pid, number)]
+        if handling:
+            processes.send(handling, number)
+        elif or_all:
+            self.containment.send(number)
+
+    def _kill(self) -> None:
+        """Kill all processes, and again soon; `_give_up_at` bounds the tries."""
+        self.containment.kill()
+        self._kill_again_at = clock.boottime() + _KILL_AGAIN_S
+        if not self._running and not self.containment.members():
+            self._output.no_process_left()
+        self._children.reap()
+
+    def _read_last_messages(self) -> None:
+        """Read what processes sent right before they ended, on new connections too."""
+        for _ in range(_LAST_MESSAGES):
+            listener = self._job.listener
+            fds = set(self._job.peers) | ({listener.fileno()} if listener is not None else set())
+            if not self._loop.drain(fds):
+                return
+
+    # -- ends ----------------------------------------------------------------------------------
+
+    def child_ended(self, pid: int, status: int, error: str) -> None:
+        """Note the end of a process: of a rank of `dlsched run`, a helper, or the job itself."""
+        code, number = (status, 0) if status >= 0 else (0, -status)
+        if (
+            self.calls.ended(pid, code, number, error)
+            or self.suspension.ended(pid)
+            or self._output.ended(pid, status, error)
+            or self._stacks.ended(pid, code, number, error)
+        ):
+            return
+        rank = self._running.pop(pid, None)
+        if rank is None:
+            return
+        if (code or number) and not self._failed:
+            self._failed, self._ended_unasked = True, self._keeper.state.stop is None
+            if self._keeper.state.stage is protocol.Stage.RUNNING:
+                self._read_last_messages()
+                self._training.rank_ended(rank, code, number)
+            said = error or self._training.error_of(rank)
+            if self._spec.desired.mode is m.LaunchMode.GPU:
+                said = f"rank {rank}: {said}" if said else f"rank {rank}"
+            self._code, self._signal, self._detail = code, number, said
+            if self._running:
+                self._end_other_ranks()
+        if not self._running:
+            self._ended_at = clock.boottime()
+            self._ended_unasked = self._ended_unasked or self._keeper.state.stop is None
+        if not self._running and self._keeper.state.stage is not protocol.Stage.STOPPING:
+            self._give_up_at = clock.boottime() + self._spec.timing.unkillable_s
+            self._kill()
+        # while it stops: a shell dies of TERM at once, but what it has started has its grace
+
+    def _end_other_ranks(self) -> None:
+        """End the other ranks on this node after one has failed: TERM, then KILL."""
+        self.containment.send(signal.SIGTERM)
+        grace = min(self._spec.desired.grace_s, _OTHER_RANKS_GRACE_S)
+        self._kill_others_at = clock.boottime() + grace
+
+    def fail_job(self, why: str) -> None:
+        """Kill a job that cannot go on; its exit record says why."""
+        if not self._failed:
+            self._failed, self._ended_unasked = True, self._keeper.state.stop is None
+            self._code, self._signal, self._detail = child_process.CANNOT_START, 0, why
+        self._give_up_at = clock.boottime() + self._spec.timing.unkillable_s
+        self._kill()
+
+    @property
+    def _waits_for_first_node(self) -> bool:
+        """Whether this node has no process of its own, as all but the first of a batch job."""
+        return self._spec.desired.mode is m.LaunchMode.BATCH and self._spec.rank != 0
+
+    def no_child_left(self) -> None:
+        """Report the job's exit when all its processes have ended and none is to come."""
+        idle = not self._running and self._has_executed
+        stopping = self._keeper.state.stage in (protocol.Stage.STOPPING, protocol.Stage.KILLING)
+        if not idle or (self._waits_for_first_node and not stopping and not self._exit_reported):
+            return
+        self._kill_again_at = self._give_up_at = self._kill_others_at = None
+        self._children.start_limit_at = None
+        self._read_last_messages()
+        self._report_exit(stuck=False)
+
+    def _report_exit(self, *, stuck: bool) -> None:
+        """Report that the job has ended, or that its processes cannot be killed (`stuck`)."""
+        now, state = clock.boottime(), self._keeper.state
+        if self._exit_reported or state.stage not in _ALIVE:
+            if not stuck and state.quarantined:  # given up before, and now gone after all
+                self._keeper.feed_later(protocol.JobExited(now))
+            return
+        self._exit_reported = True
+        killed = state.stage is protocol.Stage.KILLING and not self._failed and not self._code
+        if killed and self._waits_for_first_node:
+            self._signal = signal.SIGKILL
+        self._keeper.feed_later(
+            protocol.JobExited(
+                now,
+                code=self._code,
+                signal=self._signal,
+                out_of_memory=self.containment.out_of_memory(),
+                detail=self._detail,
+                stuck=stuck,
+                told=self.leaving.told,
+                checkpoint=self.leaving.checkpoint,
+                term_s=self.leaving.term_s(self._ended_at or now),
+                unasked=self._ended_unasked,
+            )
+        )

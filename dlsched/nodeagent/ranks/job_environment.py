@@ -1,0 +1,271 @@
+"""The environment of a job's processes.
+
+The runtime's variables replace the user's variables of the same names. No variable of the agent's
+own environment is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dlsched
+from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
+
+RESERVED = "DLSCHED_"
+SHIMS = "DLSCHED_SLURM_SHIMS"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """One process's place among all processes of its run."""
+
+    rank: int
+    local_rank: int
+    world: int
+    local_world: int
+    gpus: tuple[str, ...]
+    tasks_per_node: str = ""  # of a `dlsched run`; empty: as the launch mode has it
+
+
+def ranks_on_node(spec: KeeperSpec) -> list[Rank]:
+    """Return the processes that this node starts when the run executes."""
+    mode = spec.desired.mode.value
+    layout = spec.desired.layout
+    own = tuple(spec.desired.gpus)
+    if mode == "batch":
+        if spec.rank != 0:
+            return []
+        return [Rank(rank=0, local_rank=0, world=1, local_world=1, gpus=own)]
+    if mode == "node":
+        world = len(layout)
+        return [Rank(rank=spec.rank, local_rank=0, world=world, local_world=1, gpus=own)]
+    counts = [max(1, len(share.gpus)) for share in layout]
+    first = sum(counts[: spec.rank])
+    here = counts[spec.rank] if counts else 1
+    return [
+        Rank(rank=first + k, local_rank=k, world=sum(counts), local_world=here, gpus=own)
+        for k in range(here)
+    ]
+
+
+def build_environment(
+    spec: KeeperSpec,
+    rank: Rank,
+    control_socket: str,
+    master_port: int,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the environment of one process.
+
+    Args:
+        spec: of the run.
+        rank: the process's place.
+        control_socket: the path of the keeper's socket for the job.
+        master_port: on the first node.
+        base: in place of the environment that the job was submitted with.
+    """
+    launch = spec.launch
+    slurm = launch.slurm_environment
+    values = {
+        name: value
+        for name, value in (launch.environment if base is None else base).items()
+        if name
+        and "=" not in name
+        and "\0" not in name + value
+        and not name.startswith(RESERVED)
+        and not (slurm and name.startswith("SLURM_"))  # of a Slurm job around the submission
+    }
+    values.setdefault("PATH", _PATH)
+    if launch.environment.get(SHIMS) == "1":  # srun and scontrol, where there are none
+        values["PATH"] += f":{dlsched.__path__[0]}/job/shims"
+    values.setdefault("SHELL", launch.shell)
+    values.setdefault("PYTHONUNBUFFERED", "1")  # else what a killed program has printed is lost
+    values.update(HOME=values.get("HOME", launch.home), USER=launch.user, LOGNAME=launch.user)
+    values.update(_own(spec, rank, control_socket, master_port))
+    if slurm:
+        values.update(_slurm(spec, rank))
+    return values
+
+
+def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) -> dict[str, str]:
+    launch, desired = spec.launch, spec.desired
+    nodes = [share.node for share in desired.layout]
+    gpus = sum(len(share.gpus) for share in desired.layout)
+    values = {
+        "DLSCHED_JOB_ID": str(desired.key.job),
+        "DLSCHED_JOB_NAME": launch.job_name,
+        "DLSCHED_RUN": str(desired.key.run),
+        "DLSCHED_RUN_ID": desired.key.run_id,
+        "DLSCHED_NODE": spec.node,
+        "DLSCHED_NODELIST": compact_names(nodes),
+        "DLSCHED_NNODES": str(len(nodes)),
+        "DLSCHED_NODE_RANK": str(spec.rank),
+        "DLSCHED_GPUS": str(gpus),
+        "DLSCHED_GPUS_ON_NODE": str(len(desired.gpus)),
+        "DLSCHED_SUBMIT_DIR": launch.submit_directory or launch.working_directory,
+        "DLSCHED_CTL_SOCK": control_socket,
+        "DLSCHED_CKPT_DIR": checkpoint_folder(spec),
+        "DLSCHED_RESUME_FROM": launch.resume_from,
+        "DLSCHED_GRACE": f"{desired.grace_s:.0f}",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": visible_devices(spec, rank.gpus),
+        "MASTER_ADDR": first_address(spec),
+        "MASTER_PORT": str(master_port),
+        "WORLD_SIZE": str(rank.world),
+        "RANK": str(rank.rank),
+        "LOCAL_RANK": str(rank.local_rank),
+        "LOCAL_WORLD_SIZE": str(rank.local_world),
+        "NODE_RANK": str(spec.rank),
+        "GROUP_RANK": str(spec.rank),
+    }
+    if desired.gpu_share is not None:
+        percent = f"{100 * desired.gpu_share:g}"
+        values["DLSCHED_GPU_SHARE"] = f"{desired.gpu_share:g}"
+        values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent  # means something under MPS only
+    if launch.warn_signal and not launch.warn_script_only:
+        values["DLSCHED_WARN_SIGNAL"] = str(launch.warn_signal)
+    if launch.keep_checkpoints:
+        values["DLSCHED_KEEP_CHECKPOINTS"] = str(launch.keep_checkpoints)
+    if launch.rungs:
+        values["DLSCHED_RUNGS"] = launch.rungs
+    if launch.fixed_batch:
+        values["DLSCHED_FIXED_BATCH"] = "1"
+    if launch.local_batch:
+        values["DLSCHED_LOCAL_BATCH"] = str(launch.local_batch)
+        values["DLSCHED_ACCUMULATION"] = str(launch.accumulation)
+    if launch.array_task is not None:
+        values["DLSCHED_ARRAY_JOB_ID"] = str(launch.array_job)
+        values["DLSCHED_ARRAY_TASK_ID"] = str(launch.array_task)
+    if desired.limits.cpus and "OMP_NUM_THREADS" not in launch.environment:
+        values["OMP_NUM_THREADS"] = str(max(1, desired.limits.cpus // rank.local_world))
+    return values
+
+
+def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
+    """The variables of Slurm that training frameworks read."""
+    launch, desired = spec.launch, spec.desired
+    nodes = [share.node for share in desired.layout]
+    numbers = ",".join(str(spec.gpu_numbers.get(gpu, 0)) for gpu in desired.gpus)
+    cpus = str(desired.limits.cpus or spec.cpus or 1)
+    job = str(desired.key.job)
+    values = {
+        "SLURM_JOB_ID": job,
+        "SLURM_JOBID": job,
+        "SLURM_JOB_NAME": launch.job_name,
+        "SLURM_JOB_USER": launch.user,
+        "SLURM_JOB_UID": str(launch.uid),
+        "SLURM_JOB_GID": str(launch.gid),
+        "SLURM_JOB_PARTITION": launch.partition,
+        "SLURM_JOB_ACCOUNT": launch.vc,
+        "SLURM_JOB_NODELIST": compact_names(nodes),
+        "SLURM_NODELIST": compact_names(nodes),
+        "SLURM_JOB_NUM_NODES": str(len(nodes)),
+        "SLURM_NNODES": str(len(nodes)),
+        "SLURM_JOB_CPUS_PER_NODE": cpus,
+        "SLURM_CPUS_ON_NODE": cpus,
+        "SLURM_GPUS_ON_NODE": str(len(desired.gpus)),
+        "SLURM_JOB_GPUS": numbers,
+        "GPU_DEVICE_ORDINAL": numbers,
+        "SLURM_NTASKS": str(rank.world),
+        "SLURM_NPROCS": str(rank.world),
+        "SLURM_TASKS_PER_NODE": rank.tasks_per_node or _tasks_per_node(spec),
+        "SLURM_NODEID": str(spec.rank),
+        "SLURM_PROCID": str(rank.rank),
+        "SLURM_LOCALID": str(rank.local_rank),
+        "SLURM_SUBMIT_DIR": launch.submit_directory or launch.working_directory,
+        "SLURM_SUBMIT_HOST": launch.submit_host,
+        "SLURMD_NODENAME": spec.node,
+        "SLURM_CLUSTER_NAME": launch.cluster,
+        "SLURM_WORKING_CLUSTER": launch.cluster,
+    }
+    if desired.key.run > 1:
+        values["SLURM_RESTART_COUNT"] = str(desired.key.run - 1)
+    if launch.array_task is not None:
+        values["SLURM_ARRAY_JOB_ID"] = str(launch.array_job)
+        values["SLURM_ARRAY_TASK_ID"] = str(launch.array_task)
+        for name in ("count", "min", "max", "step"):
+            number = getattr(launch, f"array_{name}")
+            if number is not None:
+                values[f"SLURM_ARRAY_TASK_{name.upper()}"] = str(number)
+    return values
+
+
+def _tasks_per_node(spec: KeeperSpec) -> str:
+    mode = spec.desired.mode.value
+    if mode == "batch":
+        return "1"
+    return compact_counts(
+        [max(1, len(s.gpus)) if mode == "gpu" else 1 for s in spec.desired.layout]
+    )
+
+
+def compact_counts(counts: Sequence[int]) -> str:
+    """Return counts of ranks by node as Slurm writes them: `2(x3),1`."""
+    texts: list[str] = []
+    start = 0
+    for place in range(1, len(counts) + 1):
+        if place == len(counts) or counts[place] != counts[start]:
+            same = place - start
+            texts.append(f"{counts[start]}(x{same})" if same > 1 else str(counts[start]))
+            start = place
+    return ",".join(texts)
+
+
+def visible_devices(spec: KeeperSpec, gpus: tuple[str, ...]) -> str:
+    """Return the value of CUDA_VISIBLE_DEVICES for these GPUs."""
+    if spec.gpus_by_index:
+        return ",".join(str(spec.gpu_numbers.get(gpu, 0)) for gpu in gpus)
+    return ",".join(gpus)
+
+
+def checkpoint_folder(spec: KeeperSpec) -> str:
+    """Return the folder of the job's checkpoints; the job library names those of each run."""
+    launch, key = spec.launch, spec.desired.key
+    base = launch.environment.get("DLSCHED_CKPT_ROOT") or launch.working_directory
+    return f"{base.rstrip('/')}/.dlsched/checkpoints/{key.job}"
+
+
+def first_address(spec: KeeperSpec) -> str:
+    """Return the host of the first node, without its agent's port."""
+    if len(spec.desired.layout) <= 1 or not spec.launch.addresses:
+        return "127.0.0.1"
+    target = spec.launch.addresses[0]
+    host = target.rsplit(":", 1)[0] if ":" in target else target
+    return host.strip("[]") or "127.0.0.1"
+
+
+def compact_names(names: Iterable[str]) -> str:
+    """Return node names as Slurm writes them: `n1,n2,n3,gpu07` is `n[1-3],gpu07`; order is kept."""
+    groups: list[tuple[str, list[str]]] = []
+    for name in names:
+        head = name.rstrip("0123456789")
+        number = name[len(head) :]
+        if groups and number and groups[-1][0] == head and groups[-1][1]:
+            groups[-1][1].append(number)
+        else:
+            groups.append((head, [number] if number else []))
+    return ",".join(_span(head, numbers) for head, numbers in groups)
+
+
+def _span(head: str, numbers: list[str]) -> str:
+    if not numbers:
+        return head
+    if len(numbers) == 1:
+        return head + numbers[0]
+    spans: list[list[str]] = []
+    for number in numbers:
+        last = spans[-1][-1] if spans else None
+        if last is not None and _follows(last, number):
+            spans[-1] = [spans[-1][0], number]
+        else:
+            spans.append([number])
+    texts = [span[0] if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans]
+    return f"{head}[{','.join(texts)}]"
+
+
+def _follows(last: str, number: str) -> bool:
+    """Whether a number follows another in a range: 09 after 08, 10 after 9, but not 010 after 9."""
+    padded = last.startswith("0") or number.startswith("0")
+    return int(last) + 1 == int(number) and (len(last) == len(number) or not padded)

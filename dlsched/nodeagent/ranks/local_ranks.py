@@ -1,0 +1,192 @@
+"""The ranks of one `dlsched run` on this node: children of the keeper, and their output.
+
+The output of ranks is read only as fast as the caller takes it: `taken` counts what it has taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dlsched.nodeagent.host import processes
+from dlsched.nodeagent.ranks import child_process
+from dlsched.nodeagent.ranks.job_environment import Rank, build_environment
+from dlsched.nodeagent.ranks.rank_plan import RankPlace
+from dlsched.system import clock
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
+
+WINDOW = 1024 * 1024  # bytes that the caller has not taken yet
+CHUNK = 32 * 1024
+TERM_S = 10.0  # from TERM to KILL when the caller is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCommand:
+    """What all ranks of one `dlsched run` have in common."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str] = field(repr=False)
+    working_directory: str
+    world: int  # ranks on all nodes
+    master_port: int
+    tasks_per_node: str  # as Slurm writes it
+
+
+class LocalRanks:
+    """The ranks of one call on this node."""
+
+    def __init__(
+        self,
+        keeper: KeeperInterface,
+        *,
+        on_output: Callable[[int, int, bytes], None],
+        on_exit: Callable[[int, int, int], None],
+    ) -> None:
+        """Start none yet.
+
+        `on_output` takes a rank, a stream (1 or 2) and the bytes that the rank has written;
+        `on_exit` takes a rank, its exit code and the signal that has ended it.
+        """
+        self._keeper, self._on_output, self._on_exit = keeper, on_output, on_exit
+        self._pids: dict[int, int] = {}  # rank, by pid
+        self._exits: dict[int, tuple[int, int]] = {}  # code and signal, by rank; its pipes are open
+        self._pipes: dict[int, tuple[int, int]] = {}  # rank and stream, by descriptor
+        self._not_taken = 0  # bytes
+        self._paused: set[int] = set()  # descriptors that are not read now
+        self.kill_at: float | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether any rank is left, or output of one."""
+        return bool(self._pids or self._pipes or self._exits)
+
+    def start(
+        self,
+        command: RankCommand,
+        places: Sequence[RankPlace],
+        streams: tuple[int, int] | None,
+    ) -> None:
+        """Start the ranks of this node; without `streams`, their output is read here."""
+        keeper = self._keeper
+        for place in places:
+            rank = Rank(
+                rank=place.rank,
+                local_rank=place.local_rank,
+                world=command.world,
+                local_world=len(places),
+                gpus=place.gpus,
+                tasks_per_node=command.tasks_per_node,
+            )
+            pipes = [os.pipe2(os.O_CLOEXEC) for _ in (1, 2)] if streams is None else []
+            process = child_process.ProcessSpec(
+                argv=command.argv,
+                environment=build_environment(
+                    keeper.spec,
+                    rank,
+                    keeper.job_socket_path,
+                    command.master_port,
+                    command.environment,
+                ),
+                working_directory=command.working_directory or keeper.spec.launch.working_directory,
+                output="",
+                error="",
+                streams=streams or (pipes[0][1], pipes[1][1]),
+            )
+            self._pids[keeper.processes.start_child(process)] = place.rank
+            for stream, (fd, theirs) in enumerate(pipes, 1):
+                os.close(theirs)
+                os.set_blocking(fd, False)
+                self._pipes[fd] = (place.rank, stream)
+                keeper.watch(fd, lambda _mask, fd=fd: self._readable(fd))  # type: ignore[misc]
+
+    # -- output --------------------------------------------------------------------------------
+
+    def _readable(self, fd: int) -> None:
+        try:
+            data = os.read(fd, CHUNK)
+        except BlockingIOError:
+            return
+        rank, stream = self._pipes[fd]
+        if data:
+            self._not_taken += len(data)
+            self._on_output(rank, stream, data)
+            if self._not_taken >= WINDOW:
+                for each in self._pipes:
+                    self._keeper.unwatch(each)
+                self._paused = set(self._pipes)
+            return
+        self._keeper.unwatch(fd)
+        os.close(fd)
+        del self._pipes[fd]
+        self._report_exits()
+
+    def taken(self, count: int) -> None:
+        """Count bytes that the caller has taken; read on when there is room."""
+        self._not_taken -= count
+        if self._paused and self._not_taken < WINDOW // 2:
+            for fd in self._paused & set(self._pipes):
+                self._keeper.watch(fd, lambda _mask, fd=fd: self._readable(fd))  # type: ignore[misc]
+            self._paused.clear()
+
+    # -- ends ----------------------------------------------------------------------------------
+
+    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
+        """Whether the process that has ended is a rank; its exit is reported after its output.
+
+        Args:
+            pid: of the process.
+            code: its exit code.
+            number: of the signal that has ended it, or 0.
+            detail: why it could not be started, or empty.
+        """
+        rank = self._pids.pop(pid, None)
+        if rank is None:
+            return False
+        if detail:
+            self._on_output(rank, 2, f"dlsched: {detail}\n".encode())
+            self._not_taken += len(detail) + 10
+        self._exits[rank] = (code, number)
+        self._report_exits()
+        return True
+
+    def _report_exits(self) -> None:
+        writing = {rank for rank, _ in self._pipes.values()}
+        for rank in [rank for rank in self._exits if rank not in writing]:
+            self._on_exit(rank, *self._exits.pop(rank))
+
+    def send(self, number: int) -> None:
+        """Signal every rank and its descendants."""
+        for pid in list(self._pids):
+            found = processes.stat(pid)
+            members = processes.descendants(pid)
+            processes.send([found, *members] if found is not None else members, number)
+
+    def end_soon(self) -> None:
+        """Kill what is left after a grace period."""
+        if self._pids and self.kill_at is None:
+            self.kill_at = clock.boottime() + min(TERM_S, self._keeper.spec.desired.grace_s)
+
+    def stop(self) -> None:
+        """Send TERM now and KILL soon, and drop the output: the caller is gone."""
+        for fd in list(self._pipes):
+            self._keeper.unwatch(fd)
+            os.close(fd)
+        self._pipes.clear()
+        self._paused.clear()
+        self._report_exits()
+        if self._pids and self.kill_at is None:
+            self.send(signal.SIGTERM)
+            self.end_soon()
+
+    def wake(self, now: float) -> None:
+        """Kill the ranks if their grace period is over."""
+        if self.kill_at is not None and now >= self.kill_at:
+            self.kill_at = None
+            with contextlib.suppress(OSError):
+                self.send(signal.SIGKILL)

@@ -1,0 +1,302 @@
+"""`dlsched run`: ranks inside an allocation, for a caller on the first node.
+
+The keeper of the first node plans the ranks, starts those of its own node and asks the keepers of
+the other nodes, through the agents, for theirs. Each of these answers with what its ranks write and
+how they end.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from dlsched.job import messages as words
+from dlsched.nodeagent.json_values import plain, value_of
+from dlsched.nodeagent.ranks.job_environment import compact_counts
+from dlsched.nodeagent.ranks.local_ranks import LocalRanks, RankCommand
+from dlsched.nodeagent.ranks.master_port import port_of
+from dlsched.nodeagent.ranks.rank_plan import CannotPlace, RankPlace, plan_ranks
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.ranks.job_socket import Peer
+    from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
+
+
+class RankCalls:
+    """All calls of one run on one node: of callers here, and shares of callers elsewhere."""
+
+    def __init__(self, keeper: KeeperInterface) -> None:
+        """Know no call yet."""
+        self._keeper = keeper
+        self._count = 0
+        self._calls: dict[int, Call] = {}
+        self._shares: dict[int, LocalRanks] = {}
+
+    @property
+    def deadline(self) -> float | None:
+        """When ranks are to be killed, in seconds since the boot; None when none are."""
+        times = [each.kill_at for each in self._all_ranks() if each.kill_at is not None]
+        return min(times, default=None)
+
+    def _all_ranks(self) -> list[LocalRanks]:
+        return [*(call.ranks for call in self._calls.values()), *self._shares.values()]
+
+    def wake(self, now: float) -> None:
+        """Kill ranks that have had their grace period."""
+        for each in self._all_ranks():
+            each.wake(now)
+
+    # -- callers here --------------------------------------------------------------------------
+
+    def from_job(self, peer: Peer, message: words.FromJob) -> None:
+        """Take a message of a caller."""
+        if isinstance(message, words.RunRanks):
+            if any(call.peer is peer for call in self._calls.values()):
+                return
+            if self._keeper.spec.rank != 0:
+                peer.send_message(
+                    words.Refused(why="only the first node of an allocation starts ranks")
+                )
+                return
+            self._count += 1
+            call = Call(self._keeper, peer, message, self._count)
+            try:
+                call.begin()
+            except CannotPlace as error:
+                peer.send_message(words.Refused(why=str(error)))
+                return
+            self._calls[self._count] = call
+        elif isinstance(message, words.SignalRanks):
+            for call in self._calls.values():
+                if call.peer is peer and 0 < message.number < signal.NSIG:
+                    call.send(message.number)
+
+    def closed(self, peer: Peer) -> None:
+        """End the ranks of a caller that has closed its connection."""
+        for call in self._calls.values():
+            if call.peer is peer:
+                call.abandon()
+        self._tidy()
+
+    def flush(self, peer: Peer) -> None:
+        """Send a caller what it takes, now that it reads again."""
+        for call in list(self._calls.values()):
+            if call.peer is peer:
+                call.flush()
+        self._tidy()
+
+    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
+        """Whether the process that has ended is a rank of any call.
+
+        Args:
+            pid: of the process.
+            code: its exit code.
+            number: of the signal that has ended it, or 0.
+            detail: why it could not be started, or empty.
+        """
+        found = any(each.ended(pid, code, number, detail) for each in self._all_ranks())
+        self._tidy()
+        return found
+
+    def _tidy(self) -> None:
+        for key in [key for key, call in self._calls.items() if call.over]:
+            del self._calls[key]
+        for key in [key for key, share in self._shares.items() if not share.running]:
+            del self._shares[key]
+
+    # -- the agent -----------------------------------------------------------------------------
+
+    def from_agent(self, message: dict[str, Any]) -> None:
+        """Take a message about ranks of, or for, another node."""
+        if "ranks_event" in message:
+            event = message["ranks_event"]
+            call = self._calls.get(int(event["call"]))
+            if call is not None:
+                call.take_event(event)
+        elif "start_ranks" in message:
+            self._start_share(message["start_ranks"])
+        elif "stop_ranks" in message:
+            share = self._shares.get(int(message["stop_ranks"]))
+            if share is not None:
+                share.stop()
+        elif "signal_ranks" in message:
+            request = message["signal_ranks"]
+            share = self._shares.get(int(request["call"]))
+            if share is not None and 0 < int(request["number"]) < signal.NSIG:
+                share.send(int(request["number"]))
+        elif "ranks_taken" in message:
+            taken = message["ranks_taken"]
+            share = self._shares.get(int(taken["call"]))
+            if share is not None:
+                share.taken(int(taken["bytes"]))
+        self._tidy()
+
+    def _start_share(self, request: dict[str, Any]) -> None:
+        number = int(request["call"])
+        keeper = self._keeper
+        if keeper.state.stage.value != "running" or number in self._shares:
+            refusal = {"call": number, "refused": "the run does not run here"}
+            keeper.send_to_agent({"rank_event": refusal})
+            return
+
+        def on_output(rank: int, stream: int, data: bytes) -> None:
+            text = base64.b64encode(data).decode()
+            event = {"call": number, "rank": rank, "stream": stream, "data": text}
+            keeper.send_to_agent({"rank_event": event})
+
+        def on_exit(rank: int, code: int, ended_by: int) -> None:
+            event = {"call": number, "rank": rank, "exited": True, "code": code, "signal": ended_by}
+            keeper.send_to_agent({"rank_event": event})
+
+        share = LocalRanks(keeper, on_output=on_output, on_exit=on_exit)
+        self._shares[number] = share
+        places = [value_of(RankPlace, each) for each in request["ranks"]]
+        share.start(value_of(RankCommand, request), places, streams=None)
+
+
+class Call:
+    """One caller's ranks on all nodes."""
+
+    def __init__(
+        self, keeper: KeeperInterface, peer: Peer, request: words.RunRanks, number: int
+    ) -> None:
+        """Start no rank yet.
+
+        Args:
+            keeper: of the run.
+            peer: the caller.
+            request: what the caller wants to run.
+            number: of the call; it tells the calls of the run apart.
+        """
+        self._keeper, self.peer, self._request, self._number = keeper, peer, request, number
+        self._left: set[int] = set()  # ranks that have not ended
+        self._node_of: dict[int, str] = {}  # by rank
+        self._outgoing: deque[tuple[bytes, int, str]] = (
+            deque()
+        )  # packet, bytes of output in it, node of its rank
+        self._failed = False
+        self._abandoned = False
+        self._done = False
+        self.ranks = LocalRanks(keeper, on_output=self._output, on_exit=self._exited)
+
+    @property
+    def over(self) -> bool:
+        """Whether no rank is left, and the caller knows or is gone."""
+        knows = self._done and not self._outgoing
+        return (knows or self._abandoned) and not self.ranks.running
+
+    def begin(self) -> None:
+        """Start all ranks.
+
+        Raises:
+            CannotPlace: when they do not fit; no rank was started then.
+        """
+        request, spec = self._request, self._keeper.spec
+        layout = spec.desired.layout
+        plans = plan_ranks(layout, request.ntasks, request.per_node, request.gpus_per_task)
+        for share, places in zip(layout, plans, strict=True):
+            self._node_of.update({place.rank: share.node for place in places})
+        self._left = set(self._node_of)
+        command = RankCommand(
+            argv=tuple(request.argv),
+            environment=dict(request.environment),
+            working_directory=request.working_directory,
+            world=sum(len(each) for each in plans),
+            master_port=port_of(spec.desired.key.run_id, self._number - 1),
+            tasks_per_node=compact_counts([len(each) for each in plans if each]),
+        )
+        streams = None
+        if len(self.peer.streams) >= 2 and not request.label:
+            streams = (self.peer.streams[0], self.peer.streams[1])
+        self._send(words.Started(ranks=command.world))
+        self.ranks.start(command, plans[0], streams)
+        for fd in self.peer.streams:
+            os.close(fd)
+        self.peer.streams.clear()
+        for place, (share, places) in enumerate(zip(layout, plans, strict=True)):
+            if place and places:
+                address = spec.launch.addresses[place] if spec.launch.addresses else ""
+                message = {
+                    **plain(command),
+                    "call": self._number,
+                    "node": share.node,
+                    "address": address,
+                    "ranks": [plain(each) for each in places],
+                }
+                if not self._keeper.send_to_agent({"ranks": message}):
+                    self._refuse_node(share.node, "the agent of the first node is away")
+
+    # -- output and ends ------------------------------------------------------------------------
+
+    def _output(self, rank: int, stream: int, data: bytes) -> None:
+        self._send(words.Output(rank=rank, stream=stream, data=data), len(data), rank)
+
+    def _exited(self, rank: int, code: int, number: int) -> None:
+        if rank not in self._left:
+            return
+        self._left.discard(rank)
+        self._send(words.Exited(rank=rank, code=code, signal=number, node=self._node_of[rank]))
+        if (code or number) and self._request.kill_on_bad_exit and not self._failed:
+            self._failed = True
+            self._end_all()
+        if not self._left:
+            self._send(words.Done())
+            self._done = True
+
+    def take_event(self, event: dict[str, Any]) -> None:
+        """Take what a rank on another node has written, or its end."""
+        if "refused" in event:
+            self._refuse_node(str(event["node"]), str(event["refused"]))
+        elif event.get("exited"):
+            self._exited(int(event["rank"]), int(event["code"]), int(event["signal"]))
+        else:
+            self._output(int(event["rank"]), int(event["stream"]), base64.b64decode(event["data"]))
+
+    def _refuse_node(self, node: str, why: str) -> None:
+        ranks = [rank for rank in sorted(self._left) if self._node_of[rank] == node]
+        if ranks:
+            text = f"dlsched: run: node {node}: {why}\n".encode()
+            self._output(ranks[0], 2, text)
+        for rank in ranks:
+            self._exited(rank, 1, 0)
+
+    def send(self, number: int) -> None:
+        """Send one signal to all ranks."""
+        self.ranks.send(number)
+        self._keeper.send_to_agent({"ranks_signal": {"call": self._number, "number": number}})
+
+    def _end_all(self) -> None:
+        self._keeper.send_to_agent({"ranks_stop": self._number})
+        self.ranks.send(signal.SIGTERM)
+        self.ranks.end_soon()
+
+    def abandon(self) -> None:
+        """End all ranks: the caller is gone."""
+        self._abandoned = True
+        self._outgoing.clear()
+        self._keeper.send_to_agent({"ranks_stop": self._number})
+        self.ranks.stop()
+
+    # -- to the caller -------------------------------------------------------------------------
+
+    def _send(self, message: words.Message, size: int = 0, rank: int = -1) -> None:
+        if not self._abandoned:
+            self._outgoing.append((words.encode(message), size, self._node_of.get(rank, "")))
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the caller as much as it takes now."""
+        while self._outgoing:
+            packet, size, node = self._outgoing[0]
+            if not self.peer.send(packet):
+                self._keeper.wait_to_write(self.peer)
+                return
+            self._outgoing.popleft()
+            if size and node == self._keeper.spec.node:
+                self.ranks.taken(size)
+            elif size:
+                taken = {"call": self._number, "node": node, "bytes": size}
+                self._keeper.send_to_agent({"ranks_received": taken})

@@ -1,0 +1,130 @@
+"""Messages of ranks about their training, on their way from the job to the agent, and answers.
+
+Reports of progress are passed on at once, and lost while there is no agent. The newest checkpoint
+is kept until the daemon has answered.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from dlsched.job import messages as words
+from dlsched.job.reported import LONGEST_NAME, known_names
+from dlsched.nodeagent.json_values import plain
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.ranks.job_socket import Peer
+    from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
+
+
+LONGEST_ERROR = 500  # characters
+
+
+def _values(message: words.Message) -> dict[str, object]:
+    return {each.name: plain(getattr(message, each.name)) for each in fields(message)}
+
+
+class TrainingMessages:
+    """The messages between the ranks of one run and the agent."""
+
+    def __init__(self, keeper: KeeperInterface) -> None:
+        """Know no rank yet."""
+        self._keeper = keeper
+        self._unanswered: words.CheckpointMade | None = None
+        self._checkpointing: Peer | None = None  # the rank that waits for the answer
+        self._said_why: dict[int, str] = {}  # errors of ranks that failed
+        self._measuring: Peer | None = None  # the rank that reports how the training goes
+
+    def from_job(self, peer: Peer, message: words.FromJob) -> None:
+        """Take a message of a rank."""
+        if peer.is_foreign:
+            self.unclear(peer)
+            return
+        match message:
+            case words.StepDone():
+                self._report(
+                    peer,
+                    step=message.step,
+                    batch_s=message.batch_s,
+                    loss=message.loss,
+                    gpu_memory_bytes=message.gpu_memory,
+                    metrics={n: message.metrics[n] for n in known_names(message.metrics)},
+                    not_finite=known_names(message.not_finite),
+                )
+            case words.Failed():
+                self._said_why[peer.rank or 0] = message.error[:LONGEST_ERROR]
+                self._report(peer, error=message.error[:LONGEST_ERROR], error_at=message.at)
+            case words.Doing():
+                self._report(peer, doing=message.what[:LONGEST_NAME])
+            case words.Restored():
+                self._report(
+                    peer, step=message.step, restart_s=message.restart_s, saves=message.saves
+                )
+            case words.Trained():
+                self._measuring = peer
+                self._report(peer, training=_values(message))
+            case words.CheckpointMade():
+                if message.save_s is not None:
+                    self._report(peer, step=message.step, save_s=message.save_s)
+                self._unanswered, self._checkpointing = message, peer
+                self._send_checkpoint()
+
+    def rank_ended(self, rank: int, code: int, number: int) -> None:
+        """Report the first rank that has failed on this node, unless it has said why itself."""
+        if rank not in self._said_why:
+            error = f"signal {number}" if number else f"exit {code}"
+            report = {"rank": rank, "error": error, "error_at": time.time()}
+            self._keeper.send_to_agent({"report": report})
+
+    def error_of(self, rank: int) -> str:
+        """Return why a rank has failed, as it has said itself; empty: it has not."""
+        return self._said_why.get(rank, "")
+
+    def unclear(self, peer: Peer) -> None:
+        """Count a packet of a rank that cannot be read."""
+        self._report(peer, ignored=1)
+
+    def _report(self, peer: Peer, **values: object) -> None:
+        known = {name: value for name, value in values.items() if value is not None}
+        self._keeper.send_to_agent({"report": {"rank": peer.rank or 0, **known}})
+
+    def _send_checkpoint(self) -> None:
+        made = self._unanswered
+        if made is not None:
+            known = _values(made)
+            del known["save_s"]
+            self._keeper.send_to_agent({"checkpoint": known})
+
+    def new_agent(self) -> None:
+        """Send a checkpoint again that the old agent may not have passed on."""
+        self._send_checkpoint()
+
+    def from_agent(self, message: dict[str, object]) -> None:
+        """Take the daemon's answer about a checkpoint, or a batch size that it prefers."""
+        batch = message.get("use_batch")
+        if isinstance(batch, dict) and self._measuring is not None:
+            local, accumulation = int(batch["local"]), int(batch["accumulation"])
+            self._measuring.send_message(words.UseBatch(local=local, accumulation=accumulation))
+        answer = message.get("committed")
+        made = self._unanswered
+        if not isinstance(answer, dict) or made is None or answer.get("path") != made.path:
+            return
+        if self._checkpointing is not None:
+            self._checkpointing.send_message(
+                words.CheckpointAnswer(
+                    accepted=bool(answer.get("accepted")),
+                    why=str(answer.get("why", "")),
+                    path=made.path,
+                    held=tuple(map(str, answer.get("held", ()))),
+                )
+            )
+        self._unanswered = self._checkpointing = None
+
+    def closed(self, peer: Peer) -> None:
+        """Forget a peer that has closed its connection."""
+        if self._checkpointing is peer:
+            self._checkpointing = None
+        if self._measuring is peer:
+            self._measuring = None

@@ -1,0 +1,1 @@
+"""How an optimal allocation is found: water filling, prices, column generation, centres."""

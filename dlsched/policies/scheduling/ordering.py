@@ -1,0 +1,91 @@
+"""Sorting by keys, with the same ties on every machine, and the time until which it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.units import Units
+
+
+def order_by(*keys: Floats | None) -> Rows:
+    """Positions sorted by the keys, most important first; equal ones keep their order.
+
+    Keys that are None are left out.
+    """
+    known = [key for key in keys if key is not None]
+    if len(known) == 1:
+        return np.argsort(known[0], kind="stable")
+    return np.lexsort(known[::-1])
+
+
+def next_crossing(key: Floats, growth: Floats, running: Bools, now: float) -> float:
+    """When the key of a running row first meets that of a waiting one; inf if never.
+
+    Until then no running row changes places with a waiting one, so a walk that skips misfits
+    selects the same rows. Waiting rows' keys stand still.
+
+    Args:
+        key: sort key per row, now.
+        growth: key per second, per row (only running rows' matter).
+        running: which rows hold GPUs after the decision.
+        now: seconds.
+    """
+    waiting = np.sort(key[~running])
+    if not waiting.size or waiting.size == len(key):
+        return np.inf
+    moving, speed = key[running], growth[running]
+    up = np.searchsorted(waiting, moving, side="left")
+    down = np.searchsorted(waiting, moving, side="right") - 1
+    bounds = np.concatenate([waiting, [np.inf], [-np.inf]])  # index -1 is -inf, size is +inf
+    target = np.where(speed > 0, bounds[up], bounds[down])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wait = (target - moving) / speed
+    wait[~np.isfinite(wait)] = np.inf
+    return now + float(wait.min())
+
+
+class PersistentOrder:
+    """A list that is sorted repeatedly: equal keys keep the order of the previous time.
+
+    New rows enter at the end. This is how Tiresias' simulator breaks ties.
+    """
+
+    def __init__(self) -> None:
+        self._rank: dict[int, int] = {}
+
+    def sort(self, units: Units, key: Floats, *, remember: bool = True) -> Rows:
+        """Positions sorted by the key, smallest first.
+
+        `remember` keeps the result for the next time; not where only some rows are sorted, as in a
+        fill, or the others would lose their places.
+        """
+        rows = units.rows.tolist()
+        rank = self._rank
+        last = len(rank) + len(rows)
+        previous = np.array([rank.get(row, last) for row in rows], np.int64)
+        base = np.argsort(previous, kind="stable")
+        order = base[np.argsort(key[base], kind="stable")]
+        if remember:
+            self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
+        return order
+
+    def place(self, row: int) -> float:
+        """Where a row was the previous time; inf for a new one."""
+        return self._rank.get(row, np.inf)
+
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed; rows that are gone leave no gap."""
+        places = ((row, self._rank.get(before)) for row, before in enumerate(old.tolist()))
+        known = [(place, row) for row, place in places if place is not None]
+        self._rank = {row: place for place, (_, row) in enumerate(sorted(known))}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The order as rows."""
+        return {"order": sorted(self._rank, key=self._rank.__getitem__)}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Restore an order."""
+        self._rank = {row: place for place, row in enumerate(state["order"])}

@@ -1,0 +1,413 @@
+"""Syncs of nodes: the leader takes over their reports and replies with committed state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dlsched.core.errors import plural
+from dlsched.protocol import messages as m
+from dlsched.protocol import rules
+from dlsched.protocol.leader.interface import SendReply, SyncArrived
+from dlsched.protocol.leader.placing import may_repeat_at_once
+from dlsched.protocol.leader.state import LastSync, Refusal, Turn
+from dlsched.protocol.ledger import (
+    GPU_UNHEALTHY,
+    Job,
+    Ledger,
+    Node,
+    NodeStatus,
+    Run,
+    RunStatus,
+    with_run,
+    without_jobs,
+)
+from dlsched.protocol.ledger import writes as change
+from dlsched.protocol.rules import Chain
+from dlsched.protocol.table import having
+
+REMEMBERED_REPLIES = 16  # a node
+RECORDS_LOST = "no record of it is left"
+
+
+class SyncTurn(Turn):
+    """What a leader does with a sync."""
+
+    def receive(self, event: SyncArrived) -> None:
+        """Take over a sync's reports, then reply."""
+        now, sync = event.now, event.sync
+        name = sync.node
+        self.notice_step_back(sync)
+        if not self.is_registered(event):
+            return
+        last = self.state.last_syncs.get(name)
+        if last is not None and last.incarnation == sync.incarnation:
+            if sync.sequence <= last.sequence:
+                return  # a repeated message, or one that a newer one has overtaken
+        else:
+            last = None
+        held = sync.held
+        if held is None and last is not None and last.held_digest == sync.held_digest:
+            held = last.held
+        self.note_sync(now, sync, last, held)
+        self.record_ends(event)
+        if held is None:
+            self.emit(SendReply(replace(self.bare_reply(sync), want_held=True)))
+            return
+        self.compare_held(sync, held)
+        if sync.health.quarantined != self.state.reserved.nodes[name].quarantined:
+            self.write(change.Quarantine(name, sync.health.quarantined))
+        self.reply(now, sync, held)
+
+    def notice_step_back(self, sync: m.Sync) -> None:
+        """Notice that the database was replaced by an older copy, because a node has seen more.
+
+        A revision above the one that this term loaded, or a term above this one, was lost with the
+        newer database. The leader goes on above everything that a node has seen.
+        """
+        state, name, last = self.state, sync.node, sync.last
+        row = state.reserved.nodes.get(name)
+        if last.epoch < state.epoch:
+            known = state.loaded.get(name, m.Revision(0))
+        else:
+            known = row.revision if row is not None else m.Revision(0)
+        if last.epoch <= state.reserved.epoch and last.revision <= known:
+            return
+        if row is None and last.epoch <= state.reserved.epoch:
+            self.change(stepped_back=True)
+            return  # the older database does not know the node, which will register
+        forgotten = max(last, state.lost_terms.get(name, m.Term()))
+        self.change(stepped_back=True, lost_terms=having(state.lost_terms, name, forgotten))
+        if last.epoch >= state.reserved.epoch:
+            self.write(change.RaiseEpoch(m.Epoch(last.epoch + 1)))
+        if row is not None and last.revision > row.revision:
+            self.write(change.RaiseRevision(name, last.revision))
+
+    def is_registered(self, event: SyncArrived) -> bool:
+        """Whether a sync is from a node's registered agent; registers a node that asks for it."""
+        sync = event.sync
+        name = sync.node
+        node = self.state.reserved.nodes.get(name)
+        known = self.state.committed.nodes.get(name)
+        if all(row is not None and _is_agent_of(row, sync) for row in (node, known)):
+            return True
+        if node is not None and not self.may_register(event.now, node, sync):
+            return False
+        if sync.inventory is None:
+            self.emit(SendReply(replace(self.bare_reply(sync), register=True)))
+        elif node is None or node == known:
+            self.register(event)
+        return False
+
+    def may_register(self, now: float, node: Node, sync: m.Sync) -> bool:
+        """Whether an agent may become that of a known node; tells it otherwise.
+
+        An agent without the records of the registered one is either the same node, after its disk
+        was lost or replaced by an older copy, or another one under the same name. It waits until
+        the registered agent has been silent for a while, and counts on from that one's incarnation,
+        which no message of an agent that has died can do.
+        """
+        last = self.state.last_syncs.get(node.name)
+        if rules.has_the_records(node, sync):
+            return sync.incarnation >= node.incarnation  # else a message of an earlier process
+        if last is not None and sync.starts[-1] in last.starts:
+            return False  # likewise
+        heard = max(self.state.window_from, last.at if last is not None else self.state.window_from)
+        timing = self.state.timing
+        why = ""
+        if now - heard <= timing.witness_beats * timing.beat_s:
+            why = "it lacks the records of the registered agent, which may be alive"
+        elif self.is_elsewhere(node, sync):
+            why = (
+                "another machine or a copy: runs of the registered one may be alive there; "
+                f"if they are not: dlsched admin node-down {node.name} --confirmed"
+            )
+        bare = replace(self.bare_reply(sync), register=True)
+        if why:
+            refusal = Refusal(now, f"an agent is refused: {why}")
+            self.change(refusals=having(self.state.refusals, node.name, refusal))
+            self.alarm(f"{node.name}: {refusal.why}")
+            self.emit(SendReply(replace(bare, refused=why)))
+            return False
+        if sync.incarnation <= node.incarnation:
+            self.emit(SendReply(replace(bare, count_on_from=node.incarnation)))
+            return False
+        return True
+
+    def is_elsewhere(self, node: Node, sync: m.Sync) -> bool:
+        """Whether an agent may be on another machine than the runs of its node."""
+        if node.boot_id == sync.boot_id or sync.inventory is None:
+            return False
+        ledger = self.state.reserved
+        holds = ledger.held_by.get(node.name) or any(at == node.name for at, _ in ledger.orphans)
+        return bool(holds) and not rules.is_same_machine(node, sync.inventory)
+
+    def bare_reply(self, sync: m.Sync) -> m.Reply:
+        """A reply without orders, for requests to the agent."""
+        node = self.state.committed.nodes.get(sync.node)
+        return m.Reply(
+            node=sync.node,
+            incarnation=sync.incarnation,
+            sequence=sync.sequence,
+            term=m.Term(self.state.epoch, node.revision) if node else m.Term(),
+            desired_digest=m.Digest(""),
+            desired=None,
+        )
+
+    def register(self, event: SyncArrived) -> None:
+        """Register a node and its GPUs; a reboot ends the runs of the previous boot.
+
+        Runs of this boot are over, too, when the node must have had a record of them and has none:
+        they are neither alive there nor is it known how they ended.
+        """
+        sync = event.sync
+        assert sync.inventory is not None
+        node, last = self.state.reserved.nodes.get(sync.node), self.state.last_syncs.get(sync.node)
+        mine = self.state.reserved.runs_on(sync.node) if node is not None else []
+        rebooted = [run for run in mine if run.members[sync.node].boot_id != sync.boot_id]
+        is_back = node is not None and not rules.has_the_records(node, sync)
+        present = {held.key.run_id for held in sync.held or ()}
+        present |= {record.key.run_id for record in sync.ended}
+        begun = {
+            held.key.run_id
+            for held in (last.held if last is not None else ())
+            if held.phase is not m.Phase.STARTING
+        }
+        lost = [
+            run
+            for run in mine
+            if run not in rebooted
+            and run.key.run_id not in present
+            and (is_back or run.key.run_id in begun)
+        ]
+        self.write(
+            change.RegisterNode(
+                node=sync.node,
+                boot_id=sync.boot_id,
+                incarnation=sync.incarnation,
+                inventory=sync.inventory,
+                start=sync.starts[-1] if sync.starts else "",
+            )
+        )
+        self.record_ends(event)  # its exit records first
+        for runs, why in ((rebooted, "rebooted"), (lost, RECORDS_LOST)):
+            for run in runs:
+                if not self.state.reserved.runs[run.key.run_id].members[sync.node].is_over:
+                    self.write(change.MemberOver(run.key.run_id, sync.node, presumed=why))
+        refusals = {k: v for k, v in self.state.refusals.items() if k != sync.node}
+        alarms = frozenset(t for t in self.state.alarms if not t.startswith(sync.node))
+        self.change(alarms=alarms, refusals=refusals)
+        if is_back or lost:
+            kept = len(mine) - len(rebooted) - len(lost)
+            self.alarm(
+                f"{sync.node}: its agent has lost its records: {plural(kept, 'run')} kept, "
+                f"{len(lost) + len(rebooted)} given up"
+            )
+
+    def note_sync(
+        self, now: float, sync: m.Sync, last: LastSync | None, held: tuple[m.HeldRun, ...] | None
+    ) -> None:
+        """Remember the sync, and the renewals that it proves.
+
+        Args:
+            now: on the leader's clock, in seconds.
+            sync: the sync.
+            last: the node's sync before; None: this is the first one of its agent process.
+            held: the held runs; None: they are unknown.
+        """
+        timing = self.state.timing
+        old = last or LastSync(incarnation=sync.incarnation, sequence=-1, at=now)
+        chain = old.chain
+        sent = old.renewals.get(sync.renewed_sequence)
+        if sent is not None:
+            if chain is None or now - chain.last_sent > timing.witnessed_s:
+                chain = Chain(since=now, last_sent=sent)
+            elif sent > chain.last_sent:
+                chain = replace(chain, last_sent=sent)
+        new = replace(
+            old,
+            sequence=sync.sequence,
+            at=now,
+            starts=sync.starts,
+            held=held if held is not None else (),
+            held_digest=sync.held_digest if held is not None else m.Digest(""),
+            chain=chain,
+        )
+        alarms = frozenset(t for t in self.state.alarms if not t.startswith(f"{sync.node} is late"))
+        self.change(last_syncs=having(self.state.last_syncs, sync.node, new), alarms=alarms)
+
+    def recall(self, rows: Iterable[tuple[Job, Run]]) -> None:
+        """Load rows that have left memory again.
+
+        Only rows of runs that are over leave memory; an unknown run that is not over belongs to a
+        later term.
+        """
+        for job, run in rows:
+            if not run.is_over:
+                continue
+            self.change(
+                reserved=with_run(self.state.reserved, job, run),
+                committed=with_run(self.state.committed, job, run),
+            )
+
+    def forget(self, jobs: Iterable[m.JobId]) -> None:
+        """Drop ended jobs from memory, once every node has dropped their runs."""
+        state = self.state
+        flying = state.in_flight.writes if state.in_flight is not None else ()
+        moving = {
+            getattr(write, "run_id", None)
+            for write in (*flying, *state.queue)
+            if not isinstance(write, change.Attach | change.Submit)
+        }
+        reported = {held.key.run_id for last in state.last_syncs.values() for held in last.held}
+        gone = []
+        for job in jobs:
+            rows = [ledger.jobs.get(job) for ledger in (state.committed, state.reserved)]
+            runs = state.reserved.runs_of_job(job)
+            if any(row is None or not row.status.is_terminal for row in rows):
+                continue  # one that is to start again has ended in the committed ledger alone
+            if all(r.is_over and r.key.run_id not in moving | reported for r in runs):
+                gone.append(job)
+        runs_gone = {r for job in gone for r in state.reserved.runs_of.get(job, ())}
+        if gone:
+            self.change(
+                reserved=without_jobs(state.reserved, gone),
+                committed=without_jobs(state.committed, gone),
+                prepared={r: n for r, n in state.prepared.items() if r not in runs_gone},
+                preparing_from={
+                    r: at for r, at in state.preparing_from.items() if r not in runs_gone
+                },
+                taken=state.taken - runs_gone,
+            )
+
+    def record_ends(self, event: SyncArrived) -> None:
+        """Record the ends of runs of any epoch: a report is never refused."""
+        sync = event.sync
+        for record in sync.ended:
+            reserved = self.state.reserved
+            run = reserved.runs.get(record.key.run_id)
+            if run is not None and sync.node in run.members:
+                member = run.members[sync.node]
+                if member.exit is None:
+                    sick = sorted(set(member.gpus) & set(sync.health.unhealthy))
+                    why = f"{GPU_UNHEALTHY}{', '.join(sick)}" if sick else ""
+                    over = change.MemberOver(record.key.run_id, sync.node, record, why)
+                    self.end_member(event, over)
+            elif (sync.node, record.key.run_id) not in reserved.history:
+                self.write(change.OrphanOver(sync.node, record.key.run_id, record))
+
+    def end_member(self, event: SyncArrived, over: change.MemberOver) -> None:
+        """Record the end of a member; a run that is over with it may be repeated in place."""
+        again = event.again.get(self.state.reserved.runs[over.run_id].key.job)
+        if again is None or not may_repeat_at_once(self.state, event.now, over, event.sync):
+            self.write(over)
+            return
+        self.write(replace(over, again=again))
+        if self.state.reserved.runs[again].status is RunStatus.PREPARING:
+            self.change(preparing_from=having(self.state.preparing_from, again, event.now))
+
+    def compare_held(self, sync: m.Sync, held: tuple[m.HeldRun, ...]) -> None:
+        """Compare the runs that a node holds with those that it should hold."""
+        name = sync.node
+        present = {h.key.run_id for h in held} | {r.key.run_id for r in sync.ended}
+        for mine in held:
+            run = self.state.reserved.runs.get(mine.key.run_id)
+            if run is None or name not in run.members:
+                if (name, mine.key.run_id) not in self.state.reserved.orphans:
+                    self.write(change.Adopt(mine, name))
+            elif mine.phase is m.Phase.PREPARED and run.status is RunStatus.PREPARING:
+                self.note_prepared(run, name)
+            elif run.is_giving_way and mine.suspension == run.suspension:
+                self.note_suspended(run, name, mine)
+        seen = max(sync.applied, self.state.lost_terms.get(name, m.Term()))
+        for run in self.state.reserved.runs_on(name):
+            if run.key.run_id not in present and seen >= run.members[name].since:
+                self.write(change.MemberOver(run.key.run_id, name, presumed="not there"))
+        for (place, run_id), orphan in list(self.state.reserved.orphans.items()):
+            if place == name and run_id not in present and sync.applied >= orphan.since:
+                self.write(change.OrphanOver(name, run_id, None))
+
+    def note_prepared(self, run: Run, node: m.NodeName) -> None:
+        """A member has prepared; when it is the last one, release the gang."""
+        run_id = run.key.run_id
+        ready = self.state.prepared.get(run_id, frozenset()) | {node}
+        self.change(prepared=having(self.state.prepared, run_id, ready))
+        if rules.may_release(run, ready):
+            self.write(change.ReleaseRun(run_id))
+
+    def note_suspended(self, run: Run, node: m.NodeName, held: m.HeldRun) -> None:
+        """Note that a suspended run has left its GPUs on a node; preempt one that cannot."""
+        if held.let_go:
+            if not run.members[node].let_go:
+                self.write(change.LetGo(run.key.run_id, node))
+        elif held.phase is m.Phase.SUSPENDED:
+            self.write(change.StopRun(run.key.run_id, m.StopReason.PREEMPT))
+
+    def reply(self, now: float, sync: m.Sync, held: tuple[m.HeldRun, ...]) -> None:
+        """Reply from the committed ledger."""
+        state, name = self.state, sync.node
+        committed, reserved = state.committed, state.reserved
+        desired = tuple(
+            want
+            for want in committed.desired(name)
+            if not reserved.runs[want.key.run_id].members[name].is_over
+        )
+        digest = m.digest_of(desired)
+        over = []
+        for mine in held:
+            run = committed.runs.get(mine.key.run_id)
+            if run is not None and name in run.members and run.members[name].is_over:
+                over.append(mine.key.run_id)
+        acknowledged = tuple(
+            record.key.run_id for record in sync.ended if is_committed(committed, name, record.key)
+        )
+        term = m.Term(committed.epoch, committed.nodes[name].revision)
+        if term < sync.last:
+            return  # the raise of the epoch or revision is not committed yet
+        self.emit(
+            SendReply(
+                m.Reply(
+                    node=name,
+                    incarnation=sync.incarnation,
+                    sequence=sync.sequence,
+                    term=term,
+                    desired_digest=digest,
+                    desired=None if digest == sync.desired_digest else desired,
+                    acknowledged=acknowledged,
+                    over=tuple(over),
+                    lease=self.renew(now, sync, [d.key.run_id for d in desired]),
+                    witnesses=state.witnesses,
+                )
+            )
+        )
+
+    def renew(self, now: float, sync: m.Sync, runs: Iterable[m.RunId]) -> m.Lease | None:
+        """The node's next lease; None when the database has not confirmed the term recently."""
+        state, name = self.state, sync.node
+        if not rules.may_renew(state.confirmed_at, now, state.timing):
+            return None
+        last = state.last_syncs[name]
+        recent = list(last.renewals.items())[-REMEMBERED_REPLIES + 1 :]
+        last = replace(last, renewals={**dict(recent), sync.sequence: now})
+        self.change(
+            last_syncs=having(state.last_syncs, name, last),
+            renewed=having(state.renewed, name, now),
+        )
+        orphans = [run_id for place, run_id in state.committed.orphans if place == name]
+        return m.Lease(duration_s=state.timing.lease_s, covers=frozenset([*runs, *orphans]))
+
+
+def _is_agent_of(node: Node, sync: m.Sync) -> bool:
+    """Whether a sync is from the agent that registered a node, which is up."""
+    start = sync.starts[-1] if sync.starts else ""
+    return node.status is NodeStatus.UP and (node.boot_id, node.incarnation, node.start) == (
+        sync.boot_id, sync.incarnation, start
+    )  # fmt: skip
+
+
+def is_committed(ledger: Ledger, node: m.NodeName, key: m.RunKey) -> bool:
+    """Return whether the ledger holds the run's member on the node as committed."""
+    run = ledger.runs.get(key.run_id)
+    if run is not None and node in run.members:
+        return run.members[node].exit is not None
+    return (node, key.run_id) in ledger.history

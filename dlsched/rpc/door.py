@@ -1,0 +1,217 @@
+"""The door of a server: what happens to a call before its handler sees it.
+
+In this order: the caller is identified and the method's rule is applied, from the transport alone;
+then the message is received, its bytes and elements are counted, and only then is it decoded.
+
+Invariant: before its caller is known, no more of a call's message is received than the window of
+gRPC's flow control, and nothing is decoded. So every method is served as one with a stream of
+requests, which on the wire is the same: only such a method is called before a message is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from inspect import isawaitable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from dlsched.core.errors import BadInput, NotTrusted
+from dlsched.rpc import request_bounds as bounds
+from dlsched.rpc.authentication import Authenticator
+from dlsched.rpc.authorisation import RULES, Rule
+from dlsched.rpc.identity import Identity, remember
+from dlsched.rpc.wire_scan import scan
+
+log = logging.getLogger(__name__)
+CODE = grpc.StatusCode
+
+
+class _Refused(Exception):
+    """A call that goes no further; the status and the line that its caller gets."""
+
+    def __init__(self, code: grpc.StatusCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class _Places:
+    """Places for large messages, a few for each caller; a caller waits for a free one."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(bounds.UNDECODED)
+        self._of_one: WeakValueDictionary[Identity, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def one(self, caller: Identity) -> AsyncIterator[None]:
+        """Hold a place of a caller."""
+        mine = self._of_one.get(caller)
+        if mine is None:
+            mine = self._of_one[caller] = asyncio.Semaphore(bounds.UNDECODED_OF_ONE)
+        async with mine, self._all:
+            yield
+
+
+class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Stands in front of every handler of a server."""
+
+    def __init__(self, authenticator: Authenticator, rules: Mapping[str, Rule] = RULES) -> None:
+        """Store the means of authentication and the rules."""
+        self._authenticator = authenticator
+        self._rules = rules
+        self._guarded: dict[str, tuple[Any, Any]] = {}
+        self._places = {True: _Places(), False: _Places()}  # of users, and of all others
+        self._calls: Counter[Identity] = Counter()
+        self._decoders = ThreadPoolExecutor(2, thread_name_prefix="dlsched-decoder")
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        """The method's handler, behind the door."""
+        method = handler_call_details.method
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None  # unknown; gRPC answers so
+        held = self._guarded.get(method)
+        if held is None or held[0] is not handler:
+            held = self._guarded[method] = (handler, self._guard(method, handler))
+        return held[1]
+
+    def _guard(self, method: str, handler: Any) -> Any:
+        if handler.request_streaming:
+            raise TypeError(f"{method}: a stream of requests is not served")
+        inner, decode = handler.unary_stream or handler.unary_unary, handler.request_deserializer
+
+        async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
+            async with self._admitted(method, requests, context, decode) as request:
+                return await inner(request, context)
+
+        async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
+            async with self._admitted(method, requests, context, decode) as request:
+                answers = inner(request, context)
+                if isawaitable(answers):  # it writes its answers itself
+                    await answers
+                    return
+                async with aclosing(answers):
+                    async for answer in answers:
+                        yield answer
+
+        serializer = {"response_serializer": handler.response_serializer}
+        if handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(many, **serializer)
+        return grpc.stream_unary_rpc_method_handler(one, **serializer)
+
+    @asynccontextmanager
+    async def _admitted(
+        self, method: str, requests: AsyncIterator[bytes], context: Any, decode: Any
+    ) -> AsyncIterator[Any]:
+        """The request of a call, while its handler works on it.
+
+        Args:
+            method: its full name.
+            requests: its messages as bytes; the first is awaited when the caller may call.
+            context: of the call.
+            decode: makes the request of the bytes.
+        """
+        async with AsyncExitStack() as held:
+            try:
+                rule, caller = await self._caller(method, context)
+                held.enter_context(self._counted(caller))
+                place = await held.enter_async_context(AsyncExitStack())
+                await place.enter_async_context(self._places[caller.kind == "user"].one(caller))
+                raw = await _received(method, requests)
+                request = await self._decoded(raw, decode)
+                if (other := rule.misspoken(caller, request)) is not None:
+                    raise _Refused(CODE.PERMISSION_DENIED, other)
+                if len(raw) <= bounds.SMALL:
+                    await place.aclose()
+                del raw
+            except _Refused as refused:
+                await _refuse(method, context, refused)
+            remember(context, caller)
+            yield request
+
+    async def _caller(self, method: str, context: Any) -> tuple[Rule, Identity]:
+        """The method's rule, and the caller, when it may call it."""
+        rule = self._rules.get(method)
+        if rule is None:
+            raise _Refused(CODE.PERMISSION_DENIED, f"{method} has no authorisation rule")
+        try:
+            caller = await self._authenticator.identify(context)
+        except NotTrusted as error:
+            raise _Refused(CODE.UNAUTHENTICATED, str(error)) from None
+        why = rule.refusal(caller, method)
+        if why is not None:
+            raise _Refused(CODE.PERMISSION_DENIED, why)
+        return rule, caller
+
+    @contextmanager
+    def _counted(self, caller: Identity) -> Iterator[None]:
+        """Count a call while it lasts."""
+        if self._calls[caller] >= bounds.CALLS_OF_ONE:
+            why = f"{caller} has {bounds.CALLS_OF_ONE} calls under way, which is the most"
+            raise _Refused(CODE.RESOURCE_EXHAUSTED, why)
+        self._calls[caller] += 1
+        try:
+            yield
+        finally:
+            self._calls[caller] -= 1
+            if not self._calls[caller]:
+                del self._calls[caller]
+
+    async def _decoded(self, raw: bytes, decode: Any) -> Any:
+        """The request; a large one is counted and decoded in a thread."""
+        try:
+            if len(raw) <= bounds.SMALL:
+                return _decode(raw, decode)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._decoders, _decode, raw, decode)
+        except BadInput as error:
+            raise _Refused(CODE.INVALID_ARGUMENT, str(error)) from None
+
+
+async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:
+    """The bytes of a request."""
+    try:
+        async with asyncio.timeout(bounds.ARRIVAL_S):
+            raw = await anext(requests)
+    except StopAsyncIteration:
+        raise _Refused(CODE.INVALID_ARGUMENT, f"{method}: there is no message") from None
+    except TimeoutError:
+        why = f"{method}: the message did not arrive within {bounds.ARRIVAL_S:g} s"
+        raise _Refused(CODE.DEADLINE_EXCEEDED, why) from None
+    most = bounds.byte_bound(method)
+    if len(raw) > most:
+        raise _Refused(CODE.RESOURCE_EXHAUSTED, f"{method}: {len(raw)} bytes, at most {most}")
+    return raw
+
+
+def _decode(raw: bytes, decode: Any) -> Any:
+    """Count the elements of a message and decode it.
+
+    Raises:
+        BadInput: it has too many of something, or is malformed.
+    """
+    kind = decode.__self__  # the message type of `FromString`
+    scan(raw, kind.DESCRIPTOR, bounds.element_bound, bounds.VALUES)
+    try:
+        return decode(raw)
+    except DecodeError:
+        raise BadInput(f"not a {kind.DESCRIPTOR.name}") from None
+
+
+async def _refuse(method: str, context: Any, refused: _Refused) -> None:
+    """End a call with one line, for its caller and for the log."""
+    log.warning("call-refused method=%s peer=%s why=%s", method, context.peer(), refused)
+    try:
+        await context.abort(refused.code, str(refused))
+    except aio.AbortError:
+        raise
+    except Exception:  # its caller has left, or gRPC itself has refused the message
+        raise asyncio.CancelledError from None

@@ -1,0 +1,87 @@
+"""When units become visible: by their submit time, and when the units they wait for have ended."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dlsched.core.arrays import Floats, Rows
+from dlsched.core.semantics import Semantics
+
+
+class Arrivals:
+    """The units that are still to come.
+
+    Attributes:
+        visible: when each row of the table becomes visible, in seconds.
+        next_time: when the next unit becomes visible; inf when none will.
+        last_time: when the last of the rows becomes visible; -inf where there are none.
+        rows: in the order in which they become visible.
+        times: when each of `rows` becomes visible, in seconds, and behind them inf.
+        place: how many of `rows` have become visible.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        visible: Floats,
+        parents: Mapping[int, tuple[int, ...]],
+        semantics: Semantics,
+    ) -> None:
+        """Begin before the first arrival.
+
+        Args:
+            rows: in the order in which they become visible.
+            visible: when each row of the table becomes visible, in seconds, before the semantics
+                moves it to the grid.
+            parents: the units that must end before a row becomes visible.
+            semantics: says when an arrival is seen.
+        """
+        self._semantics = semantics
+        self.visible = semantics.seen_at(visible) if len(rows) else visible
+        self.last_time = float(self.visible[rows[-1]]) if len(rows) else -math.inf
+        self.rows = rows.data
+        self.times = np.append(self.visible[rows], math.inf).data
+        self.place = 0
+        self._freed: list[tuple[float, int]] = []  # rows whose parents have ended, by time
+        self._parents_left = {row: len(each) for row, each in parents.items()}
+        self._children: dict[int, list[int]] = {}
+        for row, each in parents.items():
+            for parent in each:
+                self._children.setdefault(parent, []).append(row)
+        self.next_time = self._next_time()
+
+    def until(self, now: float) -> list[int]:
+        """The rows that have become visible by now, in order; each is returned once."""
+        first, times = self.place, self.times
+        while times[self.place] <= now:
+            self.place += 1
+        arrived = self.rows[first : self.place].tolist()
+        if self._parents_left:
+            arrived = [row for row in arrived if not self._parents_left.get(row)]
+            while self._freed and self._freed[0][0] <= now:
+                arrived.append(heapq.heappop(self._freed)[1])
+            arrived = list(dict.fromkeys(arrived))  # both at once, if the parents ended before
+        self.next_time = self._next_time()
+        return arrived
+
+    def skip_to(self, place: int) -> None:
+        """The rows up to a place have become visible; none of them has parents."""
+        self.place, self.next_time = place, self.times[place]
+
+    def ended(self, row: int, now: float) -> None:
+        """A unit has ended: its children may come, when the last of their parents has."""
+        for child in self._children.get(row, ()):
+            self._parents_left[child] -= 1
+            if not self._parents_left[child]:
+                seen = float(self._semantics.seen_at(np.array([now]))[0])
+                when = max(float(self.visible[child]), seen)
+                heapq.heappush(self._freed, (when, child))
+                self.next_time = self._next_time()
+
+    def _next_time(self) -> float:
+        next_visible: float = self.times[self.place]
+        return min(next_visible, self._freed[0][0]) if self._freed else next_visible

@@ -1,0 +1,97 @@
+"""Units that work at a constant speed until something changes: nothing is done in between."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from simulate.progress.strategy import Complete, Progress, Setting
+
+STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
+
+
+class LazyProgress(Progress):
+    """An agenda of ends; an entry is outdated when its unit has stopped or changed its speed."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which speed)
+        self._exact_end: dict[int, float] = {}
+        self._speeds = [0] * len(setting.table)  # grows with every stop and change of speed
+
+    def end_of(self, row: int) -> float:
+        """When a unit will be done, as far as its row says."""
+        table = self.setting.table
+        left = self.setting.true_work.item(row) - table.executed.item(row)
+        return table.progress_from.item(row) + max(left, 0.0) / table.rate.item(row)
+
+    def expect_end(self, row: int, now: float) -> None:
+        """Enter in the agenda when a running unit will be seen to end."""
+        end = seen = self.end_of(row)
+        semantics = self.setting.semantics
+        if semantics.release == "tick":
+            seen = semantics.tick_at_or_after(end)
+            seen = seen if seen > now else semantics.tick_after(now)
+        if seen != end:
+            self._exact_end[row] = end
+        self.enter_end(row, seen)
+        if len(self._ends) > 2 * len(self.setting.occupancy.held) + STALE_ENDS:
+            speeds = self._speeds
+            self._ends = [end for end in self._ends if speeds[end[1]] == end[2]]
+            heapq.heapify(self._ends)
+
+    def enter_end(self, row: int, seen: float) -> None:
+        """Enter in the agenda that a unit is seen to end then, at its present speed."""
+        heapq.heappush(self._ends, (seen, row, self._speeds[row]))
+
+    def forget_end(self, row: int) -> None:
+        """An agenda entry of the row is outdated from now on."""
+        self._speeds[row] += 1
+        self._exact_end.pop(row, None)
+
+    def worked_until(self, row: int, now: float, begins: float) -> float:
+        """Seconds at work; GPUs may be kept for a while after the work is done."""
+        worked = max(now - begins, 0.0)
+        if self.setting.semantics.release != "tick":
+            return worked
+        table = self.setting.table
+        rate = table.rate.item(row)
+        if rate <= 0:
+            return worked
+        left = max(self.setting.true_work.item(row) - table.executed.item(row), 0.0)
+        return min(worked, left / rate)
+
+    def next_end(self) -> float:
+        """When the next unit is seen to end; inf when none will."""
+        ends, speeds = self._ends, self._speeds
+        while ends:
+            seen, row, speed = ends[0]
+            if speeds[row] == speed:
+                return seen
+            heapq.heappop(ends)
+        return math.inf
+
+    def pop_end(self) -> int:
+        """Take the unit that `next_end` speaks of off the agenda."""
+        return heapq.heappop(self._ends)[1]
+
+    def complete_until(self, now: float, complete: Complete) -> list[int]:
+        """Complete every unit that is seen to end by now, in order; returns their rows."""
+        done: list[int] = []
+        while self.next_end() <= now:
+            seen, row, _ = heapq.heappop(self._ends)
+            finish = self.finish_of(row, seen, self._exact_end.pop(row, seen))
+            if finish is not None:
+                complete(row, seen, finish if self.setting.semantics.finish == "exact" else seen)
+                done.append(row)
+        return done
+
+    def finish_of(self, row: int, seen: float, expected: float) -> float | None:
+        """When a unit that is seen to end has finished its work; None where it goes on.
+
+        Args:
+            row: the unit.
+            seen: now.
+            expected: when it was expected to.
+        """
+        return expected

@@ -1,0 +1,1 @@
+"""What a replay leaves behind: tables, figures and files."""

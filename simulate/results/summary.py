@@ -1,0 +1,80 @@
+"""The figures of a run (the contract of `--summary-out`), and when its reader should doubt them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Bools, Floats
+from dlsched.core.round.steps import Parts
+from dlsched.core.units import UnitTable
+from simulate.results.tables import JobOutcomes
+
+FAR_APART = 0.25  # Kolmogorov-Smirnov distance from which a sample does not describe a trace
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number, or None when it cannot be known."""
+    return float(value) if math.isfinite(value) else None
+
+
+def job_figures(jobs: JobOutcomes, counted: Bools) -> dict[str, Any]:
+    """Counts, JCT percentiles, delays and makespan over the counted jobs.
+
+    Interruptions are of the run as a whole, whichever jobs are counted: they are what a policy
+    costs the cluster. Percentiles are linear, over completed jobs; the makespan is last finish -
+    first submit.
+    """
+    status = jobs.status[counted]
+    done = counted & (jobs.status == "completed")
+    jct = jobs.jct[done]
+    started = counted & ~np.isnan(jobs.first_start_time)
+    percentiles = np.percentile(jct, [50, 95, 99]) if jct.size else np.full(3, math.nan)
+    submits = jobs.submit_time[counted]
+    makespan = float(jobs.finish_time[done].max() - submits.min()) if jct.size else math.nan
+    delays = jobs.queueing_delay[started]
+    return {
+        "jobs": len(status),
+        "completed": int((status == "completed").sum()),
+        "refused": int((status == "refused").sum()),
+        "unfinished": int((status == "unfinished").sum()),
+        "avg_jct": finite_or_none(float(jct.mean()) if jct.size else math.nan),
+        "median_jct": finite_or_none(percentiles[0]),
+        "p95_jct": finite_or_none(percentiles[1]),
+        "p99_jct": finite_or_none(percentiles[2]),
+        "makespan": finite_or_none(makespan),
+        "avg_queueing_delay": finite_or_none(float(delays.mean()) if delays.size else math.nan),
+        "preemptions": int(jobs.preemptions.sum()),
+        "restarts": int(np.maximum(jobs.starts - 1, 0).sum()),
+        "migrations": int(jobs.migrations.sum()),
+        "resizes": int(jobs.resizes.sum()),
+        "lost_seconds": float(jobs.lost_seconds.sum()),
+    }
+
+
+def distribution_distance(one: Floats, other: Floats) -> float:
+    """Kolmogorov-Smirnov distance: the largest gap between two cumulative distributions."""
+    values = np.concatenate([one, other])
+    gap = np.searchsorted(np.sort(one), values, side="right") / len(one)
+    gap = gap - np.searchsorted(np.sort(other), values, side="right") / len(other)
+    return float(np.abs(gap).max())
+
+
+def cautions(parts: Parts, units: UnitTable, true_work: Floats) -> list[str]:
+    """Sentences about the samples in a policy's options that do not describe the trace."""
+    said: list[str] = []
+    service = true_work * units.gang
+    for f in fields(parts.scheduling.options):
+        sample = getattr(parts.scheduling.options, f.name)
+        if not f.metadata.get("from_file") or not sample or not len(service):
+            continue
+        distance = distribution_distance(np.array(sample), service)
+        if distance > FAR_APART:
+            said.append(
+                f"{parts.scheduling.name}: the {f.name} does not describe this trace's GPU-seconds "
+                f"(the distributions are {distance:.0%} apart); what it teaches may mislead"
+            )
+    return said

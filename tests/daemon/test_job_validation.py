@@ -1,0 +1,180 @@
+"""What job validation refuses: one line that names the limit, and nothing is left behind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from dlsched.core.errors import BadInput
+from dlsched.daemon.capacity import Capacity, Host
+from dlsched.daemon.control.submission.arrays import fold_tasks, parse_array
+from dlsched.daemon.control.submission.job_validation import checked_environment, validate
+from dlsched.daemon.settings import Settings
+from dlsched.jobs.sweep import Halving
+from dlsched.rpc.v1 import control_pb2 as c
+
+from .cluster_of_tests import job
+
+NOW = 1_800_000_000.0
+SETTINGS = Settings.model_validate(
+    {
+        "partitions": [{"name": "main", "default": True, "max_time_s": 3600.0}],
+        "vcs": [{"name": "research", "gpus": 8}],
+    }
+)
+CAPACITY = Capacity(
+    hosts={
+        name: Host(name=name, gpus=8, gpu_type=kind, partitions=("main",))
+        for name, kind in (("n1", "v100"), ("n2", "v100"), ("n3", "A100"))
+    }
+)
+
+
+def admitted(wanted: c.JobRequest, *common: c.EnvironmentVariable) -> Any:
+    most = SETTINGS.limits.environment_bytes
+    return validate(wanted, checked_environment({}, common, most), SETTINGS, CAPACITY, NOW)
+
+
+REFUSED = [
+    ("no gpus", {"gpus": 0}, "gpus: 0 is not within 1 and 1000000"),
+    ("negative", {"gpus": -3}, "gpus: -3 is not within"),
+    ("too many", {"gpus": 25}, "needs 25 GPUs, and the cluster has 24 of that kind"),
+    ("too many of a type", {"gpus": 9, "gpu_types": ["a100"]}, "the cluster has 8 of that kind"),
+    ("one node too big", {"nodes": 1, "gpus_per_node": 9}, "the largest with 8"),
+    ("too many nodes", {"nodes": 4, "gpus_per_node": 1}, "needs 4 nodes"),
+    ("contradiction", {"nodes": 2, "gpus": 9, "gpus_per_node": 4}, "are not 9 GPUs"),
+    ("unknown type", {"gpu_types": ["k80"]}, "GPU type 'k80' is not known; known: A100, v100"),
+    ("unknown partition", {"partition": "x"}, "partition 'x' is not known; known: main"),
+    ("unknown vc", {"vc": "x"}, "vc 'x' is not known; known: research"),
+    ("unknown node", {"only_nodes": ["n9"]}, "node 'n9' is not known"),
+    ("too long", {"time_limit_s": 7200.0}, "above partition main's, 3600 s"),
+    ("not a number", {"time_limit_s": math.nan}, "time limit: nan is not within"),
+    ("infinite", {"priority": math.inf}, "priority: inf is not within"),
+    ("min over max", {"min_gpus": 4, "max_gpus": 2}, "more than max gpus"),
+    ("fewer than min", {"gpus": 1, "min_gpus": 2}, "gpus: 1 is fewer than min gpus, 2"),
+    ("more than max", {"gpus": 5, "max_gpus": 4}, "gpus: 5 is more than max gpus, 4"),
+    ("min nowhere", {"min_gpus": 25}, "needs 25 GPUs, and the cluster has 24"),
+    ("elastic by node", {"adaptive": True, "nodes": 2}, "an elastic job: its GPUs lie wherever"),
+    ("elastic share", {"fixed_batch": True, "share": 0.5}, "cannot have a share"),
+    ("elastic whole nodes", {"max_gpus": 4, "exclusive": True}, "cannot have whole nodes"),
+    ("elastic and once", {"max_gpus": 4, "no_requeue": True}, "which no-requeue forbids"),
+    ("escape codes", {"name": "a\x1b[31m"}, r"name: has the character \x1b"),
+    ("new line", {"name": "a\nb"}, r"name: has the character \n"),
+    ("reversed text", {"name": "a\u202eb"}, r"name: has the character \u202e"),
+    ("long name", {"name": "x" * 2000}, "name: longer than 1024 bytes"),
+    ("share", {"share": 1.5}, "share: 1.5 is not within 0 and 1"),
+    ("past deadline", {"deadline_at": 5.0}, "it has passed already"),
+    ("far begin", {"begin_at": 1e12}, "begin: 1e+12 is not within"),
+    ("script without #!", {"script": b"echo"}, "does not begin with #!"),
+    ("huge script", {"script": b"#!" + b"x" * (5 << 20)}, "script bytes"),
+    ("array", {"array": "5-1"}, "is not a range"),
+    ("array grammar", {"array": "1,,2"}, "is not N, N-M or N-M:STEP"),
+    ("huge array", {"array": "0-999999999"}, "is not a range up to"),
+    ("large array", {"array": "0-10000"}, "more than 10000 elements"),
+    ("column", {"extra": {"a b": "c"}}, "column 'a b' is not a name"),
+]
+
+
+def swept(*rows: str, columns: tuple[str, ...] = ("lr",), **rule: Any) -> dict[str, Any]:
+    """The fields of a job with a sweep; the cells of a row stand between blanks."""
+    halving = c.Halving(**({"metric": "loss", "mode": "min", "eta": 3, "rung": 9} | rule))
+    table = c.SweepTable(columns=columns, rows=[c.SweepRow(values=row.split()) for row in rows])
+    if rule:
+        table.halving.CopyFrom(halving)
+    return {"sweep": table, "array": f"1-{len(rows)}"}
+
+
+REFUSED += [
+    ("sweep alone", {"sweep": c.SweepTable(columns=["lr"])}, "sweep: 0 rows for 0 tasks"),
+    ("other tasks", swept("1", "2") | {"array": "1"}, "sweep: 2 rows for 1 task"),
+    ("own variable", swept("1", columns=("RANK",)), "'RANK' is a variable that the job has"),
+    ("same column", swept("1 2", columns=("a", "a")), "column 'a' stands there twice"),
+    ("short row", swept("1", "1 2"), "sweep: row 2 has 2 of 1 values"),
+    ("escape code in a row", swept("\x1b"), "sweep: row 1, column lr: has the character"),
+    ("long cell", swept("x" * 5000), "sweep: row 1, column lr: longer than 4096 bytes"),
+    ("huge table", swept(*["x" * 4096] * 1025), "bytes of the sweep's values: 4198400, at most"),
+    ("no such column", swept("1") | {"name": "{wd}"}, "{wd} is no column; columns: lr"),
+    ("eta", swept("1", eta=1), "halving: eta: 1 is not within 2 and 1000"),
+    ("rung", swept("1", rung=0), "halving: rung: 0 is not within 1"),
+    ("last rung", swept("1", most=5), "halving: max: 5 is not within 9"),
+    ("mode", swept("1", mode="up"), "halving: a metric and a mode, min or max, are needed"),
+]
+
+
+def test_a_sweep_is_kept_with_its_array() -> None:
+    found = admitted(job("a", "{lr}", **swept("0.1", "0.2", rung=50)))
+    assert found.array.tasks == (1, 2)
+    assert found.array.sweep.of(1) == {"lr": "0.2"}
+    assert found.array.sweep.halving == Halving(rung=50)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_what_validation_refuses(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        admitted(job(**fields))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_command_is_needed_and_no_nul_in_it() -> None:
+    with pytest.raises(BadInput, match="neither a script nor a command"):
+        admitted(c.JobRequest(name="x"))
+    with pytest.raises(BadInput, match="NUL"):
+        admitted(job("a\0b"))
+
+
+def test_own_variables_win_over_the_calls() -> None:
+    wanted = job(environment=[c.EnvironmentVariable(name="A", value="own")])
+    common = [c.EnvironmentVariable(name=n, value="all") for n in ("A", "B")]
+    assert admitted(wanted, *common).body.environment == {"A": "own", "B": "all"}
+
+
+def test_a_job_that_waits_for_a_larger_cluster_is_accepted() -> None:
+    assert admitted(job(gpus=99, open_ended=True)).body.gpus == 99
+
+
+def test_shapes() -> None:
+    assert admitted(job(nodes=2, gpus_per_node=4)).body.gang == (4, 4)
+    assert admitted(job(nodes=2, gpus=5)).body.gang == (3, 2)
+    assert admitted(job(gpus=8, gpus_per_node=4)).body.gang == (4, 4)
+    assert admitted(job(gpus=8)).body.gang is None
+    assert admitted(job(gpu_types=["V100"])).body.gpu_types == ("v100",)
+
+
+def test_the_partitions_limit_is_the_default() -> None:
+    asked = admitted(job())
+    assert (asked.body.partition, asked.request.limits.time_s) == ("main", 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks", "limit"),
+    [("0-9%2", range(10), 2), ("1,3,7", (1, 3, 7), 0), ("0-15:4", (0, 4, 8, 12), 0)],
+)
+def test_arrays(text: str, tasks: Any, limit: int) -> None:
+    shape = parse_array(text, 100)
+    assert (shape.tasks, shape.limit) == (tuple(tasks), limit)
+
+
+def test_tasks_are_folded() -> None:
+    assert fold_tasks([2, 3, 4, 9], 2) == "2-4,9%2"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({"gpus": 4}, (4, None, None)),
+        ({"gpus": 4, "max_gpus": 8}, (4, None, 8)),
+        ({"min_gpus": 2, "max_gpus": 8}, (2, 2, 8)),
+        ({"adaptive": True}, (1, 1, None)),
+        ({"adaptive": True, "gpus": 4}, (4, 1, None)),
+        ({"adaptive": True, "min_gpus": 2}, (2, 2, None)),
+        ({"fixed_batch": True, "max_gpus": 30}, (1, 1, 30)),
+    ],
+)
+def test_the_sizes_of_elastic_jobs(fields: dict[str, Any], sizes: tuple[Any, ...]) -> None:
+    body = admitted(c.JobRequest(script=b"#!/bin/sh\n", **fields)).body
+    assert (body.gpus, body.min_gpus, body.max_gpus) == sizes

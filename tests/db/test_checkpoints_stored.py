@@ -1,0 +1,90 @@
+"""The registry of checkpoints: what is there, what a job begins at, and old tables."""
+
+from __future__ import annotations
+
+from alembic.command import upgrade
+
+from dlsched.db import schema
+from dlsched.db.checkpoints import ASIDE, DELETED, CheckpointsMarked
+from dlsched.db.engine import open_engine, writing
+from dlsched.db.migrations import configuration
+from dlsched.db.reading.filters import Filter
+from dlsched.db.records import CheckpointCommitted, EnvironmentGiven
+from dlsched.db.store import Store
+from dlsched.db.versions import begin, migrate
+from dlsched.protocol.ledger import Attach, CancelJob, JobStatus, Restart
+from dlsched.protocol.messages import Epoch, JobId, RunId
+from tests.db.ledgers import submit
+
+ONE, TWO = JobId(1), JobId(2)
+
+
+def saved(job: int, step: int, source: int | None = None) -> CheckpointCommitted:
+    return CheckpointCommitted(
+        job=JobId(job),
+        run_id=RunId("r1"),
+        at=1.0,
+        path=f"/c/{source or job}/{step}",
+        step=step,
+        size_bytes=7,
+        sha256="",
+        loss=0.5,
+        source=None if source is None else JobId(source),
+    )
+
+
+def test_a_job_begins_at_the_newest_that_is_kept(store: Store, epoch: Epoch) -> None:
+    rows = [Attach(saved(1, 5)), Attach(saved(1, 10)), Attach(saved(2, 10, source=1))]
+    store.persist(epoch, 1, [submit(1), submit(2), *rows], 1.0)
+    loaded = store.load()
+    assert [loaded.jobs[job].checkpoint for job in (ONE, TWO)] == [saved(1, 10), saved(2, 10, 1)]
+    assert loaded.borrowed == {TWO: (ONE, "/c/1/10")}
+    last, first = store.checkpoints(Filter(jobs=(ONE,)))
+    assert (last.step, first.step, last.source, last.user) == (10, 5, None, "ann")
+    aside = CheckpointsMarked(job=ONE, ids=(last.id,), paths=(last.path,), state=ASIDE)
+    store.persist(epoch, 2, [Attach(aside)], 2.0)
+    assert store.load().jobs[ONE].checkpoint == saved(1, 5)
+    assert [row.state for row in store.checkpoints(Filter(jobs=(ONE,)))] == ["aside", "kept"]
+    (borrowed,) = store.checkpoints(Filter(jobs=(TWO,)))
+    assert (borrowed.owner, borrowed.source) == (ONE, ONE)
+    gone = CheckpointsMarked(job=TWO, ids=(borrowed.id,), paths=("/c/1/10",), state=DELETED)
+    store.persist(epoch, 3, [Attach(gone)], 3.0)
+    assert store.load().borrowed == {}
+    assert store.checkpoints(Filter(jobs=(TWO,))) == []
+
+
+def test_an_ended_job_is_live_again_with_an_environment(store: Store, epoch: Epoch) -> None:
+    store.persist(epoch, 1, [submit(1, environment={"A": "1"}), CancelJob(ONE)], 1.0)
+    assert store.load().ledger.jobs == {}
+    given = EnvironmentGiven(job=ONE, variables={"A": "2"})
+    store.persist(epoch, 2, [Restart(ONE), Attach(given)], 2.0)
+    loaded = store.load()
+    job = loaded.ledger.jobs[ONE]
+    assert (job.status, job.reason) == (JobStatus.PENDING, "Requeued")
+    assert loaded.jobs[ONE].ended_at is None
+    assert store.environment(ONE) == {"A": "2"}
+    assert "2" not in repr(given)
+    store.persist(epoch, 3, [CancelJob(ONE)], 3.0)
+    assert store.jobs([ONE])[0].facts.ended_at == 3.0
+    assert store.environment(ONE) == {}
+
+
+def test_of_older_tables_only_the_newest_is_sure_to_be_there(url: str) -> None:
+    engine = open_engine(url)
+    config = configuration()
+    config.attributes["engine"] = engine
+    upgrade(config, "0004")
+    with writing(engine) as connection:
+        begin(connection)
+        for step in (5, 10):
+            connection.exec_driver_sql(
+                "INSERT INTO checkpoints (job, run_id, at, path, step, size_bytes, sha256, "
+                f"executed_s) VALUES (1, 'r1', 1.0, '/c/1/{step}', {step}, 7, '', 0.0)"
+            )
+    engine.dispose()
+    assert migrate(url) == ("0004", schema.VERSION)
+    with Store.open(url) as store:
+        term = store.contend("daemon-1")
+        assert term is not None
+        store.persist(term.epoch, 1, [submit(1)], 1.0)
+        assert [row.step for row in store.checkpoints(Filter(jobs=(ONE,)))] == [10]

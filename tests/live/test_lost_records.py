@@ -1,0 +1,121 @@
+"""A node loses its records under running jobs, or shares its name: no job runs beside itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def wipe(home: Path) -> None:
+    """Delete the state folder."""
+    shutil.rmtree(home / "state")
+
+
+def wipe_sockets_too(home: Path) -> None:
+    """Delete the state folder, and the sockets of the keepers."""
+    shutil.rmtree(home / "state")
+    shutil.rmtree(home / "run")
+
+
+def wipe_runs(home: Path) -> None:
+    """Delete the runs, and keep what the agent knows of itself."""
+    shutil.rmtree(home / "state" / "jobs")
+
+
+def wipe_agent(home: Path) -> None:
+    """Delete what the agent knows of itself, and keep the runs."""
+    (home / "state" / "agent.json").unlink()
+
+
+def restore(home: Path) -> None:
+    """Put an older copy in place."""
+    shutil.rmtree(home / "state")
+    shutil.copytree(home / "copy", home / "state")
+
+
+LOSSES: list[Callable[[Path], None]] = [wipe, wipe_sockets_too, wipe_runs, wipe_agent, restore]
+
+
+def start_and_join(cluster: LocalCluster, name: str) -> None:
+    """Start an agent and wait until the daemon has taken it."""
+    since = time.monotonic()
+    cluster.start_agent(name)
+
+    def is_heard() -> bool:
+        ago = cluster.node(name).heard_ago_s
+        return ago is not None and ago < time.monotonic() - since
+
+    try:
+        eventually(f"{name} has joined", is_heard, within=60)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{cluster.log(name)}\n{cluster.log('daemon')}") from None
+
+
+def test_a_run_goes_on_alone_after_its_node_has_lost_its_records(small: LocalCluster) -> None:
+    home, gate = small.folder / "n1", small.folder / "gate"
+    shutil.copytree(home / "state", home / "copy")
+    script = f"echo began; while [ ! -e {gate} ]; do sleep 0.05; done; exit 3"
+    job = small.submit(script, nodelist="n1", gpus="4")
+    eventually("it began", lambda: small.output(job), within=40)
+    for lose in LOSSES:
+        small.kill("n1")
+        lose(home)
+        start_and_join(small, "n1")
+        assert (small.job(job).state, small.output(job)) == ("RUNNING", "began\n"), lose.__name__
+    assert small.log("daemon", 1_000_000).count("lost its records: 1 run kept, 0 given") >= 3
+    gate.touch()
+    ended = small.until(job, "COMPLETED", "FAILED", within=40)
+    assert (ended.state, ended.exit_code, ended.starts) == ("FAILED", 3, 1)
+    assert small.output(job) == "began\n"
+    eventually("its files are gone", lambda: not any((home / "state" / "jobs").iterdir()))
+
+
+def test_a_run_that_is_lost_with_its_keeper_starts_once_more_under_its_own_number(
+    small: LocalCluster,
+) -> None:
+    job = small.submit(f"echo $DLSCHED_RUN >>{small.folder}/runs; sleep 600", nodelist="n1")
+    runs = small.folder / "runs"
+    eventually("it began", runs.exists, within=40)
+    [record] = (small.folder / "n1" / "state" / "jobs").glob("*/run.json")
+    small.kill("n1")
+    keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
+    keeper.kill()
+    keeper.wait(10)
+    wipe(small.folder / "n1")
+    start_and_join(small, "n1")
+    eventually("it began again", lambda: runs.read_text() == "1\n2\n", within=40)
+    assert "no record of it is left" in small.cli("show", str(job))
+
+
+def test_a_second_agent_of_one_name_is_refused_and_said(small: LocalCluster) -> None:
+    job = small.submit("echo began; sleep 600", nodelist="n1")
+    eventually("it began", lambda: small.output(job), within=40)
+    first = small.processes.pop("n1")
+    shutil.move(small.folder / "n1" / "agent.toml", small.folder / "first.toml")
+    try:
+        (small.folder / "clone").mkdir()
+        config = (small.folder / "first.toml").read_text()
+        for folder in ("state", "run"):
+            config = config.replace(f"/n1/{folder}", f"/clone/{folder}")
+        (small.folder / "clone" / "agent.toml").write_text(config)
+        clone = small._start(
+            "clone", "dlsched.nodeagent", "--config", str(small.folder / "clone" / "agent.toml")
+        )
+        eventually("the clone says so", lambda: "refuses this agent" in small.log("clone"))
+        assert "an agent is refused: it lacks the records" in small.cli("nodes", "n1")
+        assert "an agent is refused: it lacks the records" in small.cli("admin", "status")
+        assert small.node("n1").state in ("mixed", "full")
+        assert clone.poll() is None  # it asks again
+        assert (small.job(job).starts, small.output(job)) == (1, "began\n")
+    finally:
+        small.processes["n1"] = first

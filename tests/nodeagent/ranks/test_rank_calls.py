@@ -1,0 +1,152 @@
+"""`dlsched run` inside an allocation: ranks on the caller's node and on the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_leader import Work, eventually, marked
+
+from dlsched.nodeagent.ranks.rank_plan import CannotPlace, plan_ranks, ranks_per_node
+from dlsched.protocol.ledger import JobStatus
+from dlsched.protocol.messages import GpuId, NodeName, Share
+
+RUN = f"{sys.executable} -m dlsched.job.launch"
+
+
+def shares(*gpus: int) -> tuple[Share, ...]:
+    return tuple(
+        Share(node=NodeName(f"n{k}"), gpus=tuple(GpuId(f"g{k}{i}") for i in range(count)))
+        for k, count in enumerate(gpus)
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ntasks", "per_node", "expected"),
+    [
+        ((2, 2), 0, 0, [2, 2]),
+        ((2, 0), 0, 0, [2, 1]),
+        ((4, 4), 3, 0, [2, 1]),
+        ((1, 4), 4, 0, [1, 3]),
+        ((4, 4), 3, 2, [2, 1]),
+        ((1, 1), 0, 3, [3, 3]),
+        ((1, 1), 1, 3, [1, 0]),
+    ],
+)
+def test_ranks_are_laid_out_block_by_block(
+    gpus: tuple[int, ...], ntasks: int, per_node: int, expected: list[int]
+) -> None:
+    assert ranks_per_node(shares(*gpus), ntasks, per_node) == expected
+
+
+def test_ranks_that_do_not_fit_are_refused_with_the_reason() -> None:
+    with pytest.raises(CannotPlace, match="5 ranks for 4 GPUs"):
+        ranks_per_node(shares(2, 2), 5, 0)
+    with pytest.raises(CannotPlace, match="do not fit on 2 nodes with 1 each"):
+        ranks_per_node(shares(2, 2), 3, 1)
+    with pytest.raises(CannotPlace, match="2 ranks with 2 GPUs each: node n0 has 2"):
+        plan_ranks(shares(2, 2), 0, 0, 2)
+    assert plan_ranks(shares(4), 2, 0, 2)[0][1].gpus == ("g02", "g03")
+
+
+def words_of(pid: int, what: str = "cmdline") -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return b""
+
+
+def batch(cluster: Any, script: str, gang: tuple[int, ...] = (2, 2)) -> tuple[Any, Path]:
+    """A job over nodes n1, n2, … and its output."""
+    leader = cluster.leader
+    output = cluster.folder / "out"
+    work = Work(
+        script=f"#!/bin/bash\n{script}\n".encode(),
+        output=str(output),
+        environment={"PATH": os.environ["PATH"], "MARK": str(cluster.folder)},
+    )
+    job = leader.submit(work, gang=gang)
+    leader.place(job, tuple(f"n{k + 1}" for k in range(len(gang))))
+    return job, output
+
+
+def test_ranks_run_on_all_nodes(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    told = "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $DLSCHED_NODE $SLURM_PROCID"
+    job, output = batch(cluster, f"{RUN} bash -c 'echo {told} $MARK $SLURM_TASKS_PER_NODE'")
+    row = leader.wait(job)
+    assert row.status is JobStatus.COMPLETED, output.read_text()
+    assert sorted(output.read_text().splitlines()) == [
+        f"0/4 0/2 0 n1 0 {cluster.folder} 2(x2)",
+        f"1/4 1/2 0 n1 1 {cluster.folder} 2(x2)",
+        f"2/4 0/2 1 n2 2 {cluster.folder} 2(x2)",
+        f"3/4 1/2 1 n2 3 {cluster.folder} 2(x2)",
+    ]
+
+
+def test_much_output_of_another_node_arrives_whole(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    script = (
+        f"{RUN} -n 2 bash -c '[ $RANK = 0 ] || head -c 5000000 /dev/zero | tr \"\\0\" x' | wc -c"
+    )
+    job, output = batch(cluster, script)
+    assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
+    assert output.read_text().strip() == "5000000"
+
+
+def test_the_caller_gets_the_highest_exit_code_and_other_ranks_are_ended(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    script = f"exec {RUN} -n 2 -l bash -c '[ $RANK = 1 ] && exit 7; echo up; exec sleep 1000'"
+    job, output = batch(cluster, script)
+    assert leader.wait(job).status is JobStatus.FAILED
+    text = output.read_text()
+    assert "rank 1 on n2: exit code 7" in text
+    assert leader.run_of(job).members["n1"].exit.code == 128 + 15
+
+
+def test_signals_reach_every_rank(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    folder = cluster.folder
+    inner = f'trap "exit 5" USR1; touch {folder}/up.$RANK; while :; do sleep 0.02; done'
+    job, _ = batch(cluster, f"exec {RUN} -n 2 --kill-on-bad-exit 0 bash -c '{inner}'")
+    eventually(lambda: (folder / "up.0").exists() and (folder / "up.1").exists())
+    (caller,) = [pid for pid in marked(str(folder)) if b"dlsched.job.launch" in words_of(pid)]
+    os.kill(caller, signal.SIGUSR1)
+    assert leader.wait(job).status is JobStatus.FAILED
+    assert leader.run_of(job).members["n1"].exit.code == 5
+
+
+def test_ranks_end_when_their_caller_dies(cluster: Any) -> None:
+    leader = cluster.up("n1", "n2")
+    folder = cluster.folder
+    inner = f"touch {folder}/up.$RANK; exec sleep 1000"
+    script = f"{RUN} -n 2 bash -c '{inner}' &\n"
+    script += (
+        f"while [ ! -e {folder}/up.1 ]; do sleep 0.02; done; kill -9 %1; touch {folder}/gone\n"
+    )
+    script += "exec sleep 1000"
+    job, _ = batch(cluster, script)
+    eventually((folder / "gone").exists)
+
+    def ranks() -> list[int]:
+        return [
+            pid
+            for pid in marked(str(folder))
+            if b"WORLD_SIZE=2" in words_of(pid, "environ").split(b"\0")
+        ]
+
+    eventually(lambda: not ranks(), "no rank is left")
+    assert leader.job(job).status is JobStatus.RUNNING
+    leader.cancel(job)
+    leader.wait(job, JobStatus.CANCELLED)
+
+
+def test_too_many_ranks_are_refused(cluster: Any) -> None:
+    leader = cluster.up("n1")
+    job, output = batch(cluster, f"{RUN} -n 3 true", gang=(2,))
+    leader.wait(job)
+    assert "3 ranks for 2 GPUs" in output.read_text()

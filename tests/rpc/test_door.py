@@ -1,0 +1,289 @@
+"""What happens to a call before its handler: its caller, how much is received, what is decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from dlsched.rpc import door, request_bounds
+from dlsched.rpc.authorisation import RULES
+from dlsched.rpc.channels import ClientTrust, open_channel
+from dlsched.rpc.identity import DAEMON, Role, node
+from dlsched.rpc.server import ServerTrust, add_ports, new_server
+from dlsched.rpc.v1 import control_pb2
+
+OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
+SUBMIT = "/dlsched.v1.Control/Submit"
+CALL_S = 20
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+class Decoder:
+    """Decodes as the message type does, and counts how often."""
+
+    DESCRIPTOR = control_pb2.SubmitRequest.DESCRIPTOR
+    calls = 0
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Any:
+        cls.calls += 1
+        return control_pb2.SubmitRequest.FromString(raw)
+
+
+class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Serves every method, with a handler that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.go.set()
+        self.inside = 0
+
+    def service(self, details: Any) -> Any:
+        if "Watch" in details.method:
+            return grpc.unary_stream_rpc_method_handler(self._pages, Decoder.decode)
+        return grpc.unary_unary_rpc_method_handler(self._answer, Decoder.decode)
+
+    async def _answer(self, request: Any, context: Any) -> bytes:
+        self.inside += 1
+        await self.go.wait()
+        return request.request_id.encode() or b"-"
+
+    async def _pages(self, request: Any, context: Any) -> AsyncIterator[bytes]:
+        yield await self._answer(request, context)
+
+
+class Wire:
+    """A way to a server that counts the bytes which go there."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.to_server = 0
+
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(self._pump(reader, back, True), self._pump(there, writer, False))
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, forth: bool
+    ) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                self.to_server += len(data) * forth
+                writer.write(data)
+                await writer.drain()
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Everything, Wire, str]]:
+    """A server with every method, the way to it, and the address of that way."""
+    server, handlers = new_server(OPEN), Everything()
+    server.add_generic_rpc_handlers((handlers,))
+    wire = Wire(add_ports(server, ["127.0.0.1:0"], OPEN)[0])
+    await server.start()
+    between = await asyncio.start_server(wire.connect, "127.0.0.1", 0)
+    try:
+        yield handlers, wire, f"127.0.0.1:{between.sockets[0].getsockname()[1]}"
+    finally:
+        handlers.go.set()
+        await server.stop(0)
+        between.close()
+
+
+def channel(target: str, name: str | Role | None) -> Any:
+    """A channel of a user, of a role or of a stranger, which sends what it is told to send."""
+    trust = ClientTrust(insecure_loopback=True)
+    if isinstance(name, Role):
+        trust = ClientTrust.claimed_role(name)
+    elif name is not None:
+        trust = ClientTrust.claimed_user(name, 1001)
+    return open_channel(target, trust)
+
+
+async def answer(open_: Any, raw: bytes, method: str = SUBMIT) -> tuple[grpc.StatusCode, str]:
+    """The status and the line, or the answer, of a call with these bytes as its message."""
+    try:
+        if "Watch" in method:
+            pages = [page async for page in open_.unary_stream(method)(raw, timeout=CALL_S)]
+            return grpc.StatusCode.OK, pages[0].decode()
+        return grpc.StatusCode.OK, (await open_.unary_unary(method)(raw, timeout=CALL_S)).decode()
+    except aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+
+
+@contextmanager
+def counted() -> Iterator[type[Decoder]]:
+    Decoder.calls = 0
+    yield Decoder
+
+
+@pytest.fixture
+def decoder() -> Iterator[type[Decoder]]:
+    with counted() as decoder:
+        yield decoder
+
+
+@pytest.mark.parametrize("size", [4 << 20, 31 << 20])
+def test_of_a_stranger_one_window_is_received_and_nothing_decoded(
+    decoder: type[Decoder], size: int
+) -> None:
+    async def work() -> None:
+        async with served() as (handlers, wire, target), channel(target, None) as stranger:
+            code, why = await answer(stranger, b"\x12\x00" * (size // 2))
+            assert code is grpc.StatusCode.UNAUTHENTICATED, why
+            assert wire.to_server < 200_000  # of 4 and of 31 MiB
+            assert handlers.inside == decoder.calls == 0
+
+    run(work())
+
+
+def test_no_method_decodes_anything_of_a_stranger(
+    decoder: type[Decoder], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with served() as (handlers, _, target), channel(target, None) as stranger:
+            for method in RULES:
+                code, _ = await answer(stranger, b"\x12\x00", method)
+                assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert handlers.inside == decoder.calls == 0
+
+    run(work())
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_what_a_caller_may_not_call_is_not_received_either(decoder: type[Decoder]) -> None:
+    async def work() -> None:
+        async with served() as (handlers, wire, target):
+            for name, method in (("ann", "SetPolicy"), (node("n1"), "Submit"), (DAEMON, "Act")):
+                before = wire.to_server
+                async with channel(target, name) as known:
+                    whole = b"\x12\x00" * (1 << 20)
+                    code, _ = await answer(known, whole, f"/dlsched.v1.Control/{method}")
+                assert code is grpc.StatusCode.PERMISSION_DENIED
+                assert wire.to_server - before < 200_000
+            assert handlers.inside == decoder.calls == 0
+
+    run(work())
+
+
+def test_too_many_elements_are_refused_without_decoding(decoder: type[Decoder]) -> None:
+    async def work() -> None:
+        async with served() as (_, _, target), channel(target, "ann") as ann:
+            code, why = await answer(ann, b"\x12\x00" * (2 << 20))
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert why == "SubmitRequest.jobs: more than 20000 in one call"
+            assert decoder.calls == 0
+            assert (await answer(ann, b"\x0a\x01r" + b"\x12\x00" * 20_000))[1] == "r"
+            assert decoder.calls == 1
+
+    run(work())
+
+
+def test_a_message_beyond_its_methods_bound_is_refused(decoder: type[Decoder]) -> None:
+    async def work() -> None:
+        async with served() as (_, _, target), channel(target, "ann") as ann:
+            most = request_bounds.byte_bound("/dlsched.v1.Control/Queue")
+            raw = b"\x0a\x80\x80\x80\x01" + b"x" * most
+            code, why = await answer(ann, raw, "/dlsched.v1.Control/Queue")
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert why == f"/dlsched.v1.Control/Queue: {most + 5} bytes, at most {most}"
+            assert decoder.calls == 0
+
+    run(work())
+
+
+def test_malformed_bytes_are_one_line_for_the_caller_and_for_the_log(
+    decoder: type[Decoder], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with served() as (_, _, target), channel(target, "ann") as ann:
+            for method in (SUBMIT, "/grpc.health.v1.Health/Watch"):
+                code, why = await answer(ann, b"\x0a\x05ab", method)
+                assert code is grpc.StatusCode.INVALID_ARGUMENT
+                assert why == "not a SubmitRequest: at byte 0: a length of 5 bytes, and 2 follow"
+            assert decoder.calls == 0
+
+    with caplog.at_level(logging.WARNING):
+        run(work())
+    mine = [record for record in caplog.records if record.name == door.__name__]
+    assert len(mine) == 2
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
+    decoder: type[Decoder],
+) -> None:
+    large = b"\x0a\x80\x80\x40" + b"x" * (1 << 20)
+
+    async def work() -> None:
+        async with served() as (handlers, wire, target), channel(target, "ann") as ann:
+            handlers.go.clear()
+            calls = [asyncio.ensure_future(answer(ann, large)) for _ in range(5)]
+            while handlers.inside < 2:
+                await asyncio.sleep(0)
+            async with channel(target, "bob") as bob:  # not in ann's way
+                others = [asyncio.ensure_future(answer(bob, large)) for _ in range(2)]
+                while handlers.inside < 4:
+                    await asyncio.sleep(0)
+                assert decoder.calls == 4
+                assert wire.to_server < 5 << 20  # of 7 MiB
+                handlers.go.set()
+                for call in (*calls, *others):
+                    assert (await call)[0] is grpc.StatusCode.OK
+
+    run(work())
+
+
+def test_small_messages_are_not_held_up_by_waiting_handlers(decoder: type[Decoder]) -> None:
+    async def work() -> None:
+        async with served() as (handlers, _, target), channel(target, "ann") as ann:
+            handlers.go.clear()
+            calls = [asyncio.ensure_future(answer(ann, b"")) for _ in range(50)]
+            while handlers.inside < 50:
+                await asyncio.sleep(0)
+            handlers.go.set()
+            await asyncio.gather(*calls)
+
+    run(work())
+
+
+def test_one_caller_has_a_bounded_number_of_calls_at_a_time(
+    decoder: type[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_bounds, "CALLS_OF_ONE", 3)
+
+    async def work() -> None:
+        async with (
+            served() as (handlers, _, target),
+            channel(target, "ann") as ann,
+            channel(target, "bob") as bob,
+        ):
+            handlers.go.clear()
+            calls = [asyncio.ensure_future(answer(ann, b"")) for _ in range(3)]
+            while handlers.inside < 3:
+                await asyncio.sleep(0)
+            code, why = await answer(ann, b"")
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert why == "ann has 3 calls under way, which is the most"
+            other = asyncio.ensure_future(answer(bob, b""))
+            while handlers.inside < 4:
+                await asyncio.sleep(0)
+            handlers.go.set()
+            assert all(code is grpc.StatusCode.OK for code, _ in await asyncio.gather(*calls))
+            await other
+            assert (await answer(ann, b""))[0] is grpc.StatusCode.OK
+
+    run(work())

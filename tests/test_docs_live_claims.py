@@ -1,0 +1,115 @@
+"""Numbers on the pages of the live cluster, and the code that they describe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlsched.daemon.control.submission.rate_limit import RateLimit
+from dlsched.daemon.control.turns import TURN_S
+from dlsched.daemon.rpc_errors import TooMuch
+from dlsched.daemon.settings import LimitsSection
+from dlsched.db import backup, leadership, schema, store
+from dlsched.protocol.simulation.schedules import THEMES
+from dlsched.protocol.timing import Timing
+from dlsched.rpc import request_bounds, server
+from dlsched.rpc.authorisation import RULES
+from dlsched.rpc.authority import LIFE_S
+from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
+from dlsched.rpc.tls import ALARM_S
+from dlsched.rpc.tokens import LOCAL_S
+from dlsched.rpc.v1 import control_pb2, node_pb2, run_pb2
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def page(name: str) -> str:
+    """A page of the documents, with single spaces between its words."""
+    return " ".join((DOCS / name).read_text().split())
+
+
+def test_the_limits_on_the_security_page_are_those_of_the_code() -> None:
+    text, bounds, limits = page("security.md"), dict(server.BOUNDS), LimitsSection()
+    assert f"at most {MAX_MESSAGE_BYTES // 2**20} MiB on both sides" in text
+    assert f"at most {bounds['grpc.max_concurrent_streams']} calls at a time" in text
+    assert f"closed after {bounds['grpc.server_handshake_timeout_ms'] // 1000} s" in text
+    assert f"after {bounds['grpc.max_connection_idle_ms'] // 60_000} minutes" in text
+    assert f"valid for {LOCAL_S / 60:.0f} minutes" in text
+    assert f"in the last {ALARM_S / 86_400:.0f} days" in text
+    assert LIFE_S == 365 * 86_400
+    assert "Certificates are valid for a year." in text
+    assert f"by default {limits.submits_per_s:g} and {limits.submit_burst}" in text
+
+
+def size_text(number: int) -> str:
+    """Bytes as the pages write them."""
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+def test_the_security_page_has_the_page_of_bounds() -> None:
+    text, bounds = page("security.md"), request_bounds
+    rows = [f"| {method} | {size_text(most)} |" for method, most in bounds.BYTES.items()]
+    rows.append(f"| every other one | {size_text(bounds.OTHER_METHODS)} |")
+    assert " ".join(rows) in text
+    rows = [f"| {field} | {most:,} |" for field, most in bounds.ELEMENTS.items()]
+    rows.append(f"| every other one | {bounds.OTHER_FIELDS:,} |")
+    assert " ".join(rows) in text
+    assert f"most {bounds.VALUES:,} values of all its fields" in text
+    assert f"at most {bounds.GANG_NODES:,} nodes together" in text
+    assert f"counts, {bounds.NODES_OF_A_JOB:,} in one job" in text
+    assert f"{size_text(bounds.ENVIRONMENT_BYTES)} of environments" in text
+    assert f"at most {bounds.WORD_BYTES} bytes, and a pattern {bounds.PATTERN_STARS} stars" in text
+    assert f"after every {TURN_S * 1000:g} ms of CPU time" in text
+    window = dict(server.BOUNDS)["grpc.http2.lookahead_bytes"]
+    assert f"one window of flow control ({size_text(window)})" in text
+    assert f"at most {bounds.CALLS_OF_ONE} calls at a time" in text
+    assert f"received within {bounds.ARRIVAL_S:g} s" in text
+    assert f"At most {bounds.UNDECODED} messages of users" in text
+    assert f"at a time, {bounds.UNDECODED_OF_ONE} of one user" in text
+    assert f"a message of up to {size_text(bounds.SMALL)}" in text
+    assert f"more than {size_text(bounds.SMALL)} in a thread" in text
+
+
+def test_every_bounded_method_and_field_is_there() -> None:
+    methods = {name.rpartition(".")[2] for name in RULES}
+    assert set(request_bounds.BYTES) <= methods
+    for field in request_bounds.ELEMENTS:
+        message, _, name = field.partition(".")
+        kind = getattr(control_pb2, message, None) or getattr(node_pb2, message, None)
+        kind = kind or getattr(run_pb2, message)
+        assert kind.DESCRIPTOR.fields_by_name[name].is_repeated
+
+
+def test_a_user_who_submits_too_often_is_refused_as_the_security_page_says() -> None:
+    limits, rate = LimitsSection(), RateLimit()
+
+    def submit(now: float) -> None:
+        rate.take("alice", limits.submits_per_s, limits.submit_burst, now)
+
+    for _ in range(limits.submit_burst):
+        submit(0.0)
+    with pytest.raises(TooMuch):
+        submit(0.0)
+    for _ in range(round(limits.submits_per_s)):
+        submit(1.0)
+    with pytest.raises(TooMuch):
+        submit(1.0)
+    rate.take("bob", limits.submits_per_s, limits.submit_burst, 1.0)
+
+
+def test_the_numbers_on_the_database_page_are_those_of_the_code() -> None:
+    text = page("database.md")
+    assert f"this program needs {schema.VERSION}" in text
+    assert f"up to {store.ATTEMPTS} times and {store.PATIENCE_S:.0f} s" in text
+    assert f"without a heartbeat for {leadership.STALE_S:.0f} s" in text
+    assert f"increases the next job id by {backup.JUMP}" in text
+
+
+def test_the_numbers_on_the_protocol_page_are_those_of_the_code() -> None:
+    text, timing = page("protocol.md"), Timing()
+    assert f"window of {timing.window_s:.0f} s" in text
+    assert f"own {timing.prepare_s:.0f} s timer" in text
+    assert f"gives up after {timing.unkillable_s:.0f} s" in text
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    assert f"in {words[len(THEMES)]} themes" in text
