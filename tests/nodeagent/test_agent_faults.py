@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from scripted_leader import SHORT_LEASE, Work, alive, eventually, marked
 
@@ -22,14 +23,14 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 PYTHON = {"PATH": os.environ["PATH"]}
 
 
-def waiting(cluster: Any, command: str, name: str = "go") -> tuple[Any, Path]:
+def waiting(cluster: Any, command: str, name: str = "go", gpu: int = 0) -> tuple[Any, Path]:
     """A job that says that it is up and waits for a file; then it does as told."""
     go = cluster.folder / name
     up = cluster.folder / f"{name}.up"
     script = f"#!/bin/bash\necho up >>{up}\nwhile [ ! -e {go} ]; do sleep 0.02; done\n{command}\n"
     leader = cluster.leader
     job = leader.submit(Work(script=script.encode()))
-    leader.place(job, ("n1",))
+    leader.place(job, ("n1",), gpu)
     eventually(up.exists, "the job is up")
     leader.wait_phase("n1", Phase.RUNNING)
     return job, go
@@ -103,6 +104,32 @@ def test_an_end_while_the_agent_is_dead_is_not_lost(
     record = leader.run_of(job).members["n1"].exit
     assert (record.code, record.signal) == (code, signal_)
     eventually(lambda: not agent.records())
+
+
+def test_an_end_while_the_agent_starts_is_not_lost(cluster: Any) -> None:
+    """Fault row C4: the agent waits for one keeper while another one, which it knows, ends."""
+    leader = cluster.up("n1")
+    agent = cluster.agents["n1"]
+    job, go = waiting(cluster, "exit 3")
+    silent, silent_go = waiting(cluster, "exit 0", "silent", 1)
+    ending, waits = (agent.keeper(leader.run_of(each).key.run_id) for each in (job, silent))
+    os.kill(waits, signal.SIGSTOP)
+    agent.kill()
+    agent.start()
+    eventually(lambda: has_agent(ending), "the agent talks to the keeper")
+    assert "agent-started" not in agent.log.read_text().rpartition("launcher name=")[2]
+    go.touch()
+    assert leader.wait(job).status is JobStatus.FAILED
+    assert leader.run_of(job).members["n1"].exit.code == 3
+    os.kill(waits, signal.SIGCONT)
+    silent_go.touch()
+    assert leader.wait(silent).status is JobStatus.COMPLETED
+
+
+def has_agent(keeper: int) -> bool:
+    """Whether an agent has connected to a keeper's socket, which is named beside its listener."""
+    names = [each.laddr for each in psutil.Process(keeper).net_connections("unix")]
+    return sum("/keeper" in name for name in names) == 2
 
 
 def test_an_end_while_agent_and_daemon_are_away_is_reported_later(cluster: Any) -> None:

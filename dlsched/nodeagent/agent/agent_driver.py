@@ -12,6 +12,8 @@ import logging
 import random
 import secrets
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dlsched.core.errors import BadInput
@@ -84,12 +86,17 @@ class AgentDriver:
         )
         self._events: deque[agent.Event] = deque()
         self._is_stepping = False
+        # what arrives before `begin` knows all runs; None once it does
+        self._before_start: list[Callable[[], None]] | None = []
         self.news = asyncio.Event()  # the node's description has changed
 
     # -- events --------------------------------------------------------------------------------
 
     def handle(self, event: agent.Event) -> None:
-        """Take one step, after those that are under way."""
+        """Take one step, after those that are under way; the first step is the start."""
+        if self._before_start is not None:
+            self._before_start.append(partial(self.handle, event))
+            return
         self._events.append(event)
         if self._is_stepping:
             return
@@ -127,6 +134,7 @@ class AgentDriver:
         runs, keepers = await self.keepers.find()
         lease = run_files.read_lease(settings.run_dir)
         log.info("agent-started node=%s runs=%d keepers=%d", settings.name, len(runs), len(keepers))
+        arrived, self._before_start = self._before_start or [], None
         self.handle(
             agent.Started(
                 now=clock.boottime(),
@@ -138,6 +146,8 @@ class AgentDriver:
                 lease_until=lease.until if lease is not None else None,
             )
         )
+        for take in arrived:
+            take()
         self.tasks.start(self.leader.run())
         self.tasks.start(self._beat())
 
@@ -151,6 +161,9 @@ class AgentDriver:
 
     def _from_job(self, run_id: m.RunId, message: Message) -> None:
         """Take a keeper's message that is about its job, not about its run."""
+        if self._before_start is not None:
+            self._before_start.append(partial(self._from_job, run_id, message))
+            return
         if "report" in message:
             self.reports.add(self.key(run_id), message["report"])
         elif "checkpoint" in message:

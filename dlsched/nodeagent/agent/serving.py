@@ -75,9 +75,9 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         AgentService(driver), server
     )
     port = add_ports(server, [settings.listen], trust.trust_of_callers(settings))[0]
-    await server.start()
     try:
         await driver.begin()
+        await server.start()  # now: before, it knows neither its runs nor when it was renewed
         address = advertised_address(settings, port)
         log.info("listening address=%s", address)
         driver.tasks.start(driver.reports.run())
