@@ -175,6 +175,9 @@ def test_a_gang_that_failed_names_the_node_that_failed_first_and_its_words() -> 
     assert why.startswith("n2: exit 7: rank 3: ValueError: [31m bad shard xxx")
     assert why.endswith("x…")
     assert len(why) < 330
+    for left in ({"code": 143}, {"code": 0, "signal": 15}):  # while the other ranks were ended
+        early = replace(late, ran_s=7.0, **left)
+        assert gang(early, first)[1] == why
     stopped = replace(first, stop=m.StopReason.PEER, reason=m.ExitReason.OUT_OF_MEMORY)
     assert gang(stopped, late)[1].startswith("n1: exit 1: rank 0: RuntimeError")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
+from signal import SIGTERM
 from types import MappingProxyType
 
 from dlsched.protocol import messages as m
@@ -21,20 +22,10 @@ from dlsched.protocol.ledger.rows import (
 )
 
 PREEMPTIONS = frozenset({m.StopReason.PREEMPT, m.StopReason.MIGRATE, m.StopReason.RESIZE})
-
-
 INFRASTRUCTURE = frozenset({m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST})
-
-
 BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
-
-
 _LONGEST = 300  # characters of what a node says
-
-
 GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
-
-
 STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
     {
         m.StopReason.PREEMPT: "preempted",
@@ -45,9 +36,8 @@ STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
         m.StopReason.ABORT: "the gang could not start",
     }
 )
-
-
 LONGEST_PAUSE_S = 60.0
+TERMINATED = 128 + SIGTERM  # the exit code of a program that leaves because of TERM
 
 
 class Meaning(Enum):
@@ -220,9 +210,14 @@ def _failure(run: Run, records: list[m.ExitRecord]) -> m.ExitRecord | None:
     return min(failures, key=_order, default=None)
 
 
-def _order(record: m.ExitRecord) -> tuple[bool, float]:
-    """Sorts records of one run so that the node comes first that failed first."""
-    return record.stop is not None, record.ran_s
+def _order(record: m.ExitRecord) -> tuple[bool, bool, float]:
+    """Sorts records of one run so that the node comes first that failed first.
+
+    A node reports its end when its last rank has ended, so its time says little: ranks elsewhere
+    may leave before that, because their peer is gone.
+    """
+    terminated = record.signal == SIGTERM or record.code == TERMINATED
+    return record.stop is not None, terminated, record.ran_s
 
 
 def _is_victim(member: Member) -> bool:
