@@ -89,7 +89,7 @@ class Training:
     def __init__(self, cluster: LocalCluster, name: str, purpose: str, steps: str = "") -> None:
         example = CASES[name]
         self.cluster, self.example = cluster, example
-        self.folder = cluster.folder / f"{Path(name).stem}-{purpose}"
+        self.folder = cluster.folder / f"{name.replace('/', '-')}-{purpose}"
         self.folder.mkdir()
         arguments = example.arguments.format(folder=self.folder).split()
         program = [str(HELD), str(self.folder), steps, str(example.program), *arguments]
