@@ -17,7 +17,7 @@ from dlsched.protocol import messages as m
 from dlsched.protocol.timing import Timing
 
 SIGKILL, SIGTERM = 9, 15
-PEER_GRACE_S = 10.0  # at most, for the other members of a gang of which one has failed
+PEER_GRACE_S = 10.0  # at most, for the other ranks of a gang of which one has failed
 
 
 class Stage(Enum):
@@ -323,6 +323,11 @@ class KeeperState:
         return min((time for time in times if time is not None), default=None)
 
 
+def grace_of_peers_s(grace_s: float) -> float:
+    """From TERM to KILL for the other ranks, in seconds, in place of their job's own grace."""
+    return min(grace_s, PEER_GRACE_S)
+
+
 def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
     """The state after an event, and the commands to carry out, in order."""
     turn = _Turn(state, event.now)
@@ -474,7 +479,7 @@ class _Turn:
                 self.thaw(suspended=False)  # a frozen process cannot exit in good order
             grace_s = state.desired.grace_s
             if reason is m.StopReason.PEER:  # no checkpoint can be agreed upon any more
-                grace_s = min(grace_s, PEER_GRACE_S)
+                grace_s = grace_of_peers_s(grace_s)
             self.change(stop=reason, kill_at=self.now + grace_s)
             self.move(Cause.STOP)
             self.emit(SendSignal(SIGTERM, at))

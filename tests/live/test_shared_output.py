@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -147,6 +150,68 @@ def test_a_killed_output_writer_harms_no_rank(cluster: LocalCluster) -> None:
     assert sorted(file.read_text().splitlines()) == sorted(
         f"{rank}: {word}" for rank in range(4) for word in ("one", "two")
     )
+
+
+def test_what_ranks_wrote_before_their_keeper_was_killed_is_in_the_file(
+    cluster: LocalCluster,
+) -> None:
+    said = f"{cluster.out}/keeper-last"
+    script = f"k=0; while :; do k=$((k+1)); echo line-$k; echo $k >{said}.$RANK; done"
+    job = started(cluster, script, "-o", f"{cluster.out}/%j.%n.out")
+    last = [Path(f"{said}.{rank}") for rank in range(4)]
+    eventually("all write", lambda: all(each.exists() for each in last), within=60)
+    (record,) = (cluster.folder / "n1").glob(f"**/jobs/{job}.*/run.json")
+    keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
+    keeper.kill()
+    ended = cluster.until(job, "FAILED", within=90)
+    assert "keeper-lost" in ended.reason
+    for rank in range(4):
+        lines = written(cluster, job, rank)
+        assert lines == [f"line-{k}" for k in range(1, len(lines) + 1)]
+        assert len(lines) >= int(last[rank].read_text() or 0)
+    files = [cluster.out / f"{job}.{node}.out" for node in (0, 1)]
+    every = psutil.process_iter
+    eventually("no writer is left", lambda: not any(_writes(p, f) for p in every() for f in files))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
+def test_a_full_disk_holds_up_no_rank_and_what_is_lost_is_counted(
+    cluster: LocalCluster, small_disk: Path
+) -> None:
+    go, full = cluster.folder / "disk-has-room", f"{cluster.out}/wrote-onto-a-full-disk"
+    script = (
+        f"seq -f before-%.0f 20000; touch {full}.$RANK; while [ ! -e {go} ]; do sleep 0.05; done; "
+        "seq -f after-%g 3"
+    )
+    job = started(cluster, script, "-o", f"{small_disk}/%n.out")
+    eventually("all wrote", lambda: all(Path(f"{full}.{k}").exists() for k in range(4)), within=60)
+    (small_disk / "filler").unlink()
+    go.touch()
+    cluster.until(job, "COMPLETED", within=60)
+    for node in (0, 1):
+        lines = (small_disk / f"{node}.out").read_text().splitlines()
+        ranks = (2 * node, 2 * node + 1)
+        said = sum(len(f"{rank}: before-{k}\n") for rank in ranks for k in range(1, 20_001))
+        kept = sum(len(line) + 1 for line in lines if ": before-" in line)  # were in the pipes
+        lost = f"dlsched: {said - kept} bytes of output are lost: No space left on device"
+        assert lines.count(lost) == 1
+        for rank in ranks:
+            own = [line[3:] for line in lines if line.startswith(f"{rank}: after")]
+            assert own == [f"after-{k}" for k in (1, 2, 3)]
+
+
+@pytest.fixture
+def small_disk(cluster: LocalCluster) -> Iterator[Path]:
+    """A file system without free space; without its file `filler` it has some."""
+    place = cluster.folder / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=1777", "small", str(place)]
+    subprocess.run(mount, check=True)
+    with (place / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def _writes(process: psutil.Process, file: Path) -> bool:

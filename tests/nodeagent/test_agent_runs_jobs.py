@@ -199,11 +199,20 @@ def test_launch_mode_batch_runs_on_the_first_node_only(calm: Any) -> None:
 
 
 def test_a_failed_rank_ends_the_other_ranks_of_its_node(calm: Any) -> None:
+    """Rank 0 leaves at TERM, rank 2 ignores it and is killed."""
     leader = calm.leader
-    script = b'#!/bin/sh\n[ "$RANK" = 1 ] && exit 5\nexec sleep 1000\n'
-    job = run(leader, Work(script=script), gang=(3,), mode=LaunchMode.GPU)
+    flag = calm.folder / "others"
+    script = f"""#!/bin/bash
+        trap 'echo $RANK >>{flag}.term; [ $RANK = 0 ] && exit 0' TERM
+        touch {flag}.$RANK
+        while [ $RANK != 1 ] || [ ! -e {flag}.0 ] || [ ! -e {flag}.2 ]; do sleep 0.02; done
+        exit 5"""
+    work = Work(script=script.encode())
+    job = run(leader, work, gang=(3,), mode=LaunchMode.GPU, grace_s=0.5)
     assert leader.wait(job).status is JobStatus.FAILED
     assert leader.run_of(job).members["n1"].exit.code == 5
+    assert {*Path(f"{flag}.term").read_text().split()} == {"0", "2"}
+    assert not [each for each in marked(str(flag)) if alive(each)]
 
 
 @pytest.mark.parametrize(

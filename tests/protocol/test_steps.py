@@ -83,6 +83,18 @@ def test_other_limits_count_from_here_on_and_touch_nothing_else() -> None:
     assert (state.stop, state.kill_at) == (m.StopReason.TIME_LIMIT, 115.0)
 
 
+@pytest.mark.parametrize(("grace_s", "bound"), [(60.0, 10.0), (3.0, 3.0)])
+def test_the_peer_of_a_failed_rank_gets_term_at_once_and_kill_soon(
+    grace_s: float, bound: float
+) -> None:
+    stop = m.Stop(reason=m.StopReason.PEER)
+    state, commands = drive(running(grace_s=grace_s), keeper.OrderArrived(1.0, stop))
+    assert keeper.SendSignal(15, None) in commands
+    assert state.deadline() == 1.0 + bound == 1.0 + keeper.grace_of_peers_s(grace_s)
+    state, commands = drive(state, keeper.DeadlinePassed(1.0 + bound))
+    assert keeper.SendSignal(9) in commands
+
+
 def test_a_stop_that_is_ignored_becomes_a_kill_and_then_a_quarantine() -> None:
     state, _ = drive(
         running(grace_s=20.0), keeper.OrderArrived(1.0, m.Stop(reason=m.StopReason.CANCEL))

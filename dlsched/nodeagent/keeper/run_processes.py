@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.training_messages import TrainingMessages
 
 _KILL_AGAIN_S = 0.2
-_OTHER_RANKS_GRACE_S = 10.0  # for the other ranks on a node when one has failed
 _LAST_MESSAGES = 1000  # rounds of reading what ended processes have sent
 _ALIVE = (protocol.Stage.RUNNING, protocol.Stage.STOPPING, protocol.Stage.KILLING)
 
@@ -327,8 +326,8 @@ class RunProcesses:
     def _end_other_ranks(self) -> None:
         """End the other ranks on this node after one has failed: TERM, then KILL."""
         self.containment.send(signal.SIGTERM)
-        grace = min(self._spec.desired.grace_s, _OTHER_RANKS_GRACE_S)
-        self._kill_others_at = clock.boottime() + grace
+        grace_s = protocol.grace_of_peers_s(self._spec.desired.grace_s)
+        self._kill_others_at = clock.boottime() + grace_s
 
     def fail_job(self, why: str) -> None:
         """Kill a job that cannot go on; its exit record says why."""
