@@ -4,7 +4,9 @@ At a *rendezvous* after step m, every rank posts its wish. After its next step, 
 wishes of all ranks, and all conclude the same from the same numbers: stop after this step, save
 after it, have the next rendezvous after step n. Collecting one step later hides the round trip. It
 cannot deadlock with the collectives of the training: a rank that collects has posted before, and
-every rank posts after the same steps. Rank 0 chooses the distance to the next rendezvous.
+every rank posts after the same steps. Rank 0 chooses the distance to the next rendezvous from its
+mean step time; a distance is at most twice the one before, because the first steps measured may be
+much shorter than the steps of the training.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class Agreement:
         self._posted = False
         self._early: Sequence[Numbers] | None = None  # collected by a barrier
         self._next = first_step + 1
+        self._distance = 1  # steps, from the last rendezvous to the next
         self._stop_at = 0
         self._left_s: float | None = None
         self._written = 0
@@ -89,7 +92,8 @@ class Agreement:
             if collected:
                 save = bool(collected[0][1])
                 self._consider(collected, step)
-                self._next = step + min(max(1, collected[0][2]), MOST_STEPS)
+                self._distance = min(max(1, collected[0][2]), 2 * self._distance, MOST_STEPS)
+                self._next = step + self._distance
         stop = 0 < self._stop_at <= step
         return Verdict(stop=stop, save=save, left_s=self._left_s, written=self._written)
 

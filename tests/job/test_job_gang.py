@@ -164,6 +164,20 @@ def test_ranks_that_do_the_same_steps_decide_the_same_and_never_wait_for_ever(
     assert soonest <= stopped <= soonest + 2 * stride + 1
 
 
+def test_a_first_step_that_was_measured_as_nothing_delays_no_stop() -> None:
+    """A loop that calls `step` before it trains: its first step takes microseconds."""
+    hub = Hub(2)
+    ranks = [Agreement(Spoke(hub, rank), 0) for rank in range(2)]
+    step, stopped = 0, False
+    while not stopped:
+        step += 1
+        for rank, agreement in enumerate(ranks):
+            wish = Wish(stride=5000 if step == 1 else 1, stop_at=int(rank == 1 and step > 2))
+            stopped = agreement.after(step, wish).stop
+            agreement.meet(step, wish)
+    assert step < 8
+
+
 def test_the_states_of_every_rank_are_in_the_manifest(ranks: Any, free_port: int) -> None:
     gang = ranks.gang(PROGRAM, 2, free_port, "0.0005", "100000")
     assert lines(gang[0], 2)[1] == "five"
