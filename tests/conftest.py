@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if call is not None and call.params.get("policy") in SEARCH_EVERY_ROUND:
             is_slow = item.get_closest_marker("slow") is not None
             item.add_marker(pytest.mark.exhaustive if is_slow else pytest.mark.slow)
-        is_long = item.get_closest_marker("slow") or item.get_closest_marker("fidelity")
+        is_long = any(map(item.get_closest_marker, ("slow", "fidelity", "exhaustive")))
         if is_long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG_S))
 
@@ -70,7 +70,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     marked = config.option.markexpr
     if config.args_source is config.ArgsSource.TESTPATHS:
         default = marked == DEFAULT_MARKER
-        took = "3 to 5 minutes" if default else "about 40 minutes with fidelity and slow tests"
+        took = "3 to 5 minutes" if default else "about 20 minutes with fidelity and slow tests"
         reporter.write_line(f"All tests of {marked or 'every kind'!r}: {took} on two processors.")
 
 

@@ -260,7 +260,7 @@ def test_gavel_ends_as_recorded(case: Case) -> None:
     assert found == recorded_jobs(case)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not rows_of("golden_summary.csv"), reason=f"no {FOLDER} (set DLSCHED_DATA)")
 def test_the_published_order() -> None:
     """Table 3: Sia before Pollux, which does not know types apart, before Gavel."""

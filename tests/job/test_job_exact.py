@@ -49,7 +49,7 @@ class Trainings:
         ("elastic", 1, (5,)),  # at an epoch's end
         pytest.param("elastic", 1, (2, 7), marks=pytest.mark.exhaustive),
         ("elastic", 2, (3,)),
-        ("elastic", 4, (2,)),
+        pytest.param("elastic", 4, (2,), marks=pytest.mark.exhaustive),
     ],
 )
 def test_interrupted_at_any_step_the_weights_are_those_of_an_undisturbed_training(

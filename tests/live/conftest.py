@@ -10,10 +10,12 @@ from tests.live.invariants import Witnessed
 from tests.live.local_cluster import LocalCluster
 from tests.postgres import PostgresCluster, postgres_cluster
 
-__all__ = ["DATABASES", "database_of", "postgres_cluster"]
+__all__ = ["DATABASES", "SELDOM_POSTGRES", "database_of", "postgres_cluster"]
 
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)]
+# of tests that take long and leave little to the database
+SELDOM_POSTGRES = ["sqlite", pytest.param("postgres", marks=pytest.mark.exhaustive)]
 
 
 def database_of(request: pytest.FixtureRequest) -> str:

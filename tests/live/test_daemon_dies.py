@@ -14,33 +14,23 @@ from tests.live.local_cluster import LocalCluster, eventually
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_sixty_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("times", [10, pytest.param(60, marks=pytest.mark.exhaustive)])
+def test_every_job_of_submits_that_are_each_followed_by_kill_9_runs_once(
+    cluster: LocalCluster, times: int
+) -> None:
     marks = cluster.folder / "marks"
     marks.mkdir()
     accepted = []
-    for _ in range(60):
+    for _ in range(times):
         accepted.append(cluster.submit(f"echo x >> {marks}/$DLSCHED_JOB_ID"))
         cluster.kill("daemon")
         cluster.start_daemon()
         cluster.wait_until_up()
-    assert len(set(accepted)) == 60
+    assert len(set(accepted)) == times
     for job in accepted:
         cluster.until(job, "COMPLETED", within=60)
     ran = Counter({path.name: len(path.read_text().split()) for path in marks.iterdir()})
     assert ran == Counter({str(job): 1 for job in accepted})
-
-
-def test_a_few_submits_each_followed_by_kill_9(cluster: LocalCluster) -> None:
-    accepted = []
-    for _ in range(4):
-        accepted.append(cluster.submit("true"))
-        cluster.kill("daemon")
-        cluster.start_daemon()
-        cluster.wait_until_up()
-    assert len(set(accepted)) == 4
-    for job in accepted:
-        assert cluster.until(job, "COMPLETED").starts == 1
 
 
 def test_commands_wait_out_restarts_and_no_submission_is_lost_or_doubled(

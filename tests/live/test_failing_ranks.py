@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 from tests.live.local_cluster import LocalCluster, eventually
 
 PROGRAM = Path(__file__).with_name("failing_program.py")
@@ -28,7 +28,7 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=SELDOM_POSTGRES)
 def one_node(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One node; a hang is found soon."""
     with LocalCluster(database_of(request), nodes=1, tables=HANG) as running:

@@ -49,7 +49,19 @@ def persist(submit: Witnessed, body: str, **options: object) -> int:
     return eventually("a submission is accepted", accepted, within=40)
 
 
-@pytest.mark.parametrize("point", DAEMON)
+@pytest.mark.parametrize(
+    ("cluster", "point"),
+    [
+        *(("sqlite", point) for point in DAEMON),
+        *(
+            pytest.param(
+                "postgres", point, marks=() if "commit" in point else pytest.mark.exhaustive
+            )
+            for point in DAEMON
+        ),
+    ],
+    indirect=["cluster"],
+)
 def test_at_whatever_point_the_daemon_dies_its_answers_hold(
     cluster: LocalCluster, witnessed: Witnessed, point: str
 ) -> None:

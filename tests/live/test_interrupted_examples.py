@@ -83,6 +83,13 @@ CASES = {
 }
 
 
+TAKE_LONG = {"gloo_gang.py", "HuggingFace", "Lightning"}
+PARAMETERS = [
+    pytest.param(name, marks=pytest.mark.exhaustive) if name in TAKE_LONG else name
+    for name in CASES
+]
+
+
 class Training:
     """An example that was submitted, and its output."""
 
@@ -166,7 +173,7 @@ def test_the_page_has_every_example() -> None:
     assert set(page()) == set(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_an_interrupted_example_ends_as_one_that_was_left_alone(
     cluster: LocalCluster, name: str
 ) -> None:

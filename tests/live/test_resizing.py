@@ -85,7 +85,17 @@ class Training:
         assert progress[-1] == pytest.approx(STEPS)
 
 
-@pytest.mark.parametrize("torchrun", [False, True], ids=["own ranks", "torchrun"])
+@pytest.mark.parametrize(
+    ("cluster", "torchrun"),
+    [
+        ("sqlite", True),
+        ("postgres", False),
+        pytest.param("sqlite", False, marks=pytest.mark.exhaustive),
+        pytest.param("postgres", True, marks=pytest.mark.exhaustive),
+    ],
+    indirect=["cluster"],
+    scope="module",
+)
 def test_a_training_is_resized_over_several_nodes(cluster: LocalCluster, torchrun: bool) -> None:
     training = Training(cluster, f"sizes-{torchrun}", "--pause", "0.1", torchrun=torchrun)
     ended = cluster.until(training.job, "COMPLETED", "FAILED", within=400)

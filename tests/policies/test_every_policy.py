@@ -132,7 +132,7 @@ def test_a_non_preemptive_policy_starts_every_job_once(
     assert jobs.preemptions.sum() == jobs.migrations.sum() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(1800)
 # an integer program a decision: its 25 traces above take long enough
 @pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "shockwave"])

@@ -47,7 +47,9 @@ def of(out: list[str], word: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("size", "stops"), [(1, (7, 10, 20)), (2, (7,))])
+@pytest.mark.parametrize(
+    ("size", "stops"), [pytest.param(1, (7, 10, 20), marks=pytest.mark.exhaustive), (2, (7,))]
+)
 def test_a_trainer_of_huggingface_ends_as_if_it_had_never_been_stopped(
     ranks: Any, free_port: int, tmp_path: Path, size: int, stops: tuple[int, ...]
 ) -> None:
@@ -65,7 +67,9 @@ def test_a_trainer_of_huggingface_ends_as_if_it_had_never_been_stopped(
     assert of(out, "evaluated") == of(whole, "evaluated")
 
 
-@pytest.mark.parametrize(("size", "stops"), [(1, (4, 10, 17)), (2, (6,))])
+@pytest.mark.parametrize(
+    ("size", "stops"), [(1, (4, 10, 17)), pytest.param(2, (6,), marks=pytest.mark.exhaustive)]
+)
 def test_a_trainer_of_lightning_ends_as_if_it_had_never_been_stopped(
     ranks: Any, free_port: int, tmp_path: Path, size: int, stops: tuple[int, ...]
 ) -> None:

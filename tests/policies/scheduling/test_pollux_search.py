@@ -41,6 +41,9 @@ EXPONENTS = (None, 1.0, 0.0, -1.0, -10.0)
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 6), st.integers(0, 10_000))
 
 
+SIZES = [(3, 3, 12), (5, 3, 12), (5, 16, 12), (40, 16, 6)]
+
+
 def test_speedups_and_restart_factors_of_the_worked_instance() -> None:
     problem = worked()
     one, several = problem.speedup[:, 0], problem.speedup[:, 1]
@@ -136,7 +139,11 @@ def test_the_search_is_at_least_as_good_as_a_genetic_one(jobs: int, nodes: int, 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("jobs", "nodes", "seeds"),
-    [(3, 3, 12), (5, 3, 12), (8, 4, 12), (5, 16, 12), (20, 16, 8), (40, 16, 6)],
+    [
+        (8, 4, 12),
+        (20, 16, 8),
+        *(pytest.param(*size, marks=pytest.mark.exhaustive) for size in SIZES),
+    ],
 )
 def test_the_search_is_at_least_as_good_as_100_generations(
     jobs: int, nodes: int, seeds: int
