@@ -22,7 +22,7 @@ from dlsched.db.records import (
     JobSpec,
     Progress,
 )
-from dlsched.db.rows import executed_s, gpu_s, growth_of
+from dlsched.db.rows import ended_at, executed_s, gpu_s, growth_of
 from dlsched.protocol.ledger import Job, Ledger, Run, job_changed
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId
@@ -196,16 +196,19 @@ class JobTable:
         facts = self.of(row.job)
         facts.version += 1
         facts.preemptions = row.preemptions
+        ended = at
         for run in after.runs_of_job(row.job):
             old = before.runs.get(run.key.run_id)
             if old is not run:
                 self._follow_run(facts, row, old, run, now, at)
                 if run.is_over and not (old is not None and old.is_over):
                     self._lose(facts, run, row)
+                    if old is not None and old.released:
+                        ended = ended_at(run, at)
         if not row.status.is_terminal:
             facts.ended_at = None
         elif facts.ended_at is None:
-            facts.ended_at = at
+            facts.ended_at = max(ended, facts.started_at or ended)
 
     def _lose(self, facts: Facts, run: Run, row: Job) -> None:
         """Count as lost what a run did after its checkpoint, unless the job ended with the run."""

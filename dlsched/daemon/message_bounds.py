@@ -71,6 +71,8 @@ def check_sync(sync: Sync, known: Ledger) -> None:
             raise BadInput(f"sync: {sync.node} speaks of an end on {record.node}")
         if not (math.isfinite(record.ran_s) and 0 <= record.ran_s <= LONGEST_S):
             raise BadInput(f"sync of {sync.node}: ran_s {record.ran_s:g} is no time")
+        if record.at is not None and not (math.isfinite(record.at) and record.at >= 0):
+            raise BadInput(f"sync of {sync.node}: {record.at:g} is no time of an end")
         if len(record.detail) > LONGEST_TEXT:
             raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
 

@@ -250,6 +250,20 @@ def executed_s(run: Run) -> float:
     )
 
 
+def ended_at(run: Run, heard: float) -> float:
+    """When a run that is over has ended, in seconds since the epoch.
+
+    The nodes say when; a time after that at which the daemon has heard of it is a wrong clock's.
+
+    Args:
+        run: that is over.
+        heard: when the daemon has learnt that it is.
+    """
+    told = [each.exit.at if each.exit is not None else None for each in run.members.values()]
+    known = [at for at in told if at is not None]
+    return min(heard, max(known)) if known and len(known) == len(told) else heard
+
+
 def gpu_s(run: Run) -> float:
     """GPU time in seconds that a run's nodes have reported."""
     ends = [(each, each.exit) for each in run.members.values()]

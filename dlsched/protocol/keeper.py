@@ -138,6 +138,7 @@ class JobExited:
     checkpoint: int | None = None  # step of the last one handed in while a stop was pending
     term_s: float | None = None  # since TERM was sent; None: none was
     unasked: bool = False  # it had ended or failed before a stop was asked
+    at: float | None = None  # in seconds since the epoch; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -651,6 +652,7 @@ class _Turn:
             told=end.told,
             checkpoint=end.checkpoint,
             term_s=end.term_s,
+            at=end.at,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

@@ -202,6 +202,7 @@ class ExitRecord:
     told: Told | None = None
     checkpoint: int | None = None  # step of the last one handed in while the stop was pending
     term_s: float | None = None  # from TERM to the end; None: the keeper sent none
+    at: float | None = None  # when, by the node's clock, in seconds since the epoch; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,9 +122,16 @@ def ended(
     ran_s: float = 60.0,
     reason: ExitReason = ExitReason.EXITED,
     stop: StopReason | None = None,
+    at: float | None = None,
 ) -> MemberOver:
     """A node tells how its part of a run ended."""
     record = ExitRecord(
-        key=key(job, run), node=NodeName(name), reason=reason, code=code, stop=stop, ran_s=ran_s
+        key=key(job, run),
+        node=NodeName(name),
+        reason=reason,
+        code=code,
+        stop=stop,
+        ran_s=ran_s,
+        at=at,
     )
     return MemberOver(key(job, run).run_id, NodeName(name), exit=record)

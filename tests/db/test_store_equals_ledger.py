@@ -216,6 +216,7 @@ def _record(draw: Draw, key: RunKey, node: NodeName) -> ExitRecord:
         detail=draw(WORDS),
         nodes=(node,) * draw(st.integers(0, 2)),
         request_id=RequestId(draw(st.sampled_from(["", "q1"]))),
+        at=draw(st.none() | SECONDS),
     )
 
 

@@ -102,6 +102,26 @@ def test_facts_grow_with_the_changes(store: Store, persist: Term) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        pytest.param((22.0, 25.0), 25.0, id="when its last node has ended"),
+        pytest.param((22.0, 99.0), 40.0, id="a clock ahead: when the daemon has heard of it"),
+        pytest.param((3.0, 5.0), 20.0, id="a clock behind: when it has started"),
+        pytest.param((22.0, None), 40.0, id="one node does not know"),
+    ],
+)
+def test_a_run_ended_when_its_nodes_say_not_when_the_daemon_heard_of_it(
+    store: Store, persist: Term, told: tuple[float, float | None], shown: float
+) -> None:
+    persist(node("n1"), node("n2"), submit(1, gang=(1, 1)), at=10.0)
+    persist(assign(1, ("n1", (0,)), ("n2", (0,))), at=15.0)
+    persist(ReleaseRun(key(1).run_id), at=20.0)
+    persist(*(ended(1, f"n{k}", at=at) for k, at in enumerate(told, 1)), at=40.0)
+    assert one(store, 1).facts.ended_at == shown
+    assert [run.ended_at for run in store.runs(JobId(1))] == [shown]
+
+
 @pytest.mark.parametrize("stop", [StopReason.MIGRATE, StopReason.RESIZE])
 def test_a_stop_that_finds_the_job_done_is_no_move(
     store: Store, persist: Term, stop: StopReason

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import time
+
+import psutil
 import pytest
 
 from tests.live.local_cluster import LocalCluster, eventually
@@ -20,13 +24,30 @@ def test_ends_while_the_agent_was_away_are_kept(small: LocalCluster) -> None:
     gate.touch()
     folder = small.folder / "n1" / "state"
     eventually("three records", lambda: len(list(folder.glob("**/exit.json"))) >= 3)
+    restarted = time.time()
     small.start_agent("n1")
     ok, three, fault = (small.until(job, "COMPLETED", "FAILED") for job in jobs[:3])
     assert (ok.state, ok.exit_code) == ("COMPLETED", 0)
     assert (three.state, three.exit_code) == ("FAILED", 3)
     assert (fault.state, fault.exit_signal) == ("FAILED", 11)
+    assert all(each.ended_at < restarted for each in (ok, three, fault))  # when they did
     assert small.job(jobs[3]).state == "RUNNING"
     assert {job.starts for job in small.jobs(jobs)} == {1}
+
+
+def test_a_run_that_was_lost_with_its_keeper_is_charged(small: LocalCluster) -> None:
+    job = small.submit("echo up; sleep 600", nodelist="n1", gpus="2")
+    eventually("it began", lambda: small.output(job), within=40)
+    began = time.time()
+    (record,) = (small.folder / "n1" / "state").glob("jobs/*/run.json")
+    keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
+    eventually("it has run for a second", lambda: time.time() > began + 1.0)
+    keeper.kill()
+    small.until(job, "FAILED", within=60)
+    [shown] = json.loads(small.cli("history", "-j", str(job), "--json"))["jobs"]
+    assert "keeper-lost" in shown["reason"]
+    assert shown["run_s"] >= 1.0
+    assert shown["gpu_s"] == pytest.approx(2 * shown["run_s"], abs=0.02)  # both are rounded
 
 
 def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(

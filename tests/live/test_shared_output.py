@@ -163,8 +163,7 @@ def test_what_ranks_wrote_before_their_keeper_was_killed_is_in_the_file(
     (record,) = (cluster.folder / "n1").glob(f"**/jobs/{job}.*/run.json")
     keeper = psutil.Process(json.loads(record.read_text())["keeper"]["pid"])
     keeper.kill()
-    ended = cluster.until(job, "FAILED", within=90)
-    assert "keeper-lost" in ended.reason
+    cluster.until(job, "FAILED", within=90)
     for rank in range(4):
         lines = written(cluster, job, rank)
         assert lines == [f"line-{k}" for k in range(1, len(lines) + 1)]

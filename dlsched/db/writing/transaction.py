@@ -7,18 +7,31 @@ Derived columns (times, execution time, the state as users see it) are stored wi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import add as add_up
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, bindparam, case, delete, exists, func, select, update
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
 
 from dlsched.db import schema
 from dlsched.db.records import Event
 from dlsched.db.rows import (
     RunGrowth,
     Values,
+    ended_at,
     executed_s,
     gpu_rows,
     gpu_s,
@@ -62,8 +75,8 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
         if isinstance(write, Submit):
             submission.take(write, after.jobs[write.job])
     submission.store(connection)
-    growth = _store_runs(connection, before, after, at)
-    _store_jobs(connection, known, after, growth, submission, at)
+    growth, ends = _store_runs(connection, before, after, at)
+    _store_jobs(connection, known, after, growth, ends, submission, at)
     _store_nodes(connection, before, after, writes, at)
     _store_orphans(connection, before, after, at)
     if after.next_job != before.next_job:
@@ -81,6 +94,14 @@ _RUN_FIELDS = (
     *("status", "epoch", "stop", "stop_step", "suspended", "suspension", "gives_way"),
     *("released", "live", "end", "executed_s", "gpu_s"),
 )
+
+
+def _at_least(name: str, earliest: Column[float]) -> ColumnElement[float]:
+    """A time of an end, by a node's clock, which may be behind: never before the start."""
+    time = bindparam(name, type_=earliest.type)
+    return case((earliest > time, earliest), else_=time)
+
+
 _UPDATE_RUN = (
     update(schema.runs)
     .where(schema.runs.c.run_id == bindparam("b_run_id"))
@@ -88,7 +109,9 @@ _UPDATE_RUN = (
         {name: bindparam(name) for name in _RUN_FIELDS}
         | {
             "released_at": func.coalesce(schema.runs.c.released_at, bindparam("released_at")),
-            "ended_at": func.coalesce(schema.runs.c.ended_at, bindparam("ended_at")),
+            "ended_at": func.coalesce(
+                schema.runs.c.ended_at, _at_least("ended_at", schema.runs.c.released_at)
+            ),
         }
     )
 )
@@ -109,8 +132,10 @@ _UPDATE_MEMBER = (
 
 def _store_runs(
     connection: Connection, before: Ledger, after: Ledger, at: float
-) -> dict[JobId, RunGrowth]:
+) -> tuple[dict[JobId, RunGrowth], dict[JobId, float]]:
+    """Store what has changed of runs; return what it adds to jobs, and when runs have ended."""
     growth: dict[JobId, RunGrowth] = defaultdict(RunGrowth)
+    ends: dict[JobId, float] = {}
     new_runs, new_members, changed, changed_members = [], [], [], []
     for run_id, run in after.runs.items():
         old = before.runs.get(run_id)
@@ -119,9 +144,12 @@ def _store_runs(
         so_far = growth[run.key.job]
         more = growth_of(old, run, after.jobs[run.key.job])
         growth[run.key.job] = RunGrowth(*map(add_up, so_far, more))
+        ended = at if run.is_over else None
+        if run.is_over and old is not None and old.released and not old.is_over:
+            ended = ends[run.key.job] = ended_at(run, at)
         values = run_values(run) | {
             "released_at": at if run.released else None,  # an earlier time is kept
-            "ended_at": at if run.is_over else None,
+            "ended_at": ended,
             "end": _end(run, after) if run.is_over else "",
             "executed_s": executed_s(run),
             "gpu_s": gpu_s(run),
@@ -144,7 +172,7 @@ def _store_runs(
         connection.execute(_UPDATE_RUN, changed)
     if changed_members:
         connection.execute(_UPDATE_MEMBER, changed_members)
-    return growth
+    return growth, ends
 
 
 def _end(run: Run, after: Ledger) -> str:
@@ -176,7 +204,7 @@ _UPDATE_JOB = (
             "ended_at": case(
                 (
                     bindparam("is_over", type_=Boolean),
-                    func.coalesce(_JOB.c.ended_at, bindparam("ended")),
+                    func.coalesce(_JOB.c.ended_at, _at_least("ended", _JOB.c.started_at)),
                 ),
                 else_=None,
             ),
@@ -195,6 +223,7 @@ def _store_jobs(
     known: Excerpt,
     after: Ledger,
     growth: dict[JobId, RunGrowth],
+    ends: Mapping[JobId, float],
     submission: Submission,
     at: float,
 ) -> None:
@@ -213,20 +242,23 @@ def _store_jobs(
         was = Job(job=number, request=job.request) if fresh else old
         if number not in growth and (job is was or (fresh and job == was)):
             continue
-        changed.append(_job_row(number, job, growth.get(number, RunGrowth()), live, at))
+        more, ended = growth.get(number, RunGrowth()), ends.get(number, at)
+        changed.append(_job_row(number, job, more, live, at, ended))
     if changed:
         connection.execute(_UPDATE_JOB, changed)
     add(connection, schema.job_story, lines)
     _forget_environments(connection, gone)
 
 
-def _job_row(number: JobId, job: Job, more: RunGrowth, live: bool, at: float) -> Values:
+def _job_row(
+    number: JobId, job: Job, more: RunGrowth, live: bool, at: float, ended: float
+) -> Values:
     return job_values(job) | {
         "b_job": number,
         "live": live,
         "started": at if more.starts else None,
         "is_over": job.status.is_terminal,
-        "ended": at,
+        "ended": ended,
         "more_starts": more.starts,
         "more_executed_s": more.executed_s,
         "more_gpu_s": more.gpu_s,

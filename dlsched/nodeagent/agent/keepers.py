@@ -132,7 +132,7 @@ class Keepers:
             return await asyncio.wait_for(first, _KEEPER_ANSWERS_S)
         except TimeoutError:
             log.warning("keeper-silent run=%s", desired.key)
-            phase = m.Phase.RUNNING if found.released else m.Phase.PREPARED
+            phase = m.Phase.RUNNING if found.released_at is not None else m.Phase.PREPARED
             return m.KeeperStatus(desired=desired, phase=phase)
 
     def _folder(self, desired: m.DesiredRun) -> RunFolder:
@@ -333,7 +333,7 @@ class Keepers:
         if found is None:
             self._folders.pop(run_id, None)
         record = _record(found) if found is not None else None
-        self.handle(agent.LeftoversGone(clock.boottime(), run_id, record))
+        self.handle(agent.LeftoversGone(clock.boottime(), run_id, record, clock.wall()))
 
     async def _wait_for_unit(self, folder: RunFolder) -> None:
         """Give systemd a moment to end the unit and to record how its keeper ended."""
@@ -352,8 +352,9 @@ def _record(found: FoundRun) -> agent.RunRecord:
     return agent.RunRecord(
         desired=found.file.desired,
         boot_id=found.file.boot_id,
-        released=found.released,
+        released=found.released_at is not None,
         exit=found.exit,
+        released_at=found.released_at,
     )
 
 

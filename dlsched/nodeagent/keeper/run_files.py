@@ -55,7 +55,7 @@ class FoundRun:
     """What the disk says of a run."""
 
     file: RunFile
-    released: bool
+    released_at: float | None  # by this node's clock, in seconds since the epoch; None: it was not
     exit: ExitRecord | None
 
 
@@ -189,11 +189,19 @@ def run_in(records: str) -> FoundRun | None:
     try:
         return FoundRun(
             file=loads(RunFile, data),
-            released=os.path.exists(os.path.join(records, "released")),
+            released_at=_changed_at(os.path.join(records, "released")),
             exit=loads(ExitRecord, exit_data) if exit_data is not None else None,
         )
     except BadInput as error:
         raise BadInput(f"{records}: {error}") from None
+
+
+def _changed_at(path: str) -> float | None:
+    """When a file was last changed, in seconds since the epoch; None: it is not there."""
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def make_folders(state_dir: str, run_dir: str) -> None:

@@ -376,5 +376,6 @@ class RunProcesses:
                 checkpoint=self.leaving.checkpoint,
                 term_s=self.leaving.term_s(self._ended_at or now),
                 unasked=self._ended_unasked,
+                at=clock.wall() - (now - (self._ended_at or now)),
             )
         )

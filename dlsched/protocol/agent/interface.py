@@ -26,6 +26,7 @@ class RunRecord:
     boot_id: m.BootId
     released: bool = False
     exit: m.ExitRecord | None = None
+    released_at: float | None = None  # by the node's clock, in seconds since the epoch
 
 
 # -- events --------------------------------------------------------------------------------------
@@ -100,10 +101,14 @@ class HealthChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeftoversGone(Event):
-    """No process of the run is left; `record` is the run's file as it is now."""
+    """No process of the run is left; `record` is the run's file as it is now.
+
+    `at` is the time by the node's clock, in seconds since the epoch.
+    """
 
     run_id: m.RunId
     record: RunRecord | None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,8 +181,14 @@ class RunsTurn(Turn):
         self.change(held={**self.state.held, run_id: lost})
         self.emit(KillLeftovers(run_id))
 
-    def leftovers_gone(self, now: float, run_id: m.RunId, found: RunRecord | None) -> None:
-        """End a run that has neither keeper nor processes, by its record or by a new one."""
+    def leftovers_gone(
+        self, now: float, run_id: m.RunId, found: RunRecord | None, at: float | None
+    ) -> None:
+        """End a run that has neither keeper nor processes, by its record or by a new one.
+
+        A run that was lost with its keeper has executed from its release until now, at most; one
+        that was lost with its node until a time that is not known.
+        """
         held = self.state.held.get(run_id)
         if held is None or not held.lost:
             return
@@ -199,15 +205,21 @@ class RunsTurn(Turn):
             reason = m.ExitReason.NODE_LOST
         else:
             reason = m.ExitReason.KEEPER_LOST
-        desired = held.desired
+        desired, ran_s = held.desired, 0.0
+        if reason is not m.ExitReason.KEEPER_LOST:
+            at = None
+        elif found is not None and found.released_at is not None and at is not None:
+            ran_s = max(0.0, at - found.released_at)
         record = m.ExitRecord(
             key=desired.key,
             node=self.state.node,
             reason=reason,
             stop=desired.stop,
+            ran_s=ran_s,
             detail=held.why,
             nodes=tuple(share.node for share in desired.layout),
             request_id=desired.request_id,
+            at=at,
         )
         if found is None:
             self.ended(now, record)  # nothing was ever reserved: nothing to overwrite

@@ -108,8 +108,8 @@ def step(  # noqa: PLR0912  # one case an event
             if unhealthy != state.unhealthy:
                 turn.change(unhealthy=unhealthy)
                 turn.sync(now)
-        case interface.LeftoversGone(now=now, run_id=run_id, record=found):
-            turn.leftovers_gone(now, run_id, found)
+        case interface.LeftoversGone(now=now, run_id=run_id, record=found, at=at):
+            turn.leftovers_gone(now, run_id, found, at)
         case interface.EndWritten(now=now, exit=record):
             turn.ended(now, record)
         case interface.WitnessAsked(now=now, query=query):
