@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from dlsched.core.errors import BadInput
 from dlsched.protocol import messages as plain
-from dlsched.rpc.v1 import keeper_pb2, node_pb2, run_pb2
+from dlsched.rpc.v1 import node_pb2, run_pb2
 
 T = TypeVar("T")
 
@@ -39,15 +39,6 @@ WIRE: dict[type, type[Message]] = {
     plain.Nudge: node_pb2.NudgeRequest,
     plain.WitnessQuery: node_pb2.WitnessQuery,
     plain.WitnessAnswer: node_pb2.WitnessAnswer,
-    plain.Release: keeper_pb2.Release,
-    plain.Freeze: keeper_pb2.Freeze,
-    plain.Thaw: keeper_pb2.Thaw,
-    plain.Signal: keeper_pb2.Signal,
-    plain.Adjust: keeper_pb2.Adjust,
-    plain.Stop: keeper_pb2.Stop,
-    plain.Kill: keeper_pb2.Kill,
-    plain.Forget: keeper_pb2.Forget,
-    plain.KeeperStatus: keeper_pb2.KeeperStatus,
 }
 SETS: dict[tuple[type, str], type[Message]] = {
     (plain.Sync, "held"): node_pb2.HeldSet,
@@ -163,38 +154,3 @@ def _enumeration(kind: type[Enum], number: int, absent: bool, where: str) -> Enu
         if ENUMS[kind].Value(wire_name(value)) == number:
             return value
     raise BadInput(f"{where} is {number}, which this version does not know")
-
-
-ORDERS: dict[type, str] = {
-    plain.Release: "release",
-    plain.Freeze: "freeze",
-    plain.Thaw: "thaw",
-    plain.Signal: "signal",
-    plain.Adjust: "adjust",
-    plain.Stop: "stop",
-    plain.Kill: "kill",
-    plain.Forget: "forget",
-}
-
-
-def order_to_wire(order: plain.Order) -> keeper_pb2.Order:
-    """An order in its envelope."""
-    message = keeper_pb2.Order()
-    field = getattr(message, ORDERS[type(order)])
-    field.SetInParent()
-    field.CopyFrom(to_wire(order))
-    return message
-
-
-def order_from_wire(message: keeper_pb2.Order) -> plain.Order:
-    """The order in an envelope.
-
-    Raises:
-        BadInput: this version does not know the order.
-    """
-    name = message.WhichOneof("order")
-    for kind, field in ORDERS.items():
-        if field == name:
-            found: plain.Order = from_wire(kind, getattr(message, field))
-            return found
-    raise BadInput("an order that this version does not know")

@@ -6,11 +6,13 @@ are what an earlier version sent, and are never written again.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+from dlsched.nodeagent.json_values import plain
 from dlsched.protocol import messages as m
-from dlsched.rpc.conversion import order_to_wire, to_wire
+from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.v1 import control_pb2, run_pb2
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -105,7 +107,7 @@ BARE_REPLY = m.Reply(
     register=True,
     want_held=True,
 )
-ORDERS: dict[str, m.Order] = {
+KEEPER_MESSAGES: dict[str, Any] = {  # as JSON: a keeper outlives the agent that started it
     "release": m.Release(),
     "freeze": m.Freeze(m.SuspendLevel.CUDA),
     "thaw": m.Thaw(),
@@ -114,6 +116,7 @@ ORDERS: dict[str, m.Order] = {
     "stop": m.Stop(reason=m.StopReason.RESIZE, step=1200),
     "kill": m.Kill(m.StopReason.CANCEL),
     "forget": m.Forget(),
+    "status": m.KeeperStatus(desired=DESIRED, phase=m.Phase.STOPPING, exit=EXIT),
 }
 VALUES: dict[str, Any] = {
     "sync": SYNC,
@@ -124,7 +127,6 @@ VALUES: dict[str, Any] = {
     "nudge": m.Nudge(node=N1, term=m.Term(m.Epoch(3), m.Revision(9))),
     "witness-query": m.WitnessQuery(asker=N1, witness=N2, nonce=5),
     "witness-answer": m.WitnessAnswer(asker=N1, witness=N2, nonce=5, renewed_ago_s=16.25),
-    "keeper-status": m.KeeperStatus(desired=DESIRED, phase=m.Phase.STOPPING, exit=EXIT),
 }
 
 
@@ -193,12 +195,14 @@ def write_missing() -> None:
     """Record what has not been recorded."""
     FOLDER.mkdir(exist_ok=True)
     wires = {name: to_wire(value) for name, value in VALUES.items()}
-    wires |= {f"order-{name}": order_to_wire(order) for name, order in ORDERS.items()}
     wires |= {f"control-{name}": message for name, message in ASKED.items()}
-    for name, message in wires.items():
-        path = FOLDER / f"{name}.bin"
+    files = {f"{n}.bin": w.SerializeToString(deterministic=True) for n, w in wires.items()}
+    for name, value in KEEPER_MESSAGES.items():
+        files[f"keeper-{name}.json"] = json.dumps(plain(value), indent=1).encode() + b"\n"
+    for name, data in files.items():
+        path = FOLDER / name
         if not path.exists():
-            path.write_bytes(message.SerializeToString(deterministic=True))
+            path.write_bytes(data)
 
 
 if __name__ == "__main__":
