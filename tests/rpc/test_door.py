@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -71,7 +71,9 @@ class Wire:
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pump(reader, back, True), self._pump(there, writer, False))
+        pumps = self._pump(reader, back, True), self._pump(there, writer, False)
+        with suppress(asyncio.CancelledError):  # the loop ends; asyncio would log it
+            await asyncio.gather(*pumps)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, forth: bool
