@@ -62,6 +62,9 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "profile": LazyCommand(
         "admin.profiles:profile_app", "Speeds of kinds of trainings, by GPU type."
     ),
+    "orphans": LazyCommand(
+        "admin.orphans:orphans_command", "Runs that the database does not know."
+    ),
     "node-down": LazyCommand(
         "admin.daemon_state:node_down_command", "Confirm that nothing runs on a node."
     ),

@@ -376,6 +376,16 @@ class Client:
         request = control_pb2.CalibrationRequest(since=since)
         return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
 
+    def orphans(self, end: Iterable[str] = ()) -> control_pb2.OrphansReply:
+        """Return the runs that nodes hold and the database does not know.
+
+        Args:
+            end: run ids of those to end; their processes are killed.
+        """
+        request = control_pb2.OrphansRequest(end=end)
+        reply: control_pb2.OrphansReply = self._connection.ask("Orphans", request, repeatable=True)
+        return reply
+
     def speeds(
         self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
     ) -> list[control_pb2.SpeedView]:

@@ -505,6 +505,27 @@ def test_a_forgotten_run_that_a_node_still_holds_is_told_over_and_not_adopted() 
     assert not state.committed.orphans
 
 
+def test_an_orphan_is_killed_only_when_an_operator_ends_it() -> None:
+    key = m.RunKey(m.JobId(99), m.RunNumber(3), m.RunId("unknown"))
+    held = m.HeldRun(key=key, phase=m.Phase.RUNNING, gpus=(GPU,), nodes=(N1,))
+
+    def sync(state: leader.LeaderState, number: int) -> tuple[leader.LeaderState, m.Reply]:
+        alive = replace(
+            ended(state, EXIT, number), held=(held,), ended=(), held_digest=m.Digest("x")
+        )
+        state, commands = settled(state, leader.SyncArrived(2.0 + number, alive))
+        return state, next(c.reply for c in commands if isinstance(c, leader.SendReply))
+
+    state, _ = sync(leading(), 5)
+    assert set(state.committed.orphans) == {(N1, key.run_id)}
+    state, _ = settled(state, leader.EndOrphans(8.0, frozenset({m.RunId("another")})))
+    state, reply = sync(state, 6)
+    assert not reply.over
+    state, _ = settled(state, leader.EndOrphans(8.5, frozenset({key.run_id})))
+    state, reply = sync(state, 7)
+    assert reply.over == (key.run_id,)
+
+
 def test_a_live_job_is_not_forgotten() -> None:
     state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a", "b")))
     state, _ = settled(state, place(1, "n1g0"))

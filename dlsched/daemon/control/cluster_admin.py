@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median, quantiles
 
 from dlsched import __version__
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.turns import in_turns
@@ -61,7 +61,8 @@ class ClusterAdmin:
             if late:
                 yellow.append(f"nodes late: {', '.join(late[:10])}")
             if driver.committed.orphans:
-                yellow.append(f"{len(driver.committed.orphans)} unknown runs are alive")
+                runs = plural(len(driver.committed.orphans), "unknown run")
+                yellow.append(f"{runs} alive: see dlsched admin orphans")
         certificate = self.trust.problem()
         if certificate is not None:
             yellow.append(certificate)

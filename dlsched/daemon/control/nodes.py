@@ -1,18 +1,20 @@
-"""Nodes: shown, drained, taken back, and confirmed as down by an operator."""
+"""Nodes: shown, drained, taken back, confirmed as down; and their orphans, shown and ended."""
 
 from __future__ import annotations
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.agents import Described
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control.bounds import LONGEST_S, check_number, check_text
+from dlsched.daemon.control.bounds import LONGEST_S, check_count, check_number, check_text
 from dlsched.daemon.enforcement import evict
 from dlsched.db.records import Drained, Event
 from dlsched.protocol import leader
-from dlsched.protocol.messages import GpuId, NodeName
+from dlsched.protocol.messages import GpuId, NodeName, RunId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
+
+MOST_ORPHANS = 1000  # that one call ends
 
 
 def nodes(cluster: Cluster, request: control_pb2.NodesRequest) -> control_pb2.NodesReply:
@@ -151,6 +153,51 @@ async def set_nodes(
             evict(cluster)
         reply.done.append(name)
         reply.lines.append(line)
+    return reply
+
+
+async def orphans(
+    cluster: Cluster, request: control_pb2.OrphansRequest, caller: Identity
+) -> control_pb2.OrphansReply:
+    """Runs that nodes hold and the database does not know; those that are named are ended.
+
+    Raises:
+        BadInput: more are named than a call may.
+    """
+    driver = cluster.driver
+    driver.require_lead()
+    check_count("orphans", len(request.end), MOST_ORPHANS)
+    known = driver.committed.orphans
+    named = frozenset(map(RunId, request.end))
+    found = [orphan for (_, run_id), orphan in known.items() if run_id in named]
+    if found:
+        notes = tuple(
+            Event(
+                at=wall(), kind="end-orphan", actor=caller.name, node=each.node,
+                text=f"run {each.held.key}",
+            )
+            for each in found
+        )  # fmt: skip
+        ending = leader.EndOrphans(boottime(), frozenset(each.held.key.run_id for each in found))
+        await driver.ask(
+            lambda token: leader.Together(
+                boottime(), (ending, leader.AttachAsked(boottime(), notes, token))
+            )
+        )
+    reply = control_pb2.OrphansReply()
+    for (node, run_id), orphan in sorted(driver.committed.orphans.items()):
+        key, is_ending = orphan.held.key, run_id in driver.state.ending
+        reply.orphans.add(
+            node=node,
+            job=key.job,
+            run=key.run,
+            run_id=run_id,
+            state="ending" if is_ending else orphan.held.phase.value,
+            gpus=orphan.held.gpus,
+            nodes=orphan.held.nodes,
+        )
+    for run_id in sorted(named - {run_id for _, run_id in known}):
+        reply.failed.add(subject=f"run {run_id}", why="it is no orphan")
     return reply
 
 

@@ -140,6 +140,10 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await self._admin.calibration(request)
 
     @answered
+    async def Orphans(self, request: Any, context: Any) -> Any:
+        return await nodes.orphans(self._cluster, request, identity_of(context))
+
+    @answered
     async def Tenants(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await tenants.tenants(self._cluster, request)

@@ -187,7 +187,8 @@ class Together(Event):
         | SuspendAsked
         | TermsAsked
         | AttachAsked
-        | DownConfirmed,
+        | DownConfirmed
+        | EndOrphans,
         ...,
     ]
 
@@ -204,6 +205,16 @@ class DownConfirmed(Event):
     """An operator confirms that nothing runs on a node (`admin node-down NODE --confirmed`)."""
 
     node: m.NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class EndOrphans(Event):
+    """An operator ends runs that nodes hold and the database does not know.
+
+    Not durable: a leader that starts meanwhile has to be asked again.
+    """
+
+    run_ids: frozenset[m.RunId]
 
 
 # -- commands ------------------------------------------------------------------------------------

@@ -74,3 +74,8 @@ class SilenceTurn(Turn):
         for place, run_id in list(self.state.reserved.orphans):
             if place == name:
                 self.write(OrphanOver(name, run_id, None))
+
+    def end_orphans(self, run_ids: frozenset[m.RunId]) -> None:
+        """Have the nodes kill orphans, because an operator says so."""
+        known = {run_id for _, run_id in self.state.reserved.orphans}
+        self.change(ending=(self.state.ending | run_ids) & known)

@@ -56,7 +56,7 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
             case _:
                 self.take_request(event)
 
-    def take_request(self, event: interface.Event) -> None:
+    def take_request(self, event: interface.Event) -> None:  # noqa: PLR0912  # one case a request
         """Carry out a request of a client, an operator or the round."""
         match event:
             case interface.SubmitAsked(token=token, request=request):
@@ -83,6 +83,8 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                     self.answer_after_commit(interface.Answer(token_))
             case interface.DownConfirmed(node=node):
                 self.node_down(node)
+            case interface.EndOrphans(run_ids=run_ids):
+                self.end_orphans(run_ids)
 
     def decline(self, event: interface.Event) -> None:
         """Answer that the result is unknown: this process does not lead."""

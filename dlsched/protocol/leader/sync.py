@@ -353,11 +353,7 @@ class SyncTurn(Turn):
             if not reserved.runs[want.key.run_id].members[name].is_over
         )
         digest = m.digest_of(desired)
-        over = []
-        for mine in held:
-            run = committed.runs.get(mine.key.run_id)
-            if run is not None and name in run.members and run.members[name].is_over:
-                over.append(mine.key.run_id)
+        over = [mine.key.run_id for mine in held if self.is_to_be_killed(name, mine.key.run_id)]
         acknowledged = tuple(
             record.key.run_id for record in sync.ended if is_committed(committed, name, record.key)
         )
@@ -380,6 +376,13 @@ class SyncTurn(Turn):
                 )
             )
         )
+
+    def is_to_be_killed(self, node: m.NodeName, run_id: m.RunId) -> bool:
+        """Whether a run that a node holds is over there, or an operator ends it as an orphan."""
+        run = self.state.committed.runs.get(run_id)
+        if run is not None and node in run.members:
+            return run.members[node].is_over
+        return run_id in self.state.ending and (node, run_id) in self.state.committed.orphans
 
     def renew(self, now: float, sync: m.Sync, runs: Iterable[m.RunId]) -> m.Lease | None:
         """The node's next lease; None when the database has not confirmed the term recently."""

@@ -1169,6 +1169,38 @@ class CalibrationReply(_message.Message):
     by_basis: _containers.RepeatedCompositeFieldContainer[CalibrationView]
     def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
 
+class OrphansRequest(_message.Message):
+    __slots__ = ("end",)
+    END_FIELD_NUMBER: _ClassVar[int]
+    end: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, end: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OrphanView(_message.Message):
+    __slots__ = ("node", "job", "run", "run_id", "state", "gpus", "nodes")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    job: int
+    run: int
+    run_id: str
+    state: str
+    gpus: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., job: _Optional[int] = ..., run: _Optional[int] = ..., run_id: _Optional[str] = ..., state: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OrphansReply(_message.Message):
+    __slots__ = ("orphans", "failed")
+    ORPHANS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    orphans: _containers.RepeatedCompositeFieldContainer[OrphanView]
+    failed: _containers.RepeatedCompositeFieldContainer[Failure]
+    def __init__(self, orphans: _Optional[_Iterable[_Union[OrphanView, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ...) -> None: ...
+
 class SpeedView(_message.Message):
     __slots__ = ("model", "batch_size", "gpu_type", "gpus", "partner", "partner_batch_size", "steps_per_s", "measurements", "source", "at")
     MODEL_FIELD_NUMBER: _ClassVar[int]

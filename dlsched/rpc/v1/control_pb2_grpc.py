@@ -129,6 +129,11 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.FromString,
                 _registered_method=True)
+        self.Orphans = channel.unary_unary(
+                '/dlsched.v1.Control/Orphans',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.FromString,
+                _registered_method=True)
         self.Tenants = channel.unary_unary(
                 '/dlsched.v1.Control/Tenants',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.SerializeToString,
@@ -302,6 +307,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Orphans(self, request, context):
+        """Runs that nodes hold and the database does not know; ends those that are named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tenants(self, request, context):
         """Users, accounts, virtual clusters, partitions and quotas, as they are now.
         """
@@ -459,6 +471,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Calibration,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.SerializeToString,
+            ),
+            'Orphans': grpc.unary_unary_rpc_method_handler(
+                    servicer.Orphans,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.SerializeToString,
             ),
             'Tenants': grpc.unary_unary_rpc_method_handler(
                     servicer.Tenants,
@@ -1019,6 +1036,33 @@ class Control:
             '/dlsched.v1.Control/Calibration',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Orphans(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Orphans',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.FromString,
             options,
             channel_credentials,
             insecure,

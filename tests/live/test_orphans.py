@@ -1,0 +1,60 @@
+"""Runs of a database that has gone back: they keep their GPUs, are shown, and can be ended."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def copy_of(database: Path, to: Path) -> None:
+    """Copy a database that is in use."""
+    with sqlite3.connect(database) as source, sqlite3.connect(to) as target:
+        source.backup(target)
+    to.chmod(0o600)
+
+
+def orphans(cluster: LocalCluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(cluster.cli("admin", "orphans", "--json"))["orphans"]
+    return found
+
+
+def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster) -> None:
+    database, older = small.folder / "dlsched.db", small.folder / "older.db"
+    copy_of(database, older)
+    job = small.submit("echo began; sleep 600", nodelist="n1", gpus="4")
+    eventually("it began", lambda: small.output(job), within=40)
+    assert orphans(small) == []
+    small.kill("daemon")
+    for path in small.folder.glob("dlsched.db*"):
+        path.unlink()
+    copy_of(older, database)
+    restored = [sys.executable, "-m", "dlsched.db", "restored", f"sqlite:///{database}"]
+    subprocess.run(restored, check=True, capture_output=True, cwd=small.folder)
+    small.start_daemon()
+    small.wait_until_up()
+    [orphan] = eventually("it is an orphan", lambda: orphans(small), within=60)
+    assert (orphan["node"], orphan["job"], orphan["run"]) == ("n1", job, 1)
+    assert (orphan["state"], len(orphan["gpus"])) == ("running", 4)
+    assert orphan["run_id"] in small.cli("admin", "orphans")
+    assert "1 unknown run alive" in small.cli("admin", "status")
+    waits = small.submit("true", nodelist="n1", gpus="1")
+    assert small.job(waits).state == "PENDING"
+
+    wrong = small.run("admin", "orphans", "--end", "no-such-run")
+    assert wrong.returncode == 1
+    assert wrong.stderr == "dlsched: run no-such-run: it is no orphan\n"
+    assert len(orphans(small)) == 1
+    small.cli("admin", "orphans", "--end", orphan["run_id"])
+    eventually("it is gone", lambda: not orphans(small), within=60)
+    small.until(waits, "COMPLETED", within=60)
+    assert small.output(job) == "began\n"
