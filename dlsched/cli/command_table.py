@@ -65,6 +65,9 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "orphans": LazyCommand(
         "admin.orphans:orphans_command", "Runs that the database does not know."
     ),
+    "run-over": LazyCommand(
+        "admin.orphans:run_over_command", "Confirm that a run whose keeper is lost is over."
+    ),
     "node-down": LazyCommand(
         "admin.daemon_state:node_down_command", "Confirm that nothing runs on a node."
     ),

@@ -386,6 +386,11 @@ class Client:
         reply: control_pb2.OrphansReply = self._connection.ask("Orphans", request, repeatable=True)
         return reply
 
+    def confirm_over(self, jobs: Iterable[str]) -> Acted:
+        """Confirm that no process of these jobs' runs is left where their nodes cannot tell."""
+        request = control_pb2.ConfirmOverRequest(jobs=jobs)
+        return _acted(self._connection.ask("ConfirmOver", request, repeatable=True))
+
     def speeds(
         self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
     ) -> list[control_pb2.SpeedView]:

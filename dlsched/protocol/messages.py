@@ -180,6 +180,9 @@ class HeldRun:
     request_id: RequestId = RequestId("")
     suspension: int = 0  # the number of the current suspension
     let_go: bool = False  # suspended, and none of its processes uses its GPUs
+    in_doubt: bool = (
+        False  # its keeper is lost, and its node cannot tell whether processes are left
+    )
 
 
 NOT_RELEASED_IN_TIME = "not released in time"  # the detail of a member whose gang did not start

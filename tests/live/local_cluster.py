@@ -81,7 +81,9 @@ class LocalCluster:
         round: Mapping[str, object] | None = None,
         tables: Mapping[str, Mapping[str, object]] | None = None,
         timing: Mapping[str, float] | None = None,
+        agents_under: Sequence[str] = (),
     ) -> None:
+        self._agents_under = agents_under  # a program that starts them, with its arguments
         self._home = tempfile.TemporaryDirectory(prefix="dls")  # short: sockets live below it
         self.folder = Path(self._home.name)
         self.database = database or f"sqlite:///{self.folder}/dlsched.db"
@@ -141,11 +143,13 @@ class LocalCluster:
             "OMP_NUM_THREADS": "1",
         }
 
-    def _start(self, name: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, name: str, *words: str, under: Sequence[str] = (), **environment: str
+    ) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{name}.log").open("ab")
         with log:
             process = subprocess.Popen(
-                [sys.executable, "-m", *words],
+                [*under, sys.executable, "-m", *words],
                 env={**self.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -183,7 +187,8 @@ class LocalCluster:
         }
         lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
         config.write_text("\n".join(lines) + "\n" + _toml({"timing": self.timing}))
-        return self._start(name, "dlsched.nodeagent", "--config", str(config), **environment)
+        words = ("dlsched.nodeagent", "--config", str(config))
+        return self._start(name, *words, under=self._agents_under, **environment)
 
     def kill(self, name: str) -> None:
         """SIGKILL the daemon or an agent."""

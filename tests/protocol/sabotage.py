@@ -47,6 +47,10 @@ def leader_ignores_the_window(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "window_passed", lambda since, now, timing: now - since >= 8.0)
 
 
+def a_lost_keeper_is_always_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AgentTurn, "may_be_alive", lambda self: False)
+
+
 def leader_asks_no_witness(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "is_witnessed", lambda *args: True)
 
@@ -438,6 +442,7 @@ ALL = [
         ("in place",),
         a_run_that_gave_way_is_repeated,
     ),
+    Sabotage("unfenced is over", "unfenced", ("P2", "P4"), a_lost_keeper_is_always_the_end),
     Sabotage("endless retries", "again", ("in place",), every_failure_is_repeated),
     Sabotage("failed jobs come back", "again", ("P3",), failed_jobs_come_back_unasked),
     Sabotage("leader ignores the window", "lease", ("P2",), leader_ignores_the_window),

@@ -1,4 +1,4 @@
-"""`dlsched admin orphans`: runs that nodes hold and the database does not know."""
+"""`dlsched admin orphans` and `run-over`: runs that are unknown, or perhaps over."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import AsJson, ColourOption
-from dlsched.core.errors import DlschedError
+from dlsched.core.errors import BadInput, DlschedError
 
 if TYPE_CHECKING:
     from dlsched.rpc.v1.control_pb2 import OrphanView
@@ -59,3 +59,21 @@ def orphans_command(
         typer.echo(f"dlsched: {each.subject}: {each.why}", err=True)
     if found.failed:
         raise typer.Exit(DlschedError.exit_code)
+
+
+@with_option_groups
+def run_over_command(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids of running jobs.")],
+    confirmed: Annotated[
+        bool, option("--confirmed", "Confirm that none of their processes is left.")
+    ] = False,
+    *,
+    daemon: DaemonOptions,
+) -> None:
+    """Confirm that runs are over whose keeper was lost where nodes cannot tell. Operators only."""
+    if not confirmed:
+        raise BadInput(
+            "--confirmed is needed: if processes of the run are left, the job will run twice"
+        )
+    with daemon.client() as cluster:
+        report(cluster.confirm_over(jobs), "over", kind="job")

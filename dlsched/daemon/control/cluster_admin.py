@@ -63,6 +63,13 @@ class ClusterAdmin:
             if driver.committed.orphans:
                 runs = plural(len(driver.committed.orphans), "unknown run")
                 yellow.append(f"{runs} alive: see dlsched admin orphans")
+            for node, run_id in sorted(driver.state.in_doubt):
+                run = driver.committed.runs.get(run_id)
+                if run is not None and not run.is_over:
+                    yellow.append(
+                        f"job {run.key.job} lost its keeper on {node}, where its processes may be"
+                        " alive: see dlsched admin run-over"
+                    )
         certificate = self.trust.problem()
         if certificate is not None:
             yellow.append(certificate)

@@ -9,12 +9,13 @@ from dlsched.daemon.control.bounds import LONGEST_S, check_count, check_number, 
 from dlsched.daemon.enforcement import evict
 from dlsched.db.records import Drained, Event
 from dlsched.protocol import leader
-from dlsched.protocol.messages import GpuId, NodeName, RunId
+from dlsched.protocol.messages import GpuId, JobId, NodeName, RunId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
 
-MOST_ORPHANS = 1000  # that one call ends
+MOST_ORPHANS = 1000  # that one call ends, and jobs whose runs it confirms as over
+LONGEST_ID = 18  # digits
 
 
 def nodes(cluster: Cluster, request: control_pb2.NodesRequest) -> control_pb2.NodesReply:
@@ -198,6 +199,41 @@ async def orphans(
         )
     for run_id in sorted(named - {run_id for _, run_id in known}):
         reply.failed.add(subject=f"run {run_id}", why="it is no orphan")
+    return reply
+
+
+async def confirm_over(
+    cluster: Cluster, request: control_pb2.ConfirmOverRequest, caller: Identity
+) -> control_pb2.ActReply:
+    """End runs of which nodes cannot tell whether they are over, because an operator is sure.
+
+    Raises:
+        BadInput: more jobs are named than a call may, or something that is no job's id.
+    """
+    driver = cluster.driver
+    driver.require_lead()
+    check_count("jobs", len(request.jobs), MOST_ORPHANS)
+    reply = control_pb2.ActReply()
+    for text in dict.fromkeys(request.jobs):
+        if not text.isdecimal() or len(text) > LONGEST_ID:
+            raise BadInput(f"{text[:40]!r} is no job id")
+        run = driver.committed.live_run(JobId(int(text)))
+        nodes = [node for node, run_id in driver.state.in_doubt if run and run_id == run.key.run_id]
+        if run is None or not nodes:
+            reply.failed.add(subject=f"job {text}", why="no node is in doubt about its run")
+            continue
+        note = Event(
+            at=wall(), kind="run-over", actor=caller.name, job=run.key.job,
+            text=f"run {run.key.run} on {', '.join(sorted(nodes))}",
+        )  # fmt: skip
+        over = leader.OverConfirmed(boottime(), run.key.job)
+        await driver.ask(
+            lambda token, over=over, note=note: leader.Together(  # type: ignore[misc]
+                boottime(), (over, leader.AttachAsked(boottime(), (note,), token))
+            )
+        )
+        reply.done.append(text)
+        reply.lines.append(f"job {text}: its run is over, as {caller.name} says")
     return reply
 
 

@@ -144,6 +144,10 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await nodes.orphans(self._cluster, request, identity_of(context))
 
     @answered
+    async def ConfirmOver(self, request: Any, context: Any) -> Any:
+        return await nodes.confirm_over(self._cluster, request, identity_of(context))
+
+    @answered
     async def Tenants(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await tenants.tenants(self._cluster, request)

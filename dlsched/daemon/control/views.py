@@ -60,7 +60,7 @@ class Views:
         facts = driver.table.of(row.job)
         pending = row.status is JobStatus.PENDING
         gave_way = row.status is JobStatus.SUSPENDED and live.claims.home(row.job) is not None
-        reason = self.reason(row) if pending or gave_way else row.reason
+        reason = self.reason(row) if pending or gave_way else self.doubt(row) or row.reason
         position = live.position(row.job) if pending else None
         key = (row, facts.version, reason, position)
         kept = self._made.get(row.job)
@@ -91,6 +91,15 @@ class Views:
             return recovering.reason
         known = self._cluster.live.reason(row.job)
         return known or self._cluster.driver.refusals.get(row.job) or row.reason or "Resources"
+
+    def doubt(self, row: Job) -> str:
+        """Why it is not known whether a job's run is over; empty where there is no doubt."""
+        driver = self._cluster.driver
+        run = driver.committed.live_run(row.job) if driver.state.in_doubt else None
+        if run is None:
+            return ""
+        nodes = [node for node, run_id in sorted(driver.state.in_doubt) if run_id == run.key.run_id]
+        return f"KeeperLost({', '.join(nodes)}: processes may be alive)" if nodes else ""
 
     def _make(self, row: Job, reason: str, position: int | None) -> control_pb2.JobView:
         driver = self._cluster.driver

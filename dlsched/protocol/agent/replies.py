@@ -12,6 +12,7 @@ from dlsched.protocol.agent.interface import (
     LogLine,
     OrderKeeper,
     Persist,
+    WriteEnd,
     WriteLease,
 )
 from dlsched.protocol.agent.runs import RunsTurn
@@ -127,7 +128,14 @@ class RepliesTurn(RunsTurn):
                 del held[run_id]
         self.change(ended=ended, held=held)
         for run_id in reply.over:
-            if run_id in held and not held[run_id].lost:
+            if run_id not in held:
+                continue
+            end = held[run_id].in_doubt
+            if end is not None:
+                held[run_id] = replace(held[run_id], in_doubt=None)
+                self.change(held=held)
+                self.emit(WriteEnd(end))
+            elif not held[run_id].lost:
                 self.emit(OrderKeeper(run_id, m.Kill(m.StopReason.OVER)))
 
     def write_lease(self, until: float, covers: frozenset[m.RunId], *, by_leader: bool) -> None:

@@ -8,6 +8,7 @@ from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.agent.interface import (
     KillLeftovers,
+    LogLine,
     OrderKeeper,
     RunRecord,
     Spawn,
@@ -223,8 +224,20 @@ class RunsTurn(Turn):
         )
         if found is None:
             self.ended(now, record)  # nothing was ever reserved: nothing to overwrite
+        elif reason is m.ExitReason.KEEPER_LOST and self.may_be_alive():
+            doubtful = replace(held, in_doubt=record)
+            self.change(held={**self.state.held, run_id: doubtful})
+            self.emit(LogLine(f"run {desired.key} lost its keeper; its processes may be alive"))
+            self.sync(now)
         else:
             self.emit(WriteEnd(record))
+
+    def may_be_alive(self) -> bool:
+        """Whether processes may outlive their keeper unseen, because no launcher here ends them.
+
+        Such a run stays held, with its GPUs, until an operator confirms that it is over.
+        """
+        return not self.state.inventory.can_fence
 
 
 def _part_of(held: Held) -> float:

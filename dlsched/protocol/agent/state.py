@@ -27,6 +27,8 @@ class Held:
     why: str = ""  # the keeper could not be started
     suspension: int = 0
     let_go: bool = False
+    # how it ends as soon as an operator confirms that none of its processes is left
+    in_doubt: m.ExitRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class AgentState:
                 request_id=held.desired.request_id,
                 suspension=held.suspension,
                 let_go=held.let_go,
+                in_doubt=held.in_doubt is not None,
             )
             for run_id, held in sorted(self.held.items())
             if run_id not in self.ended

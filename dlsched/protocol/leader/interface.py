@@ -188,7 +188,8 @@ class Together(Event):
         | TermsAsked
         | AttachAsked
         | DownConfirmed
-        | EndOrphans,
+        | EndOrphans
+        | OverConfirmed,
         ...,
     ]
 
@@ -205,6 +206,13 @@ class DownConfirmed(Event):
     """An operator confirms that nothing runs on a node (`admin node-down NODE --confirmed`)."""
 
     node: m.NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class OverConfirmed(Event):
+    """An operator confirms that no process of a job's run is left where its nodes cannot tell."""
+
+    job: m.JobId
 
 
 @dataclass(frozen=True, slots=True)

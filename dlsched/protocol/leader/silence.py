@@ -79,3 +79,10 @@ class SilenceTurn(Turn):
         """Have the nodes kill orphans, because an operator says so."""
         known = {run_id for _, run_id in self.state.reserved.orphans}
         self.change(ending=(self.state.ending | run_ids) & known)
+
+    def run_is_over(self, job: m.JobId) -> None:
+        """End the parts of a job's run that are in doubt, because an operator is sure."""
+        run = self.state.reserved.live_run(job)
+        for node, run_id in sorted(self.state.in_doubt):
+            if run is not None and run_id == run.key.run_id and not run.members[node].is_over:
+                self.write(MemberOver(run_id, node, presumed="confirmed over"))

@@ -82,6 +82,7 @@ class LeaderState:
         default_factory=dict
     )  # at the beginning of this term
     refusals: Mapping[m.NodeName, Refusal] = field(default_factory=dict)  # the last of each node
+    in_doubt: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()  # as nodes report
     ending: frozenset[m.RunId] = frozenset()  # orphans that an operator ends
     alarms: frozenset[str] = frozenset()  # that were raised and still hold
 

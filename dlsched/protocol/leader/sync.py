@@ -309,6 +309,7 @@ class SyncTurn(Turn):
     def compare_held(self, sync: m.Sync, held: tuple[m.HeldRun, ...]) -> None:
         """Compare the runs that a node holds with those that it should hold."""
         name = sync.node
+        self.note_doubts(name, held)
         present = {h.key.run_id for h in held} | {r.key.run_id for r in sync.ended}
         for mine in held:
             run = self.state.reserved.runs.get(mine.key.run_id)
@@ -326,6 +327,17 @@ class SyncTurn(Turn):
         for (place, run_id), orphan in list(self.state.reserved.orphans.items()):
             if place == name and run_id not in present and sync.applied >= orphan.since:
                 self.write(change.OrphanOver(name, run_id, None))
+
+    def note_doubts(self, name: m.NodeName, held: tuple[m.HeldRun, ...]) -> None:
+        """Note which runs are in doubt on a node, and stop the rest of their gangs."""
+        mine = {(name, each.key.run_id) for each in held if each.in_doubt}
+        others = {each for each in self.state.in_doubt if each[0] != name}
+        if mine | others != self.state.in_doubt:
+            self.change(in_doubt=frozenset(mine | others))
+        for _, run_id in sorted(mine):
+            run = self.state.reserved.runs.get(run_id)
+            if run is not None and not run.is_over and run.stop is None and len(run.members) > 1:
+                self.write(change.StopRun(run_id, m.StopReason.PEER))
 
     def note_prepared(self, run: Run, node: m.NodeName) -> None:
         """A member has prepared; when it is the last one, release the gang."""

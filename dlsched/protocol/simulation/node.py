@@ -94,11 +94,19 @@ class SimNode:
     """A node of the world."""
 
     def __init__(
-        self, world: NodeWorld, name: m.NodeName, gpus: int, *, can_freeze: bool = True
+        self,
+        world: NodeWorld,
+        name: m.NodeName,
+        gpus: int,
+        *,
+        can_freeze: bool = True,
+        can_fence: bool = True,
     ) -> None:
         self.world, self.name = world, name
         self.inventory = m.Inventory(
-            gpus=tuple(m.GpuId(f"{name}-g{k}") for k in range(gpus)), can_freeze=can_freeze
+            gpus=tuple(m.GpuId(f"{name}-g{k}") for k in range(gpus)),
+            can_freeze=can_freeze,
+            can_fence=can_fence,
         )
         self.disk = Disk()
         self.copy = Disk()  # of an earlier time; empty while none was made
@@ -402,13 +410,17 @@ class SimNode:
         self.disk.runs[run_id] = replace(self.disk.runs[run_id], released=True)
 
     def kill_keeper(self, run_id: m.RunId) -> None:
-        """Kill a keeper with -9; the job dies with it, as with the init of its namespace."""
+        """Kill a keeper with -9; the job dies with it, as with the init of its namespace.
+
+        Without a fence the job may live on, and no agent sees it.
+        """
         box = self.keepers.pop(run_id, None)
         if box is None:
             return
         self.world.tell(self.name, f"keeper of {box.state.desired.key} dies")
         box.alive = False
-        self.end_process(box)
+        if self.inventory.can_fence or self.world.rng.random() < 0.4:
+            self.end_process(box)
         self.to_agent_later(lambda: agent.KeeperGone(self.clock(), run_id))
 
     # -- processes ---------------------------------------------------------------------------------
@@ -543,7 +555,18 @@ class SimNode:
             box = self.keepers.pop(run_id)
             box.alive = False
             self.end_process(box)
+        self.end_escaped()
         self.lease_file = None
+
+    def end_escaped(self) -> None:
+        """End the processes that have lost their keeper."""
+        kept = {id(box.process) for box in self.keepers.values()}
+        for process in [*self.world.processes]:
+            if process.node == self.name and id(process) not in kept:
+                self.world.tell(self.name, f"escaped processes of {process.desired.key} end")
+                self.world.processes.remove(process)
+                process.ending += 1
+                self.world.checker.processes_changed()
 
     def power_on(self) -> None:
         """Boot the node again."""

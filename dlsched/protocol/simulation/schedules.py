@@ -35,6 +35,7 @@ class Theme:
     whole_runs: float = 0.0  # share of the worlds whose round leaves GPUs to runs that are ending
     codes: tuple[int, ...] = CODES  # of jobs that end by themselves
     shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; empty: the whole GPU
+    can_fence: bool = True  # a keeper's death ends its job
     rough: bool = True  # a network that loses, doubles and delays
 
 
@@ -59,6 +60,13 @@ THEMES = {
         kinds=(*MANAGEMENT, *MACHINES, "lose records", "lose records", "old records"),
         leaders=2,
         gangs=True,
+    ),
+    "unfenced": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, *("crash keeper",) * 4, "requeue", "preempt"),
+        leaders=2,
+        jobs=4,
+        gangs=True,
+        can_fence=False,
     ),
     "giving way": Theme(
         kinds=(*MANAGEMENT, *MACHINES, "restore", "preempt", "resume"),
@@ -120,6 +128,7 @@ def world(theme: str, seed: int) -> World:
             clock_rates=rates,
         ),
         can_freeze=chosen.fence is Fence.HOLD or rng.random() < 0.7,
+        can_fence=chosen.can_fence,
         unrest=rng.choice([0.0, chosen.unrest]),
         gives_way=chosen.gives_way,
         whole_runs=rng.random() < chosen.whole_runs,

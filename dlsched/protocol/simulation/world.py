@@ -54,6 +54,7 @@ class World(Agenda):
         timing: Timing | None = None,
         crash: tuple[int, CrashWhen] | None = None,
         can_freeze: bool = True,
+        can_fence: bool = True,
         unrest: float = 0.0,
         resumes: bool = True,
         gives_way: float = 0.0,
@@ -77,7 +78,9 @@ class World(Agenda):
         self.unrest, self.resumes, self.gives_way = unrest, resumes, gives_way
         self.whole_runs = whole_runs  # the round leaves a run its GPUs until all of it is over
         self.nodes = {
-            m.NodeName(f"n{k}"): SimNode(self, m.NodeName(f"n{k}"), gpus, can_freeze=can_freeze)
+            m.NodeName(f"n{k}"): SimNode(
+                self, m.NodeName(f"n{k}"), gpus, can_freeze=can_freeze, can_fence=can_fence
+            )
             for k in range(1, nodes + 1)
         }
         self.leaders = {f"d{k}": LeaderBox(f"d{k}") for k in range(1, leaders + 1)}
@@ -98,6 +101,8 @@ class World(Agenda):
         for k, (request, _) in enumerate(self.jobs):
             self.after(3.0 + 0.5 * k, partial(self.submit, request))
         self.after(4.0, self.round)
+        if not all(node.inventory.can_fence for node in self.nodes.values()):
+            self.after(20.0, self.look_after_doubts)
         for fault in self.faults.faults:
             self.at(fault.at, partial(self.strike, fault))
 
@@ -446,6 +451,22 @@ class World(Agenda):
     def down_event(self, name: str, node: m.NodeName) -> leader.Event:
         """The event of an operator's confirmation that a node is down."""
         return leader.DownConfirmed(self.clock(name), node)
+
+    def look_after_doubts(self) -> None:
+        """As an operator: end what is left of the runs that are in doubt, then confirm that."""
+        for name, box in self.leaders.items():
+            if box.state is None or box.state.role is not leader.Role.LEADING:
+                continue
+            for node, run_id in sorted(box.state.in_doubt):
+                run = box.state.reserved.runs.get(run_id)
+                if run is not None:
+                    self.nodes[node].end_escaped()
+                    self.to_leader(name, partial(self.over_event, name, run.key.job))
+        self.after(self.rng.uniform(10.0, 40.0), self.look_after_doubts)
+
+    def over_event(self, name: str, job: m.JobId) -> leader.Event:
+        """The event of an operator's confirmation that a job's run is over."""
+        return leader.OverConfirmed(self.clock(name), job)
 
     def decide(self, name: str, state: leader.LeaderState) -> None:
         """Place jobs that fit; sometimes preempt, suspend or resume one."""

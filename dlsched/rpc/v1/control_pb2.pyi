@@ -1169,6 +1169,12 @@ class CalibrationReply(_message.Message):
     by_basis: _containers.RepeatedCompositeFieldContainer[CalibrationView]
     def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
 
+class ConfirmOverRequest(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class OrphansRequest(_message.Message):
     __slots__ = ("end",)
     END_FIELD_NUMBER: _ClassVar[int]

@@ -134,6 +134,11 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.FromString,
                 _registered_method=True)
+        self.ConfirmOver = channel.unary_unary(
+                '/dlsched.v1.Control/ConfirmOver',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.FromString,
+                _registered_method=True)
         self.Tenants = channel.unary_unary(
                 '/dlsched.v1.Control/Tenants',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.SerializeToString,
@@ -314,6 +319,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ConfirmOver(self, request, context):
+        """An operator confirms that no process of these jobs' runs is left where nodes cannot tell.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tenants(self, request, context):
         """Users, accounts, virtual clusters, partitions and quotas, as they are now.
         """
@@ -476,6 +488,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Orphans,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.SerializeToString,
+            ),
+            'ConfirmOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmOver,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.SerializeToString,
             ),
             'Tenants': grpc.unary_unary_rpc_method_handler(
                     servicer.Tenants,
@@ -1063,6 +1080,33 @@ class Control:
             '/dlsched.v1.Control/Orphans',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.OrphansReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/ConfirmOver',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -196,7 +196,7 @@ class DesiredRun(_message.Message):
     def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., gpu_share: _Optional[float] = ...) -> None: ...
 
 class HeldRun(_message.Message):
-    __slots__ = ("key", "phase", "gpus", "nodes", "request_id", "suspension", "let_go")
+    __slots__ = ("key", "phase", "gpus", "nodes", "request_id", "suspension", "let_go", "in_doubt")
     KEY_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class HeldRun(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SUSPENSION_FIELD_NUMBER: _ClassVar[int]
     LET_GO_FIELD_NUMBER: _ClassVar[int]
+    IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     phase: Phase
     gpus: _containers.RepeatedScalarFieldContainer[str]
@@ -211,7 +212,8 @@ class HeldRun(_message.Message):
     request_id: str
     suspension: int
     let_go: bool
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ...) -> None: ...
+    in_doubt: bool
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ..., in_doubt: _Optional[bool] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
     __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at")
