@@ -365,7 +365,7 @@ class LeaderDriver:
             if not strange:
                 break
             asked.update(strange)
-            recalled += await self.read(partial(self.store.run_lookup, strange))
+            recalled += await self._recalled(strange)
         if not self.leading:
             raise Unavailable("this daemon does not lead")
         rows = tuple(recalled)
@@ -379,6 +379,15 @@ class LeaderDriver:
             raise Unavailable("nothing to say to this sync yet")
         fault_point("before-reply")
         return reply
+
+    async def _recalled(self, runs: list[RunId]) -> list[tuple[Job, Run]]:
+        """Read runs that have left memory, each with its job, and have the jobs' facts again."""
+        rows = await self.read(partial(self.store.run_lookup, runs))
+        missing = [job.job for job, _ in rows if job.job not in self.committed.jobs]
+        if missing:
+            for stored in await self.read(partial(self.store.jobs, missing)):
+                self.table.recall(stored.facts)
+        return rows
 
     def _next_runs(self, sync: Sync) -> dict[JobId, RunId]:
         """Random run ids for the jobs of ended runs that may start again on their GPUs."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from dlsched.protocol import leader
+from dlsched.protocol.messages import JobId, NodeName, Reply, Sync
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.system.clock import boottime
 
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
@@ -65,6 +69,39 @@ def test_a_job_runs_and_ends_with_its_own_code(tmp_path: Path) -> None:
         detail = await caller.show(number)
         assert [run.code for run in detail.runs] == [7]
         assert [event.kind for event in detail.events][:2] == ["submit", "start"]
+
+    play(tmp_path, scene)
+
+
+def test_an_end_that_is_reported_again_later_leaves_the_job_as_it_was(tmp_path: Path) -> None:
+    """The job has left memory; its node has not heard that the end is stored."""
+
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        driver, syncs = running.daemon.driver, []
+        hear = driver.hear
+
+        async def kept(sync: Sync) -> Reply:
+            syncs.append(sync)
+            return await hear(sync)
+
+        driver.hear = kept  # type: ignore[method-assign]
+        [number] = await caller.submit(job())
+        await ends(agent, number, code=7)
+        before = await reaches(caller, number, "FAILED")
+        [run] = driver.committed.runs_of_job(JobId(number))
+        driver.step(leader.ForgetAsked(boottime(), (JobId(number),)))
+        driver.table.forget([JobId(number)])
+        await eventually(lambda: JobId(number) not in driver.committed.jobs)
+        again = replace(
+            syncs[-1], sequence=syncs[-1].sequence + 1, ended=(run.members[NodeName("n1")].exit,)
+        )
+        reply = await hear(again)
+        assert reply.acknowledged == (run.key.run_id,)
+        assert JobId(number) in driver.committed.jobs
+        view = (await caller.show(number)).job
+        assert (view.starts, view.run_s) == (1, before.run_s)
+        assert view.started_at == pytest.approx(before.started_at, abs=5.0)
+        assert view.ended_at == pytest.approx(before.ended_at, abs=5.0)
 
     play(tmp_path, scene)
 
