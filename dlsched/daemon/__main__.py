@@ -14,6 +14,7 @@ from pathlib import Path
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.daemon import Daemon
 from dlsched.daemon.settings import Settings, load_settings
+from dlsched.system.log_lines import log_to_stderr
 
 log = logging.getLogger("dlsched.daemon")
 
@@ -64,11 +65,7 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 def _log(level: str) -> None:
     """Log to stderr, one line for each event, for the service manager's journal."""
-    logging.basicConfig(
-        level=level.upper(),
-        stream=sys.stderr,
-        format="time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
-    )
+    log_to_stderr(level.upper(), "time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s")
 
 
 async def run(settings: Settings, file: Path | None, insecure: bool) -> int:

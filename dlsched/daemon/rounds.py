@@ -128,7 +128,7 @@ class Rounds(LedgerFollower):
             try:
                 await self._turn()
             except DlschedError as error:
-                log.warning("event=round-lost why=%r", str(error))
+                log.error("event=round-lost why=%r", str(error))
                 await asyncio.sleep(0.1)
             except Exception:
                 log.exception("event=round-defect")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -277,8 +278,11 @@ def test_a_full_state_disk_refuses_starts_and_keeps_records(cluster: Any, small_
         return bool(told) and "No space left on device" in told[0]
 
     eventually(problem, "the node says what is wrong")
+    since = time.monotonic()
     go.touch()
     eventually(lambda: list(agent.state_dir.glob("jobs/*/exit.json")), "into reserved blocks")
+    eventually(lambda: time.monotonic() > since + 3.0)
+    assert agent.log.read_text().count("cannot-store why=No space left") == 1  # tried each second
     (small_disk / "filler").unlink()
     assert leader.wait(job).status is JobStatus.FAILED
     assert leader.run_of(job).members["n1"].exit.code == 5

@@ -17,6 +17,7 @@ from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.agent.zygote_link import ZygoteLink, lock_file
 from dlsched.nodeagent.host.launchers import choose_launcher
 from dlsched.nodeagent.keeper import run_files
+from dlsched.system.log_lines import log_to_stderr
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +26,7 @@ def run_agent(argv: Sequence[str]) -> int:
     """Run an agent until it is asked to leave; return its exit code."""
     try:
         settings = read_settings(argv)
-        logging.basicConfig(
-            level=settings.log_level,
-            stream=sys.stderr,
-            format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        )
+        log_to_stderr(settings.log_level, "%(asctime)s %(levelname)s %(name)s %(message)s")
         try:
             run_files.make_folders(settings.state_dir, settings.run_dir)
         except OSError as error:
