@@ -505,6 +505,45 @@ def test_a_forgotten_run_that_a_node_still_holds_is_told_over_and_not_adopted() 
     assert not state.committed.orphans
 
 
+def test_a_cancel_of_an_ended_job_whose_next_run_is_still_ending_changes_nothing() -> None:
+    """A late record has ended the job while the run after it was being prepared."""
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    failed = replace(state.committed.jobs[m.JobId(1)], status=JobStatus.FAILED)
+    known = replace(state.committed, jobs={m.JobId(1): failed})
+    state = replace(state, committed=known, reserved=known)
+    assert known.live_run(m.JobId(1)) is not None
+    after, commands = settled(state, leader.CancelAsked(3.0, 7, m.JobId(1)))
+    assert leader.Answer(7, job=m.JobId(1)) in commands
+    assert after.committed == known
+
+
+def test_a_run_in_doubt_is_over_only_on_the_nodes_that_an_operator_could_know_of() -> None:
+    state, _ = settled(leading(), leader.BatchAsked(2.0, 1, asked("a")))
+    state, _ = settled(state, place(1, "n1g0"))
+    [run] = state.committed.runs.values()
+    held = m.HeldRun(key=run.key, phase=m.Phase.STOPPING, gpus=(GPU,), nodes=(N1,))
+
+    def sync(
+        state: leader.LeaderState, number: int, *, in_doubt: bool
+    ) -> tuple[leader.LeaderState, m.Reply]:
+        told = replace(held, in_doubt=in_doubt)
+        digest = m.Digest(f"x{number}")
+        alive = replace(ended(state, EXIT, number), held=(told,), ended=(), held_digest=digest)
+        state, commands = settled(state, leader.SyncArrived(2.0 + number, alive))
+        return state, next(c.reply for c in commands if isinstance(c, leader.SendReply))
+
+    over = leader.OverConfirmed(3.0, m.JobId(1))
+    state, _ = sync(state, 5, in_doubt=False)
+    state, _ = settled(state, over)  # of nothing that its node has told
+    state, reply = sync(state, 6, in_doubt=True)
+    assert not reply.over
+    state, _ = settled(state, over)
+    state, reply = sync(state, 7, in_doubt=True)
+    assert reply.over == (run.key.run_id,)
+    assert not state.committed.runs[run.key.run_id].is_over  # until its node reports the end
+
+
 def test_an_orphan_is_killed_only_when_an_operator_ends_it() -> None:
     key = m.RunKey(m.JobId(99), m.RunNumber(3), m.RunId("unknown"))
     held = m.HeldRun(key=key, phase=m.Phase.RUNNING, gpus=(GPU,), nodes=(N1,))

@@ -187,7 +187,7 @@ async def orphans(
         )
     reply = control_pb2.OrphansReply()
     for (node, run_id), orphan in sorted(driver.committed.orphans.items()):
-        key, is_ending = orphan.held.key, run_id in driver.state.ending
+        key, is_ending = orphan.held.key, (node, run_id) in driver.state.ending
         reply.orphans.add(
             node=node,
             job=key.job,

@@ -70,6 +70,8 @@ class RequestsTurn(Turn):
             return
         if row.status is JobStatus.PENDING:
             self.write(change.CancelJob(job, why))
+        elif row.status.is_terminal:
+            pass  # its next run may still be ending, after a late record of the one before
         elif (run := self.state.reserved.live_run(job)) and run.stop is not m.StopReason.CANCEL:
             self.write(change.StopRun(run.key.run_id, m.StopReason.CANCEL, why=why))
         self.answer_after_commit(Answer(token, job=job))

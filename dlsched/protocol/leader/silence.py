@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.leader.state import Turn
@@ -77,12 +79,15 @@ class SilenceTurn(Turn):
 
     def end_orphans(self, run_ids: frozenset[m.RunId]) -> None:
         """Have the nodes kill orphans, because an operator says so."""
-        known = {run_id for _, run_id in self.state.reserved.orphans}
-        self.change(ending=(self.state.ending | run_ids) & known)
+        self.end_there(each for each in self.state.reserved.orphans if each[1] in run_ids)
 
     def run_is_over(self, job: m.JobId) -> None:
-        """End the parts of a job's run that are in doubt, because an operator is sure."""
+        """Have nodes report the end of a run of which they are in doubt: an operator is sure."""
         run = self.state.reserved.live_run(job)
-        for node, run_id in sorted(self.state.in_doubt):
-            if run is not None and run_id == run.key.run_id and not run.members[node].is_over:
-                self.write(MemberOver(run_id, node, presumed="confirmed over"))
+        if run is not None:
+            self.end_there(each for each in self.state.in_doubt if each[1] == run.key.run_id)
+
+    def end_there(self, places: Iterable[tuple[m.NodeName, m.RunId]]) -> None:
+        """Tell nodes that runs are over; what an operator does not know of yet is not included."""
+        still = self.state.ending & {*self.state.reserved.orphans, *self.state.in_doubt}
+        self.change(ending=still.union(places))

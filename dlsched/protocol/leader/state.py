@@ -83,7 +83,8 @@ class LeaderState:
     )  # at the beginning of this term
     refusals: Mapping[m.NodeName, Refusal] = field(default_factory=dict)  # the last of each node
     in_doubt: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()  # as nodes report
-    ending: frozenset[m.RunId] = frozenset()  # orphans that an operator ends
+    # orphans and runs in doubt that an operator ends, on these nodes
+    ending: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()
     alarms: frozenset[str] = frozenset()  # that were raised and still hold
 
     @property

@@ -390,11 +390,15 @@ class SyncTurn(Turn):
         )
 
     def is_to_be_killed(self, node: m.NodeName, run_id: m.RunId) -> bool:
-        """Whether a run that a node holds is over there, or an operator ends it as an orphan."""
-        run = self.state.committed.runs.get(run_id)
-        if run is not None and node in run.members:
-            return run.members[node].is_over
-        return run_id in self.state.ending and (node, run_id) in self.state.committed.orphans
+        """Whether a run that a node holds is over there, or an operator ends it.
+
+        An operator ends orphans, and runs of which the node cannot tell whether they are over.
+        """
+        run, where = self.state.committed.runs.get(run_id), (node, run_id)
+        if run is not None and node in run.members and run.members[node].is_over:
+            return True
+        can_end = where in self.state.committed.orphans or where in self.state.in_doubt
+        return can_end and where in self.state.ending
 
     def renew(self, now: float, sync: m.Sync, runs: Iterable[m.RunId]) -> m.Lease | None:
         """The node's next lease; None when the database has not confirmed the term recently."""
