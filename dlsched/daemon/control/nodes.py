@@ -218,13 +218,13 @@ async def confirm_over(
         if not text.isdecimal() or len(text) > LONGEST_ID:
             raise BadInput(f"{text[:40]!r} is no job id")
         run = driver.committed.live_run(JobId(int(text)))
-        nodes = [node for node, run_id in driver.state.in_doubt if run and run_id == run.key.run_id]
+        nodes = driver.state.doubtful_nodes(run) if run is not None else []
         if run is None or not nodes:
             reply.failed.add(subject=f"job {text}", why="no node is in doubt about its run")
             continue
         note = Event(
             at=wall(), kind="run-over", actor=caller.name, job=run.key.job,
-            text=f"run {run.key.run} on {', '.join(sorted(nodes))}",
+            text=f"run {run.key.run} on {', '.join(nodes)}",
         )  # fmt: skip
         over = leader.OverConfirmed(boottime(), run.key.job)
         await driver.ask(

@@ -98,7 +98,7 @@ class Views:
         run = driver.committed.live_run(row.job) if driver.state.in_doubt else None
         if run is None:
             return ""
-        nodes = [node for node, run_id in sorted(driver.state.in_doubt) if run_id == run.key.run_id]
+        nodes = driver.state.doubtful_nodes(run)
         return f"KeeperLost({', '.join(nodes)}: processes may be alive)" if nodes else ""
 
     def _make(self, row: Job, reason: str, position: int | None) -> control_pb2.JobView:

@@ -85,7 +85,7 @@ class SilenceTurn(Turn):
         """Have nodes report the end of a run of which they are in doubt: an operator is sure."""
         run = self.state.reserved.live_run(job)
         if run is not None:
-            self.end_there(each for each in self.state.in_doubt if each[1] == run.key.run_id)
+            self.end_there((node, run.key.run_id) for node in self.state.doubtful_nodes(run))
 
     def end_there(self, places: Iterable[tuple[m.NodeName, m.RunId]]) -> None:
         """Tell nodes that runs are over; what an operator does not know of yet is not included."""

@@ -15,6 +15,7 @@ from dlsched.protocol.leader.interface import (
 )
 from dlsched.protocol.ledger import (
     Ledger,
+    Run,
     Write,
     apply_all,
 )
@@ -91,6 +92,10 @@ class LeaderState:
     def epoch(self) -> m.Epoch:
         """The committed term."""
         return self.committed.epoch
+
+    def doubtful_nodes(self, run: Run) -> list[m.NodeName]:
+        """The nodes that cannot tell whether processes of a run are left."""
+        return sorted(node for node, run_id in self.in_doubt if run_id == run.key.run_id)
 
     @property
     def witnesses(self) -> tuple[m.NodeName, ...]:
