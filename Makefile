@@ -34,7 +34,7 @@ type: setup  ## strict types
 test: setup  ## the tests that every change must pass, three to five minutes
 	$(BIN)/pytest
 
-test-all: setup  ## these and the long ones, about an hour
+test-all: setup  ## these and the long ones, half an hour
 	$(BIN)/pytest -m 'not exhaustive' -n 2
 
 fidelity: setup  ## compare with published outputs (DLSCHED_DATA, else ../shared/data)
