@@ -69,7 +69,9 @@ class BetweenRounds:
     def of(cls, world: World, cycle: Cycle, coming: Arrivals) -> BetweenRounds | None:
         """Those of a replay; None where more happens between its rounds, or more is recorded."""
         semantics, recorder, progress = world.semantics, world.recorder, world.progress
-        if type(progress) is not LazyProgress or semantics.grid is None or world.table.parents:
+        if type(progress) is not LazyProgress or semantics.grid is None:
+            return None
+        if world.table.parents or world.table.array_limits:
             return None
         if recorder.keeps_timeline or recorder.keeps_segments or recorder.keeps_trajectories:
             return None

@@ -101,10 +101,12 @@ class Engine:
         world.launch, world.preemption = self.parts.launch, self.parts.preemption
         self._tracked_left = set(self.tracked.tolist())
         self._standstill = Standstill(world, self.cycle)
+        self.coming = Arrivals(
+            self.arrivals, self.visible, table.parents, world.semantics, table.array_limits
+        )
         if table.parents:
             self.cycle.refuse_children(np.flatnonzero(table.status == Status.REFUSED).tolist())
             self._note_refused()
-        self.coming = Arrivals(self.arrivals, self.visible, table.parents, world.semantics)
         if self.skipping and not (self.observers or self._tracked_left):
             self.between_rounds = BetweenRounds.of(world, self.cycle, self.coming)
         self._events = iter(self.events)
@@ -322,7 +324,11 @@ class Engine:
         if self.coming.next_time > self.now:
             return False
         status, cycle = self.world.table.status, self.cycle
-        arrived = [row for row in self.coming.until(self.now) if status[row] == FUTURE]
+        came = self.coming.until(self.now)
+        arrived = [row for row in came if status[row] == FUTURE]
+        if len(arrived) < len(came):
+            for row in set(came).difference(arrived):
+                self.coming.gone(row, self.now)
         if arrived:
             self._predict(arrived)
             cycle.arrive(arrived)
@@ -360,6 +366,8 @@ class Engine:
         """Units that were refused for good have ended."""
         refused = self.cycle.refused
         self._tracked_left.difference_update(refused[self._refused :])
+        for row in refused[self._refused :]:
+            self.coming.gone(row, self.now)
         self._ended += len(refused) - self._refused
         self._refused = len(refused)
 

@@ -15,6 +15,7 @@ from dlsched.core.errors import BadInput, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.round.steps import Parts
 from dlsched.core.units import Status, UnitTable
+from dlsched.core.walk.shape import place_shaped
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.traces.trace import Trace
 
@@ -82,16 +83,24 @@ def _unplaceable(
     def question(row: int) -> tuple[GpuRequest, object]:
         request = GpuRequest(row, int(units.gang[row]), units)
         pool, sameness = int(units.pool[row]), parts.placement.sameness(request)
-        return request, (pool, sameness, *needs[:, row].tolist())
+        layout = (request.shape, request.whole)
+        return request, (pool, sameness, layout, *needs[:, row].tolist())
 
-    for row in _representatives(np.vstack([shapes, needs])) if plain else range(len(units)):
+    asked: Sequence[int] = range(len(units))
+    if plain:
+        laid_out = {*units.shapes, *units.whole_nodes}
+        asked = [*_representatives(np.vstack([shapes, needs])), *laid_out]
+    for row in asked:
         request, key = question(row)
         if key not in answers:
             pool = int(units.pool[row])
             free = FreeGpus(empty, pools.nodes[pool])
             if host is not None:
                 free.limit(request, host)
-            placed = parts.placement.place(request, free)
+            if request.is_shaped:
+                placed = place_shaped(parts.placement, request, free)
+            else:
+                placed = parts.placement.place(request, free)
             answers[key] = (
                 _never(placed, request, pools, pool) if isinstance(placed, Refused) else None
             )

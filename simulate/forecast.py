@@ -11,18 +11,20 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from dlsched.composition.parts import part_from_text, twin_of
 from dlsched.core.allocation import Allocation
+from dlsched.core.arrays import Floats
 from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
 from dlsched.core.units import RUNNING
-from simulate.engine import Engine, Observer
+from simulate.engine import Engine
 from simulate.results.recorder import Recorder
 from simulate.world import World
 
@@ -30,16 +32,9 @@ from simulate.world import World
 class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overrides)
     """Forecasts for one engine, as the `Forecaster` protocol of core asks."""
 
-    def __init__(self, engine: Engine, *, patience_s: float = math.inf) -> None:
-        """Forecast from an engine's present state.
-
-        Args:
-            engine: it is left as it is.
-            patience_s: what a forecast may cost, in seconds of the wall's clock; then it ends where
-                it is, as at a horizon.
-        """
+    def __init__(self, engine: Engine) -> None:
+        """Forecast from an engine's present state, which is left as it is."""
         self._engine = engine
-        self._patience_s = patience_s
 
     def __call__(
         self, overrides: Mapping[str, str] | None = None, *, horizon: float = math.inf
@@ -49,6 +44,32 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         Args:
             overrides: other parts by stage, as "name" or "name:value".
             horizon: stop after so many seconds.
+
+        Raises:
+            BadInput: an unknown stage or part.
+        """
+        return read(self.run(overrides, horizon=horizon).engine, self._engine)
+
+    def run(
+        self,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        horizon: float = math.inf,
+        patience_s: float = math.inf,
+        true_work: Floats | None = None,
+        until_ended: int | None = None,
+        segments: bool = False,
+    ) -> RanOn:
+        """Run a copy of the present state on; returns the copy where it stopped.
+
+        Args:
+            overrides: other parts by stage, as "name" or "name:value".
+            horizon: stop after so many seconds.
+            patience_s: what it may cost, in seconds of the wall's clock; then it stops where it is,
+                as at a horizon.
+            true_work: what each row really needs, in seconds of work; None: what is predicted.
+            until_ended: stop soon after this row has ended; None: when all have.
+            segments: record when each row has which GPUs.
 
         Raises:
             BadInput: an unknown stage or part.
@@ -70,39 +91,58 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             preemption=present.parts.preemption,
             fairness=twin_of(present.parts.fairness),
         )
-        fork = _fork(present, parts, horizon)
-        if math.isfinite(self._patience_s):
-            fork.observers.append(_stop_after(self._patience_s))
+        recorder = Recorder(timeline=False, segments=segments)
+        fork = _fork(present, parts, horizon, recorder, true_work)
+        watch = _Watch(patience_s, until_ended)
+        if math.isfinite(patience_s) or until_ended is not None:
+            fork.observers.append(watch)
         fork.run(start=present.now)
-        return _read(fork, present)
+        return RanOn(fork, watch.is_over)
 
 
-def _stop_after(patience_s: float) -> Observer:
-    """An observer under which a run stops where it is when its time is over."""
-    until = time.monotonic() + patience_s
+class RanOn(NamedTuple):
+    """A copy of the present state that was run on, and whether its time was over before."""
 
-    def look(engine: Engine, allocation: Allocation) -> None:
-        if time.monotonic() > until:
+    engine: Engine
+    was_cut: bool
+
+
+class _Watch:
+    """An observer under which a run stops when its time is over, or when a row has ended."""
+
+    def __init__(self, seconds: float, row: int | None) -> None:
+        self.is_over = False
+        self._until = time.monotonic() + seconds
+        self._row = row
+
+    def __call__(self, engine: Engine, allocation: Allocation) -> None:
+        self.is_over = time.monotonic() > self._until
+        has_ended = self._row is not None and engine.world.table.finish[self._row] <= engine.now
+        if self.is_over or has_ended:
             engine.horizon = min(engine.horizon, engine.now)
 
-    return look
 
-
-def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
+def _fork(
+    present: Engine, parts: Parts, horizon: float, recorder: Recorder, true_work: Floats | None
+) -> Engine:
     world = present.world
     table = world.table.copy()
-    running = np.flatnonzero(table.status == RUNNING)
-    believed = np.maximum(table.predicted_work, table.executed)
+    running: list[int] = np.flatnonzero(table.status == RUNNING).tolist()
+    if true_work is None:
+        believed = np.maximum(table.predicted_work, table.executed)
+        true_work = np.where(np.isnan(believed), world.true_work, believed)
     fork_world = World(
         table,
         world.occupancy.copy(),
-        np.where(np.isnan(believed), world.true_work, believed),
+        true_work,
         performance=world.performance,
         semantics=world.semantics,
         costs=world.costs,
-        recorder=Recorder(timeline=False, segments=False),
+        recorder=recorder,
     )
-    fork_world.go_on(world, running.tolist())
+    fork_world.go_on(world, running)
+    for row in running:
+        recorder.began(row, world.occupancy.held[row], present.now)
     ctx = replace(
         present.cycle.ctx,
         table=table,
@@ -121,7 +161,8 @@ def _fork(present: Engine, parts: Parts, horizon: float) -> Engine:
     )
 
 
-def _read(fork: Engine, present: Engine) -> Forecast:
+def read(fork: Engine, present: Engine) -> Forecast:
+    """What became of the units of the present in a copy that was run on."""
     rows = present.all_known
     table = fork.world.table
     finish = table.finish[rows]

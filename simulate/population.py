@@ -13,7 +13,7 @@ from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import BadInput
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
-from simulate.csv_text import number_text
+from simulate import restrictions
 from simulate.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def populate(
         when each becomes visible.
 
     Raises:
-        BadInput: a job without duration, a weight below 0, or a parent that is not in the trace.
+        BadInput: a job without duration, a weight below 0, or restrictions that make no sense.
     """
     count = len(trace)
     if profiled is None and work is None and np.isnan(trace.duration).any():
@@ -105,10 +105,12 @@ def populate(
                 unknown = COLUMNS[column][1].unknown
                 setattr(units, column, np.where(np.isnan(values), unknown, values))
     if "group" in trace.columns:
-        units.group, units.names["group"] = _codes(_texts(trace.columns["group"]))
-    if "parents" in trace.columns:
-        units.parents = _parents(trace)
-    reserved = {*NUMBERS, "group", "parents", "status"}
+        units.group, units.names["group"] = _codes(restrictions.texts(trace.columns["group"]))
+    units.parents = restrictions.parents(trace)
+    units.array_limits = restrictions.array_limits(trace)
+    units.shapes = restrictions.layouts(trace, units.gang)
+    units.whole_nodes = restrictions.whole_nodes(trace)
+    reserved = {*NUMBERS, *restrictions.COLUMNS, "group", "status"}
     units.extra = {name: column for name, column in trace.columns.items() if name not in reserved}
     pools = _pools(units, trace, cluster, profiled)
     visible = units.submit_time
@@ -116,6 +118,7 @@ def populate(
         delivered = np.asarray(trace.columns["round_delivered"], np.float64)
         delivered = scaled_submits(delivered, load)
         visible = np.where(np.isnan(delivered), visible, delivered)
+    visible = restrictions.not_before(trace, visible)
     if work is None:
         work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
     return units, work, pools, visible
@@ -155,54 +158,14 @@ def _bounds(name: str, values: Floats, gang: Ints, trace: Trace) -> Ints:
     return np.where(np.isnan(values), -1, values).astype(np.int64)
 
 
-def _texts(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A column as texts; unknown numbers are "" and whole ones have no point."""
-    if column.dtype.kind == "O":
-        return column
-    return np.array(list(map(number_text, column.tolist())), np.object_)
-
-
-def _parents(trace: Trace) -> dict[int, tuple[int, ...]]:
-    row_of = {job: row for row, job in enumerate(trace.job_id.tolist())}
-    parents: dict[int, tuple[int, ...]] = {}
-    for row, text in enumerate(_texts(trace.columns["parents"]).tolist()):
-        named = [name for name in str(text).replace(";", " ").replace("|", " ").split() if name]
-        for name in named:
-            if name not in row_of:
-                job = trace.job_id[row]
-                raise BadInput(
-                    f"{trace.name}: job {job} waits for {name}, which is not in the trace"
-                )
-        if named:
-            parents[row] = tuple(row_of[name] for name in named)
-    _refuse_cycles(parents, trace)
-    return parents
-
-
-def _refuse_cycles(parents: dict[int, tuple[int, ...]], trace: Trace) -> None:
-    done: set[int] = set()
-    for start in parents:
-        path: set[int] = set()
-        stack: list[tuple[int, bool]] = [(start, False)]
-        while stack:
-            row, leaving = stack.pop()
-            if leaving:
-                path.remove(row)
-                done.add(row)
-            elif row in path:
-                raise BadInput(f"{trace.name}: job {trace.job_id[row]} waits for itself")
-            elif row not in done:
-                path.add(row)
-                stack.append((row, True))
-                stack.extend((parent, False) for parent in parents.get(row, ()))
-
-
 def _pools(units: UnitTable, trace: Trace, cluster: Cluster, profiled: Profiled | None) -> Pools:
     """Number the distinct (virtual cluster with nodes of its own, allowed GPU types) pairs."""
     owned = {vc.name for vc in cluster.vcs.values() if vc.nodes}
     types = trace.columns.get("gpu_type")
     bound = types is not None and len(cluster.gpu_types) > 1
-    wanted = _texts(types).tolist() if types is not None and bound else [""] * len(trace)
+    wanted = (
+        restrictions.texts(types).tolist() if types is not None and bound else [""] * len(trace)
+    )
     if profiled is not None and not (profiled.rate > 0).all():
         bound = True
         wanted = [_both(text, profiled.allowed(row)) for row, text in enumerate(wanted)]

@@ -324,6 +324,8 @@ class World:
             overhead = self.launch.overhead(row, placement, table, overhead)
         if first and self.semantics.overhead == "restarts":
             overhead = 0.0
+        if grant is not None:
+            overhead = (0.0 if grant.free_start else overhead) - grant.head_start
         table.rate[row] = rate = self.progress.begin(row, placement, grant, now + overhead)
         self.shared.begins(row)
         table.status[row] = RUNNING

@@ -8,8 +8,11 @@ import pytest
 
 from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.control.turns import TURN_S
+from dlsched.daemon.round.answering import MOST_JOBS
+from dlsched.daemon.round.scenarios import SCENARIOS, SURE
 from dlsched.daemon.rpc_errors import TooMuch
-from dlsched.daemon.settings import LimitsSection
+from dlsched.daemon.settings import LimitsSection, ShadowSection, WhatIfSection
+from dlsched.daemon.supposing.what_if import IN_LINE_S
 from dlsched.db import backup, leadership, schema, store
 from dlsched.protocol.simulation.schedules import THEMES
 from dlsched.protocol.timing import Timing
@@ -40,6 +43,19 @@ def test_the_limits_on_the_security_page_are_those_of_the_code() -> None:
     assert LIFE_S == 365 * 86_400
     assert "Certificates are valid for a year." in text
     assert f"by default {limits.submits_per_s:g} and {limits.submit_burst}" in text
+
+
+def test_the_bounds_on_questions_are_those_of_the_code() -> None:
+    text, bounds = page("security.md"), WhatIfSection()
+    assert f"at most {bounds.alternatives} alternatives and {bounds.within_s:g} s" in text
+    assert f"waits for at most {IN_LINE_S:g} s" in text
+    assert f"at most {MOST_JOBS:,}" in page("what-if.md")
+    table = [f"| {factor:g} | {weight:g} |" for factor, weight in SCENARIOS]
+    assert " ".join(table) in page("what-if.md")
+    assert f"from {SURE:.0%}".replace("%", " %") in page("what-if.md")
+    shadow = ShadowSection()
+    row = f"| {shadow.every_s:g}, {shadow.within_s:g}, {shadow.share:g} |"
+    assert f"| `shadow.every_s`, `within_s`, `share` {row}" in page("daemon.md")
 
 
 def size_text(number: int) -> str:
@@ -111,5 +127,5 @@ def test_the_numbers_on_the_protocol_page_are_those_of_the_code() -> None:
     assert f"window of {timing.window_s:.0f} s" in text
     assert f"own {timing.prepare_s:.0f} s timer" in text
     assert f"gives up after {timing.unkillable_s:.0f} s" in text
-    words = {10: "ten", 11: "eleven", 12: "twelve"}
+    words = {12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen"}
     assert f"in {words[len(THEMES)]} themes" in text

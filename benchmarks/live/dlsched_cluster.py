@@ -11,7 +11,7 @@ import psutil
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.live.local_cluster import LocalCluster
+from dlsched.torture.local_cluster import LocalCluster
 
 __all__ = ["DlschedCluster"]
 
@@ -36,8 +36,9 @@ class DlschedCluster:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For every command that talks to this cluster."""
-        return self._cluster.environment
+        """For every command that talks to this cluster, as a user on the daemon's machine."""
+        local = {"DLSCHED_DAEMON": f"unix:{self._cluster.folder}/d.sock"}
+        return self._cluster.environment | local
 
     def _own(self) -> list[psutil.Process]:
         """The daemon, the agents and all of their processes, but not the jobs'."""
@@ -59,10 +60,13 @@ class DlschedCluster:
         return total
 
     def memory_mb(self) -> dict[str, float]:
-        """Resident memory of the daemon with its worker, and of an agent with its zygote."""
+        """Resident memory of the daemon and of an agent, alone and with their workers."""
         figures = {}
-        for name, label in (("daemon", "memory: daemon MB"), ("n1", "memory: agent MB")):
+        for name, label in (("daemon", "daemon"), ("n1", "agent")):
             parent = psutil.Process(self._cluster.processes[name].pid)
             family = [parent, *parent.children(recursive=True)]
-            figures[label] = sum(p.memory_info().rss for p in family) / 1e6
+            figures[f"memory: {label} MB"] = parent.memory_info().rss / 1e6
+            figures[f"memory: {label} with its workers MB"] = (
+                sum(p.memory_info().rss for p in family) / 1e6
+            )
         return figures

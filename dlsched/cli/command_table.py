@@ -46,8 +46,14 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "set-policy": LazyCommand(
         "admin.daemon_state:set_policy_command", "Switch the policy while the daemon runs."
     ),
+    "shadow": LazyCommand(
+        "admin.shadow:shadow_app", "A second policy that decides without acting."
+    ),
     "reload": LazyCommand(
         "admin.daemon_state:reload_command", "Read the daemon's configuration again."
+    ),
+    "man-pages": LazyCommand(
+        "admin.man_pages:man_pages_command", "Write manual pages of all commands."
     ),
     "snapshot": LazyCommand(
         "admin.daemon_state:snapshot_command", "Save the scheduler's state to a file."
@@ -61,6 +67,10 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     ),
     "profile": LazyCommand(
         "admin.profiles:profile_app", "Speeds of kinds of trainings, by GPU type."
+    ),
+    "slurm-commands": LazyCommand(
+        "admin.slurm_commands:slurm_commands_command",
+        "Install sbatch, squeue and the like for login shells.",
     ),
     "orphans": LazyCommand(
         "admin.orphans:orphans_command", "Runs that the database does not know."
@@ -77,6 +87,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("programs:run_command", "Start ranks inside an allocation.", True),
     "queue": LazyCommand("jobs.queue:queue_command", "List jobs that wait or run."),
     "show": LazyCommand("jobs.show:show_command", "All about a job, and why it waits."),
+    "whatif": LazyCommand(
+        "jobs.whatif:whatif_command", "Predict a job's start and end in alternatives."
+    ),
     "cancel": LazyCommand("jobs.job_actions:cancel_command", "End jobs, or signal them."),
     "hold": LazyCommand("jobs.job_actions:hold_command", "Keep pending jobs from starting."),
     "release": LazyCommand("jobs.job_actions:release_command", "Let held jobs start."),

@@ -14,6 +14,7 @@ import typer
 
 from dlsched import __version__
 from dlsched.cli.command_table import COMMANDS, lazy_group
+from dlsched.cli.extras import hint_of
 from dlsched.cli.option_groups import option
 from dlsched.core.errors import DlschedError
 
@@ -84,10 +85,9 @@ def _message_of(error: Exception) -> tuple[str, int]:
         return "dlsched: stopped", 1
     if isinstance(error, MemoryError):
         return "dlsched: not enough memory", 1
-    return (
-        f"dlsched: a defect in dlsched: {_one_line(repr(error))}; DLSCHED_DEBUG=1 shows where",
-        1,
-    )
+    hint = hint_of(error.name) if isinstance(error, ModuleNotFoundError) else ""
+    defect = f"a defect in dlsched: {_one_line(repr(error))}; DLSCHED_DEBUG=1 shows where"
+    return f"dlsched: {hint or defect}", 1
 
 
 def _one_line(text: str) -> str:

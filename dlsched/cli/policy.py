@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlsched.cli.completions import policies
 from dlsched.cli.option_groups import command_group, option
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def list_policies(
 
 @policy_app.command("show")
 def show_policy(
-    name: Annotated[str, typer.Argument(help="A name of `dlsched policy list`.")],
+    name: Annotated[
+        str, typer.Argument(help="A name of `dlsched policy list`.", autocompletion=policies)
+    ],
     stage: Annotated[
         str | None, option("--stage", "If parts of two stages have this name.")
     ] = None,

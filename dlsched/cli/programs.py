@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dlsched.cli.extras import check_installed
 from dlsched.cli.option_groups import option
-from dlsched.core.errors import DlschedError
 
 Words = Annotated[
     list[str] | None, typer.Argument(help="Options of the program; see its `--help`.")
 ]
-# If an extra is installed, this module of it can be found.
-_EXTRAS = {"daemon": "sqlalchemy", "agent": "pynvml"}
 
 
 def run_command(words: Annotated[list[str] | None, typer.Argument(help="COMMAND.")] = None) -> None:
@@ -53,6 +50,7 @@ def quickstart_command(
     Everything is real, except the GPUs if this machine has none: the policy preempts jobs, they
     continue from their checkpoints, and their history is replayed under other policies.
     """
+    check_installed("daemon", "agent")
     from dlsched.quickstart.demonstration import quickstart, stop_quickstart  # noqa: PLC0415
 
     if stop is not None:
@@ -62,7 +60,6 @@ def quickstart_command(
 
 
 def _run_service(extra: str, module: str, words: list[str]) -> None:
-    if importlib.util.find_spec(_EXTRAS[extra]) is None:
-        raise DlschedError(f"the {extra} is not installed: pip install 'dlsched[{extra}]'")
+    check_installed(extra)
     code = importlib.import_module(module).main(words)
     raise typer.Exit(int(code or 0))

@@ -22,7 +22,8 @@ FormatOption = Annotated[
     option(
         "--format NAME",
         "auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, slurm, "
-        "tiresias, blox, gavel, shockwave, pollux or sia; auto detects it from header and content.",
+        "chronus, tiresias, blox, gavel, shockwave, pollux or sia; auto detects it from header and "
+        "content.",
     ),
 ]
 WorkloadOption = Annotated[
@@ -128,14 +129,24 @@ def generate(
             "--load X", "Offered load to reach on the cluster. [default: as the real one arrives]"
         ),
     ] = None,
+    deadlines: Annotated[
+        float, option("--deadlines SHARE", "So many of the jobs have a deadline, 0 to 1.")
+    ] = 0.0,
+    slack: Annotated[
+        str,
+        option("--slack LOW:HIGH", "Deadlines lie so many durations after the submit, at random."),
+    ] = "1.5:6",
 ) -> None:
     """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
     from simulate.traces.statistics import offered_load  # noqa: PLC0415
+    from simulate.traces.synthetic.deadlines import with_deadlines  # noqa: PLC0415
     from simulate.traces.write import write_trace  # noqa: PLC0415
 
     gpus = _total_gpus(cluster)
     trace = generate_trace(profile, jobs=jobs, seed=seed, gpus=gpus, load=load)
+    if deadlines:
+        trace = with_deadlines(trace, share=deadlines, slack=_slack(slack), seed=seed)
     write_trace(trace, output)
     on_cluster = ""
     if gpus:
@@ -143,6 +154,16 @@ def generate(
     typer.echo(f"{output}: {plural(len(trace), 'job')} like {profile}, seed {seed}{on_cluster}")
     for line in _left_out({}, list(trace.notes)):
         typer.echo(line)
+
+
+def _slack(text: str) -> tuple[float, float]:
+    from dlsched.core.errors import BadInput  # noqa: PLC0415
+
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise BadInput(f"--slack must be LOW:HIGH, such as 1.5:6, not {text!r}") from None
+    return low, high
 
 
 def _total_gpus(spec: str | None) -> int | None:

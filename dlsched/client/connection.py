@@ -1,61 +1,28 @@
-"""One connection to the daemon: connecting, sending requests, repeating them, reading errors.
+"""One connection to the daemon: a call on the local socket, or over gRPC.
 
-A request is repeated only if no daemon took it, or if doing it twice has the same effect as doing
-it once. While the daemon is away, each repetition asks the next of the addresses.
+A client on the daemon's machine makes its short calls on the socket beside the gRPC one, since
+loading gRPC costs more than such a call. Whatever does not go that way goes over gRPC, which also
+waits for a daemon that is away.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import pwd
-import re
-import socket
-import time
 from collections.abc import Callable, Iterator
-from itertools import islice
-from pathlib import Path
-from typing import Any
-
-import grpc
+from typing import TYPE_CHECKING, Any
 
 from dlsched.client.daemon_address import DaemonAddress
-from dlsched.client.errors import (
-    ConnectionLost,
-    NotAllowed,
-    NotFound,
-    NotTrusted,
-    RequestRefused,
-    Unavailable,
-)
-from dlsched.core.errors import BadInput, DlschedError
-from dlsched.rpc.channels import ClientTrust, open_blocking_channel
-from dlsched.rpc.endpoint import NOT_TAKEN, Endpoint, parse_endpoint
-from dlsched.rpc.v1.control_pb2_grpc import ControlStub
+from dlsched.client.errors import ConnectionLost, Unavailable, refusal
+from dlsched.client.local_call import NotReached, Refused, local_call
+from dlsched.rpc.endpoint import parse_endpoint
+
+if TYPE_CHECKING:
+    from dlsched.client.grpc_connection import GrpcConnection
 
 ANSWER_S = 60.0
-TOLD_AFTER_S = 1.0  # a wait for the daemon that is longer is told
-_PAUSE_S = 0.1
-_CONNECT_S = 2.0
-_READY_S = 3.0  # a daemon that accepts connections and does not speak by then is passed by
-_CUT_S = 1.0  # a daemon that cuts connections for longer refuses this client, rather than ends
-_Code = grpc.StatusCode
-# Messages of gRPC itself when the transport fails; messages of a daemon begin differently.
-_TRANSPORT = re.compile(
-    r"failed to connect|socket closed|connection (reset|refused|aborted|closed)|broken pipe"
-    r"|recvmsg|sendmsg|goaway|endpoint closing|transport closed|stream removed|ipv[46]:|unix:"
-    r"|keepalive|received http2 header|too_many_pings|cancelling all calls|socket is not connected",
-    re.I,
-)
-_NOT_REACHED = re.compile(r"failed to connect", re.I)
-
-
-class _Hopeless(Unavailable):
-    """Waiting does not help: a name that is not known, a socket that this user may not use."""
 
 
 class Connection:
-    """A channel and its stub, for one thread."""
+    """How requests reach the daemon, for one thread."""
 
     def __init__(
         self, address: DaemonAddress, on_wait: Callable[[str], None] = lambda _: None
@@ -66,19 +33,23 @@ class Connection:
             address: one address, or those of several daemons of which one leads.
             on_wait: is called with a line when the daemon is waited for.
         """
-        self.address = address
-        self._ends = [parse_endpoint(each.strip()) for each in address.daemon.split(",")]
-        self._on_wait = on_wait
-        self.answered = False  # has a daemon answered before?
         self.fate_unknown = False  # may a daemon have done the last request all the same?
-        self._channel: Any = None
-        self._stub: Any = None
+        self._answered = False
+        self._address = address
+        self._on_wait = on_wait
+        self._grpc: GrpcConnection | None = None
+        ends = [parse_endpoint(each.strip()) for each in address.daemon.split(",")]
+        self._path = ends[0].path if len(ends) == 1 else ""
+
+    @property
+    def answered(self) -> bool:
+        """Has a daemon answered before?"""
+        return self._answered or (self._grpc is not None and self._grpc.answered)
 
     def close(self) -> None:
-        """Close the channel and end its calls."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = self._stub = None
+        """End all calls."""
+        if self._grpc is not None:
+            self._grpc.close()
 
     def ask(
         self, method: str, request: Any, *, repeatable: bool, within_s: float = ANSWER_S
@@ -94,11 +65,14 @@ class Connection:
         Raises:
             DlschedError: with one line that says why.
         """
-        answer = self._repeat(
-            lambda stub: getattr(stub, method)(request, timeout=within_s), repeatable=repeatable
-        )
-        self.answered = True
-        return answer
+        answers = self._locally(method, request, repeatable=repeatable, within_s=within_s)
+        if answers is not None:
+            return answers[0]
+        over = self._over_grpc()
+        try:
+            return over.ask(method, request, repeatable=repeatable, within_s=within_s)
+        finally:
+            self.fate_unknown |= over.fate_unknown
 
     def gather(self, method: str, request: Any, *, within_s: float = ANSWER_S) -> list[Any]:
         """Return every message of a stream that changes nothing.
@@ -106,9 +80,10 @@ class Connection:
         Raises:
             DlschedError: as for `ask`.
         """
-        return self._repeat(  # type: ignore[no-any-return]  # grpc has no types
-            lambda stub: list(getattr(stub, method)(request, timeout=within_s)), repeatable=True
-        )
+        answers = self._locally(method, request, repeatable=True, within_s=within_s)
+        if answers is not None:
+            return answers
+        return self._over_grpc().gather(method, request, within_s=within_s)
 
     def stream(
         self, method: str, request: Any, *, first_again: bool = False, patient: bool = True
@@ -125,171 +100,44 @@ class Connection:
             ConnectionLost: the connection was lost.
             DlschedError: as for `ask`.
         """
+        over = self._over_grpc()
+        return over.stream(method, request, first_again=first_again, patient=patient)
 
-        def begin(stub: Any) -> tuple[Any, list[Any]]:
-            call = getattr(stub, method)(request)
-            return call, list(islice(call, 1 if first_again else 0))
+    def _over_grpc(self) -> GrpcConnection:
+        if self._grpc is None:
+            from dlsched.client.grpc_connection import GrpcConnection  # noqa: PLC0415  # costs most
 
-        call, first = self._repeat(begin, repeatable=True, patient=patient)
-        try:
-            yield from first
-            for message in call:
-                self.answered = True
-                yield message
-        except grpc.RpcError as error:
-            raise self._error_of(error) from None
-        finally:
-            call.cancel()
+            self._grpc = GrpcConnection(self._address, self._on_wait)
+            self._grpc.answered = self._answered
+        self._grpc.fate_unknown = False
+        return self._grpc
 
-    def _repeat(
-        self, asked: Callable[[Any], Any], *, repeatable: bool, patient: bool = True
-    ) -> Any:
-        began = time.monotonic()
-        wait_s = self.address.wait_s if patient else 0.0
-        told = self.fate_unknown = False
-        while True:
-            taken, limit_s = False, wait_s
-            try:
-                return asked(self._open_stub())
-            except grpc.RpcError as error:
-                known = self._error_of(error)
-                taken = not _NOT_REACHED.search(error.details() or "") and not _is_not_taken(error)
-                if isinstance(known, NotTrusted) and error.code() is _Code.UNAVAILABLE:
-                    limit_s = min(wait_s, _CUT_S)
-                elif not isinstance(known, Unavailable) or error.code() is _Code.DEADLINE_EXCEEDED:
-                    limit_s = 0.0
-            except _Hopeless as error:
-                known, limit_s = error, wait_s if len(self._ends) > 1 else 0.0
-            except Unavailable as error:
-                known = error
-            self.fate_unknown |= taken
-            waited = time.monotonic() - began
-            if waited >= limit_s or (taken and not repeatable):
-                raise known from None
-            if waited > TOLD_AFTER_S and not told:
-                self._on_wait(f"{known}; waiting for up to {wait_s:g} s (--daemon-wait)")
-                told = True
-            self.close()
-            self._ends.append(self._ends.pop(0))
-            time.sleep(_PAUSE_S)
-
-    @property
-    def _end(self) -> Endpoint:
-        return self._ends[0]
-
-    def _open_stub(self) -> Any:
-        if self._stub is None:
-            self._reach()
-            self._channel = open_blocking_channel(str(self._end), _trust(self.address, self._end))
-            if len(self._ends) > 1:
-                try:
-                    grpc.channel_ready_future(self._channel).result(_READY_S)
-                except grpc.FutureTimeoutError:
-                    raise self._unreached("no answer") from None
-            self._stub = ControlStub(self._channel)  # type: ignore[no-untyped-call]  # generated
-        return self._stub
-
-    def _reach(self) -> None:
-        """Connect once without gRPC: the kernel reports at once why a daemon cannot be reached."""
-        try:
-            _connect(self._end, _CONNECT_S)
-        except socket.gaierror as error:
-            raise _Hopeless(str(self._unreached(error.strerror or "name not known"))) from None
-        except TimeoutError:
-            raise self._unreached("no answer") from None
-        except OSError as error:
-            known = self._unreached(error.strerror or str(error))
-            if error.errno in {errno.ECONNREFUSED, errno.ENOENT, errno.EAGAIN, errno.ECONNRESET}:
-                raise known from None
-            raise _Hopeless(str(known)) from None
-
-    def _unreached(self, why: str) -> Unavailable:
-        return Unavailable(f"cannot reach the daemon at {self._end} ({why.lower()})")
-
-    def _error_of(self, error: grpc.RpcError) -> DlschedError:
-        """Return the error for the user: the daemon's own message, if the daemon sent one."""
-        code, text = error.code(), " ".join((error.details() or "").split())
-        if code is _Code.UNAVAILABLE and _TRANSPORT.search(text):
-            return self._transport_error(text)
-        if code is _Code.CANCELLED:  # the server stops
-            return ConnectionLost(f"lost the connection to the daemon at {self._end}")
-        if code is _Code.DEADLINE_EXCEEDED:
-            return Unavailable(f"no answer from the daemon at {self._end}")
-        kinds: dict[Any, type[DlschedError]] = {
-            _Code.NOT_FOUND: NotFound,
-            _Code.PERMISSION_DENIED: NotAllowed,
-            _Code.UNAUTHENTICATED: NotTrusted,
-            _Code.UNAVAILABLE: Unavailable,
-        }
-        if code is _Code.UNIMPLEMENTED:
-            return RequestRefused(
-                f"the daemon at {self._end} does not know this request; is it older?"
-            )
-        if code in {_Code.INTERNAL, _Code.UNKNOWN}:
-            return RequestRefused(f"the daemon at {self._end} failed: {text or code.value[1]}")
-        return kinds.get(code, RequestRefused)(text or code.value[1])
-
-    def _transport_error(self, text: str) -> DlschedError:
-        trouble = self._tls_trouble(text)
-        if trouble is not None:
-            return NotTrusted(trouble)
-        if _NOT_REACHED.search(text):
-            return self._unreached(_reason(text))
-        return ConnectionLost(f"lost the connection to the daemon at {self._end}")
-
-    def _tls_trouble(self, text: str) -> str | None:
-        """Return what is wrong with the certificates; None once the daemon has answered."""
-        if self.answered or self._end.path or self.address.insecure_loopback:
+    def _locally(
+        self, method: str, request: Any, *, repeatable: bool, within_s: float
+    ) -> list[Any] | None:
+        """The answers of a call on the local socket; None: ask over gRPC."""
+        self.fate_unknown = False
+        if not self._path:
             return None
-        from dlsched.rpc.call_failures import tls_trouble  # noqa: PLC0415  # rarely needed
-
-        return tls_trouble(text, str(self._end), _trust(self.address, self._end))
-
-
-def _is_not_taken(error: Any) -> bool:
-    """Return whether a daemon says that it did nothing: it does not lead, or cannot store."""
-    return any(key == NOT_TAKEN for key, _ in error.trailing_metadata() or ())
-
-
-def _connect(end: Endpoint, within_s: float) -> None:
-    if end.path:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(within_s)
-            probe.connect(end.path)
-        return
-    with socket.create_connection((end.host, end.port), timeout=within_s):
-        pass
-
-
-def _reason(text: str) -> str:
-    """Return the reason, such as `Connection refused`, from gRPC's long message."""
-    found = re.findall(r"([A-Z][a-z]+(?: [a-z]+)*) \(\d+\)", text)
-    return found[-1] if found else "no connection"
-
-
-def _trust(address: DaemonAddress, end: Endpoint) -> ClientTrust:
-    """Return how client and daemon authenticate each other; only this function decides it."""
-    if address.insecure_loopback:
-        uid = os.getuid()
+        end = f"unix:{self._path}"
+        lost = ConnectionLost(f"lost the connection to the daemon at {end}")
         try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            name = str(uid)
-        return ClientTrust.claimed_user(name, uid)
-    if end.path:
-        beside = os.path.join(os.path.dirname(end.path), "login.sock")
-        return ClientTrust.local(address.login_socket or beside)
-    if address.ca and address.certificate and address.key:
-        from dlsched.rpc.tls import KeyFiles  # noqa: PLC0415  # few users have a certificate
-
-        return ClientTrust.certificate(
-            KeyFiles(
-                ca=Path(address.ca), certificate=Path(address.certificate), key=Path(address.key)
-            )
-        )
-    if address.ca and address.token_file:
-        return ClientTrust.token(Path(address.ca), Path(address.token_file))
-    raise BadInput(
-        f"{end}: without a token or a certificate only the local socket can be used "
-        "(ca and token_file in config.toml; --insecure-loopback for development)"
-    )
+            answers = local_call(self._path, method, request, within_s)
+        except NotReached:
+            return None  # gRPC says why, and waits
+        except Refused as refused:
+            if refused.code == "UNAVAILABLE" and (refused.not_taken or repeatable):
+                self.fate_unknown = not refused.not_taken
+                return None
+            self.fate_unknown = not refused.not_taken
+            raise refusal(refused.code, str(refused), end) from None
+        except TimeoutError:
+            self.fate_unknown = True
+            raise Unavailable(f"no answer from the daemon at {end}") from None
+        except OSError:
+            self.fate_unknown = True
+            if repeatable:
+                return None
+            raise lost from None
+        self._answered = True
+        return answers

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # methods import what they need: most of a command's time is 
     from dlsched.client.submission.request import Caller, Submission
 
 REFUSED_S = 5.0  # a node may learn of a running job with this delay
+WHAT_IF_S = 120.0  # the daemon answers earlier, or says why it does not
 RECONNECT_S = 600.0  # how long a waiting call tries to reach a daemon that stopped
 ACTIONS = {
     "cancel": control_pb2.ACTION_CANCEL,
@@ -138,6 +139,7 @@ class Client:
         submissions: Sequence[Submission],
         *,
         test_only: bool = False,
+        require_sla: bool = False,
         request_id: str = "",
     ) -> control_pb2.SubmitReply:
         """Submit all jobs or none, in one transaction.
@@ -148,6 +150,8 @@ class Client:
         Args:
             submissions: the jobs.
             test_only: submit nothing, return when the jobs would start.
+            require_sla: only if all are predicted to keep their deadlines, and let others keep
+                theirs; else the reply has no jobs, and says why.
             request_id: letters, digits and `._:-`; the same id with the same jobs returns the jobs
                 that it stands for; empty: a new one.
 
@@ -161,7 +165,9 @@ class Client:
         request_id = request_id or str(uuid.uuid4())
         shared = _shared([submission.environment for submission in submissions])
         common = shared.items()
-        request = control_pb2.SubmitRequest(request_id=request_id, test_only=test_only)
+        request = control_pb2.SubmitRequest(
+            request_id=request_id, test_only=test_only, require_sla=require_sla
+        )
         for variable, value in sorted(shared.items()):
             request.environment.add(name=variable, value=value)
         own: dict[
@@ -371,10 +377,34 @@ class Client:
         )
         return reply
 
-    def calibration(self, since: float | None = None) -> list[control_pb2.CalibrationView]:
-        """Return how exact predicted starts were, by the basis of the predictions."""
+    def what_if(self, request: control_pb2.WhatIfRequest) -> control_pb2.WhatIfReply:
+        """Return what would become of a job, or of all, in some alternatives; nothing changes."""
+        reply: control_pb2.WhatIfReply = self._connection.ask(
+            "WhatIf", request, repeatable=True, within_s=WHAT_IF_S
+        )
+        return reply
+
+    def shadow(self) -> control_pb2.ShadowReply:
+        """Return what has come of the policy in the shadow."""
+        request = control_pb2.ShadowRequest()
+        reply: control_pb2.ShadowReply = self._connection.ask("Shadow", request, repeatable=True)
+        return reply
+
+    def set_shadow(
+        self, parts: Mapping[str, str] | None, options: Iterable[str] = ()
+    ) -> control_pb2.ShadowReply:
+        """Have another policy decide without acting; None: none."""
+        request = control_pb2.SetShadowRequest(off=parts is None, parts=parts, options=options)
+        reply: control_pb2.ShadowReply = self._connection.ask("SetShadow", request, repeatable=True)
+        return reply
+
+    def calibration(self, since: float | None = None) -> control_pb2.CalibrationReply:
+        """Return how exact first predictions were: by basis, by policy, and by class of jobs."""
         request = control_pb2.CalibrationRequest(since=since)
-        return list(self._connection.ask("Calibration", request, repeatable=True).by_basis)
+        reply: control_pb2.CalibrationReply = self._connection.ask(
+            "Calibration", request, repeatable=True
+        )
+        return reply
 
     def orphans(self, end: Iterable[str] = ()) -> control_pb2.OrphansReply:
         """Return the runs that nodes hold and the database does not know.
@@ -662,15 +692,18 @@ def filter_of(
 
 
 def here() -> Caller:
-    """Return this process's folder, host, variables and time."""
+    """Return this process's folder, umask, host, variables and time."""
     from dlsched.client.submission.request import Caller  # noqa: PLC0415
 
     try:
         directory = str(Path.cwd())
     except OSError as error:
         raise BadInput(f"the current folder: {error.strerror}; give --chdir") from None
+    umask = os.umask(0o077)  # the only way to read it
+    os.umask(umask)
     return Caller(
         directory=directory,
+        umask=umask,
         host=socket.gethostname(),
         variables=dict(os.environ),
         now=datetime.now().astimezone(),

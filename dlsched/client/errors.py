@@ -11,6 +11,7 @@ __all__ = [
     "NotTrusted",
     "RequestRefused",
     "Unavailable",
+    "refusal",
 ]
 
 
@@ -24,3 +25,30 @@ class NotFound(RequestRefused):
 
 class ConnectionLost(Unavailable):
     """The connection was lost before the answer came; the daemon may have done the request."""
+
+
+_KINDS: dict[str, type[DlschedError]] = {
+    "NOT_FOUND": NotFound,
+    "PERMISSION_DENIED": NotAllowed,
+    "UNAUTHENTICATED": NotTrusted,
+    "UNAVAILABLE": Unavailable,
+}
+
+
+def refusal(code: str, text: str, end: str) -> DlschedError:
+    """Return the error for the user.
+
+    Args:
+        code: the name of the status in the answer.
+        text: the daemon's own message.
+        end: the daemon's address.
+    """
+    if code == "CANCELLED":  # the server stops
+        return ConnectionLost(f"lost the connection to the daemon at {end}")
+    if code == "DEADLINE_EXCEEDED":
+        return Unavailable(f"no answer from the daemon at {end}")
+    if code == "UNIMPLEMENTED":
+        return RequestRefused(f"the daemon at {end} does not know this request; is it older?")
+    if code in {"INTERNAL", "UNKNOWN"}:
+        return RequestRefused(f"the daemon at {end} failed: {text}")
+    return _KINDS.get(code, RequestRefused)(text)

@@ -30,6 +30,7 @@ from dlsched.client.records import (
     Training,
     Usage,
 )
+from dlsched.client.submission.texts import wrapped_line
 from dlsched.jobs.field import Value
 from dlsched.jobs.sweep import Halving
 from dlsched.rpc.job_fields import SENT, get_fields
@@ -153,6 +154,7 @@ def detail_of(message: Any) -> Detail:
         ),
         command=tuple(request.argv),
         has_script=bool(request.script),
+        wrap=wrapped_line(request.script),
         runs=tuple(_run(view) for view in message.runs),
         events=tuple(_record(Event, view) for view in message.events),
         order_numbers=dict(sorted(message.order_numbers.items())),

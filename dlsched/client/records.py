@@ -66,6 +66,10 @@ class Job:
     predicted_start_at: float | None = None
     predicted_basis: str | None = None
     predicted_end_at: float | None = None
+    predicted_start_p10_at: float | None = None  # eight of ten cases lie between it and p90
+    predicted_start_p90_at: float | None = None
+    predicted_end_p10_at: float | None = None
+    predicted_end_p90_at: float | None = None
     array_limit: int | None = None
     dependencies: tuple[str, ...] = ()
     progress: float | None = None
@@ -220,6 +224,7 @@ class Detail:
     job: Job
     command: tuple[str, ...] = ()
     has_script: bool = False
+    wrap: str | None = None  # the line of `submit --wrap`
     extra: dict[str, str] = field(default_factory=dict)  # further columns
     parameters: dict[str, str] = field(default_factory=dict)  # of its sweep
     runs: tuple[Run, ...] = ()
@@ -268,12 +273,18 @@ class Node:
     memory_bytes: int | None = None
     partitions: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
+    job_names: tuple[str, ...] = ()  # as users write them, one for each of `jobs`
     heard_ago_s: float | None = None
     address: str | None = None
     agent_version: str | None = None
     launcher: str | None = None
     capabilities: tuple[str, ...] = ()
     devices: tuple[Gpu, ...] = ()
+
+    def shown_ids(self, jobs: tuple[int, ...]) -> list[str]:
+        """Some of its jobs as users write them; an older daemon says no names."""
+        names = dict(zip(self.jobs, self.job_names, strict=False))
+        return [names.get(job, str(job)) for job in jobs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

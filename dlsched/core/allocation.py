@@ -68,11 +68,16 @@ class Grant:
         tunes_batch: the job chooses its batch size itself, by what it has learnt of its speed and
             of its gradients (Pollux, Sia).
         complete: its target is reached: end it well.
+        head_start: seconds of work that a start is taken to have done before (the clock of a
+            published simulator; only a replay can give it).
+        free_start: the start costs nothing (only in a replay, as above).
     """
 
     batch_size: int = 0
     tunes_batch: bool = False
     complete: bool = False
+    head_start: float = 0.0
+    free_start: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

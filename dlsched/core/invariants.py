@@ -87,6 +87,8 @@ def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:
         gpus = occupancy.held[row].gpus
         low = table.min_gpus[row] if table.min_gpus[row] >= 0 else table.gang[row]
         high = table.max_gpus[row] if table.max_gpus[row] >= 0 else table.gang[row]
+        if row in table.whole_nodes:
+            high = max(high, gpus)
         if gpus != table.gpus_now[row] or not low <= gpus <= high:
             raise InvariantBroken(f"row {row} holds {gpus} of a gang of {table.gang[row]}")
     done = status == Status.COMPLETED

@@ -34,10 +34,15 @@ class SchedulingPolicy(Stage[O], ABC):
             unit has a priority. None: it must be asked.
         rounds_fill: when a round is as a fill, keeps no state, and has nothing to change until
             something happens: `always`, or where there is room for all that wait (`with room`).
+        weighs_types: does it decide by how fast units run on GPU types, where that is known?
+        knows_deadlines: do deadlines change what it decides?
         metrics: reported keys that it reads, with the values to use before any report.
     """
 
     metrics: ClassVar[tuple[Metric, ...]] = ()
+
+    weighs_types: ClassVar[bool] = False
+    knows_deadlines: ClassVar[bool] = False
 
     preemptive: bool = False
     rests: bool = True

@@ -56,6 +56,7 @@ class Semantics:
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first.
         restart_overhead: seconds without progress after a start, where the run does not say.
+        owes_restarts: a restart that is interrupted is paid for later.
         shape_moves: a move to other GPUs of the same type, as many on each node, is a restart like
             any other, or free (a policy that only looks at shapes may then lay out a cluster anew).
         moved_counts: a row suspended and started again in one decision counts as a migration or
@@ -81,6 +82,7 @@ class Semantics:
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts"] = "every-start"
     restart_overhead: float = 0.0
+    owes_restarts: bool = False
     shape_moves: Literal["restart", "free"] = "restart"
     moved_counts: Literal["migration", "preemption"] = "migration"
     rejoin: bool = True
@@ -233,6 +235,22 @@ POLLUX = _add(
             "equals": "arrival",
         },
         part_defaults={"placement": "roomiest"},
+    )
+)
+CHRONUS = _add(
+    Semantics(
+        name="chronus",
+        source="Chronus, SoCC 2021, and its artifact's simulator",
+        arrivals="grid",
+        slot=300.0,
+        release="tick",
+        between="none",
+        restart_overhead=30.0,
+        owes_restarts=True,
+        option_defaults={"clock": "slots"},
+        moved_counts="preemption",
+        rejoin=False,
+        part_defaults={"placement": "count", "launch": "by-size"},
     )
 )
 SIA = _add(

@@ -61,7 +61,8 @@ class UnitTable(AskedColumns):
     """Every unit of a world, one array a column; row numbers never change.
 
     Besides those here it has the columns of `dlsched.jobs.fields.COLUMNS`, which users ask for.
-    By row, where it matters: `parents`; `shapes` (GPUs on each of several nodes, where the gang may
+    By row, where it matters: `parents`; `array_limits` (the array's number, and how many rows of it
+    may be there at once); `shapes` (GPUs on each of several nodes, where the gang may
     not lie as it comes); `whole_nodes` (rows that have their nodes to themselves); `homes` (where a
     suspended row is resident: it goes on there, or not at all).
     """
@@ -105,6 +106,7 @@ class UnitTable(AskedColumns):
         self.extra: dict[str, NDArray[Any]] = {}
         self.names: dict[str, tuple[str, ...]] = {"user": (), "account": (), "vc": (), "group": ()}
         self.parents: dict[int, tuple[int, ...]] = {}
+        self.array_limits: dict[int, tuple[int, int]] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
         self.homes: dict[int, Placement] = {}
@@ -137,6 +139,9 @@ class UnitTable(AskedColumns):
             renumbered[row]: tuple(renumbered[p] for p in parents if p in renumbered)
             for row, parents in self.parents.items()
             if row in renumbered
+        }
+        table.array_limits = {
+            renumbered[r]: limit for r, limit in self.array_limits.items() if r in renumbered
         }
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
         table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}

@@ -14,6 +14,7 @@ from google.protobuf.json_format import ParseDict
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
+from dlsched.daemon.fencing import Fencing
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
@@ -24,11 +25,12 @@ from dlsched.daemon.reported.speeds import SpeedTable
 from dlsched.daemon.reported.training_profiles import TrainingProfiles
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.round_state import RoundState
-from dlsched.daemon.settings import Settings
+from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import Drained, TenantsConfigured
 from dlsched.protocol import messages as m
+from dlsched.protocol import rules
 from dlsched.protocol.ledger import Attach, NodeStatus, RegisterNode, Restart, Write
 from dlsched.rpc.v1.node_pb2 import NodeFacts
 from dlsched.system.clock import boottime, wall
@@ -36,9 +38,8 @@ from dlsched.system.clock import boottime, wall
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
-def round_settings(settings: Settings) -> RoundSettings:
-    """How rounds are decided, as the configuration says."""
-    chosen = settings.round
+def _parts(chosen: RoundSection | ShadowSection) -> dict[str, str]:
+    """The parts that a section names, by stage."""
     parts = {
         "scheduling": chosen.policy,
         "placement": chosen.placement,
@@ -46,8 +47,14 @@ def round_settings(settings: Settings) -> RoundSettings:
         "fairness": chosen.fairness,
         "estimator": chosen.estimate,
     }
+    return {stage: name for stage, name in parts.items() if name}
+
+
+def round_settings(settings: Settings) -> RoundSettings:
+    """How rounds are decided, as the configuration says."""
+    chosen = settings.round
     return RoundSettings(
-        parts={stage: name for stage, name in parts.items() if name},
+        parts=_parts(chosen),
         options=chosen.options,
         round_s=chosen.interval_s,
         seed=chosen.seed,
@@ -55,6 +62,12 @@ def round_settings(settings: Settings) -> RoundSettings:
         min_run_s=chosen.min_run_s,
         preempt_mode=chosen.preempt_mode,
     )
+
+
+def shadow_settings(settings: Settings, present: RoundSettings) -> RoundSettings | None:
+    """How a policy in the shadow decides, as the configuration says; None: there is none."""
+    chosen = settings.shadow
+    return present.changed(_parts(chosen), chosen.options) if chosen.policy else None
 
 
 class Cluster(LedgerFollower):
@@ -75,6 +88,7 @@ class Cluster(LedgerFollower):
         round_state: the policy that decides, and what its last decision left behind.
         drained: nodes that are drained, and until when runs may stay on them.
         unhealthy: GPUs of each node that report errors.
+        fencing: the site's command that switches nodes off.
     """
 
     def __init__(self, driver: LeaderDriver, settings: Settings, agents: Agents) -> None:
@@ -92,6 +106,7 @@ class Cluster(LedgerFollower):
         self.round_state = RoundState(self.live, round_settings(settings))
         self.drained: dict[m.NodeName, Drained] = {}
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
+        self.fencing = Fencing(driver, lambda: self.settings.fencing)
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         driver.follow(self)
@@ -131,10 +146,10 @@ class Cluster(LedgerFollower):
 
     def reserved(self, writes: Sequence[Write]) -> None:
         """Follow changes of the reserved ledger."""
-        for write in writes:
-            if isinstance(write, Restart):
-                job = self.driver.reserved.jobs[write.job]
-                self.live.revive(job, self.driver.table.of(write.job), self.now)
+        rows, facts_of = self.driver.reserved.jobs, self.driver.table.of
+        again = [write.job for write in writes if isinstance(write, Restart)]
+        if again:
+            self.live.revive({job: (rows[job], facts_of(job)) for job in again}, self.now)
         self.live.apply(writes, self.driver.reserved, self.now)
         for write in writes:
             if isinstance(write, RegisterNode):
@@ -235,16 +250,25 @@ class Cluster(LedgerFollower):
         A node that receives nothing still reports; a run that it is given would never begin. `now`
         is read from `boottime`.
         """
-        timing = self.driver.state.timing
+        state, timing = self.driver.state, self.driver.state.timing
         longest = timing.witness_beats * timing.beat_s
-        last = self.driver.state.last_syncs.get(name)
-        if last is None or now - last.at > longest:
+        last = state.last_syncs.get(name)
+        if last is None or now - max(last.at, state.window_from) > longest:
             return True
         if not last.renewals:
             return False
         sent = last.renewals.values()
         received = min(sent) if last.chain is None else last.chain.last_sent
         return max(sent) - received > longest
+
+    def is_awaited(self, name: m.NodeName, now: float) -> bool:
+        """Whether a node has not synced in this term, and may have had no time to do so.
+
+        It gets no new runs, either, but nothing is wrong with it. After one full window it is late.
+        """
+        state = self.driver.state
+        new = not rules.window_passed(state.window_from, now, state.timing)
+        return new and name not in state.last_syncs
 
     def synced_ago(self, name: m.NodeName, now: float) -> float | None:
         """Seconds since a node's last sync in this term; None before its first."""
@@ -262,19 +286,28 @@ class Cluster(LedgerFollower):
         described = self.agents.described.get(name)
         return described.facts.address if described is not None else ""
 
-    def node_state(self, name: m.NodeName) -> str:
-        """A node's state, as listings call it."""
+    def is_overdue(self, name: m.NodeName) -> bool:
+        """Whether a node's state is `late`: it is up, not drained, and has been silent too long."""
+        node, now = self.driver.committed.nodes[name], boottime()
+        up = node.status is NodeStatus.UP and name not in self.drained
+        return up and self.is_late(name, now) and not self.is_awaited(name, now)
+
+    def node_state(self, name: m.NodeName, busy: int | None = None) -> str:
+        """A node's state, as listings call it; `busy` are its busy GPUs, if they are known."""
         ledger = self.driver.committed
         node, held = ledger.nodes[name], ledger.held_by.get(name, ())
         if node.status is not NodeStatus.UP:
             return "down"
         if name in self.drained:
             return "draining" if held else "drained"
-        if self.is_late(name, boottime()):
+        if self.is_awaited(name, boottime()):
+            return "unheard"
+        if self.is_overdue(name):
             return "late"
         if not held:
             return "idle"
-        return "full" if len(ledger.busy(name)) >= len(node.gpus) else "mixed"
+        busy = len(ledger.busy(name)) if busy is None else busy
+        return "full" if busy >= len(node.gpus) else "mixed"
 
     def capacity(self) -> Capacity:
         """What the cluster could ever give to one job."""

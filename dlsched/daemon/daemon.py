@@ -26,11 +26,14 @@ from dlsched.daemon.control.service import ControlService
 from dlsched.daemon.gpu_hours import GpuHours
 from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.leader_service import LeaderService, RunsService
+from dlsched.daemon.long_lived import LongLivedObjects
 from dlsched.daemon.metrics import Metrics
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
+from dlsched.daemon.supposing.shadow import Shadow
+from dlsched.daemon.supposing.what_if import WhatIf
 from dlsched.daemon.training.page import TrainingPage
 from dlsched.daemon.training.pruning import prune_for_ever
 from dlsched.daemon.trust import DaemonTrust
@@ -38,8 +41,11 @@ from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store
 from dlsched.db.tokens import StoredTokens
 from dlsched.db.versions import migrate
+from dlsched.rpc.connection_limits import ConnectionLimits
+from dlsched.rpc.local_calls import LocalCalls
+from dlsched.rpc.local_frames import calls_path
 from dlsched.rpc.login import LoginServer
-from dlsched.rpc.server import add_ports, new_server
+from dlsched.rpc.server import add_ports, new_door, new_server
 from dlsched.rpc.tokens import LocalTokens
 from dlsched.rpc.v1 import control_pb2_grpc, node_pb2_grpc
 from dlsched.system import service_manager
@@ -62,6 +68,8 @@ class Daemon:
         cluster: the state in memory.
         rounds: the round loop.
         predictions: of starts and ends.
+        what_if: answers questions about alternatives.
+        shadow: a policy that decides without acting.
         lag_s: how late the event loop was at the last beat, in seconds.
     """
 
@@ -69,6 +77,8 @@ class Daemon:
     cluster: Cluster
     rounds: Rounds
     predictions: Predictions
+    what_if: WhatIf
+    shadow: Shadow
 
     def __init__(
         self, settings: Settings, *, file: Path | None = None, insecure_loopback: bool = False
@@ -109,6 +119,7 @@ class Daemon:
         self.driver = LeaderDriver(store, settings.timing.timing(), name, agents)
         parts.push_async_callback(self.driver.stop)
         self.cluster = Cluster(self.driver, settings, agents)
+        parts.push_async_callback(self.cluster.fencing.close)
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)
         self.rounds = Rounds(self.cluster, worker, self._metrics)
         parts.push_async_callback(self.rounds.stop)
@@ -116,7 +127,11 @@ class Daemon:
         parts.push_async_callback(gpu_hours.stop)
         self.predictions = Predictions(self.cluster)
         parts.push_async_callback(self.predictions.stop)
-        self._admin = ClusterAdmin(self.cluster, self.rounds, trust, self._file)
+        self.what_if = WhatIf(self.cluster)
+        parts.push_async_callback(self.what_if.stop)
+        self.shadow = Shadow(self.cluster)
+        parts.push_async_callback(self.shadow.stop)
+        self._admin = ClusterAdmin(self.cluster, self.rounds, self.shadow, trust, self._file)
         await self._listen(trust, store)
         if settings.daemon.metrics:
             self.metrics_port = self._metrics.serve(
@@ -127,6 +142,7 @@ class Daemon:
         self.rounds.start()
         gpu_hours.start()
         self.predictions.start()
+        self.shadow.start()
         self._run_task(self._beat(), "loop-lag")
         self._run_task(self._warm_up(worker), "worker-start")
         self._run_task(prune_for_ever(self.cluster), "checkpoint-pruning")
@@ -177,9 +193,13 @@ class Daemon:
         sockets = [Path(text.removeprefix("unix:")) for text in listen if text.startswith("unix:")]
         tokens = LocalTokens() if sockets and not self._insecure else None
         server_trust = trust.server(tokens, StoredTokens(store.engine))
-        server = new_server(server_trust)
+        connections = ConnectionLimits(self.settings.limits.connections)
+        door = new_door(server_trust, connections=connections)
+        server = new_server(server_trust, door=door)
         cluster = self.cluster
-        control = ControlService(cluster, self.rounds, self.predictions, self._admin)
+        control = ControlService(
+            cluster, self.rounds, self.predictions, self.what_if, self.shadow, self._admin
+        )
         node_pb2_grpc.add_LeaderServicer_to_server(LeaderService(cluster), server)  # type: ignore[no-untyped-call]
         control_pb2_grpc.add_RunsServicer_to_server(RunsService(cluster), server)  # type: ignore[no-untyped-call]
         control_pb2_grpc.add_ControlServicer_to_server(control, server)  # type: ignore[no-untyped-call]
@@ -191,8 +211,14 @@ class Daemon:
             login = LoginServer(sockets[0].parent / "login.sock", tokens)
             self._parts.push_async_callback(login.stop)
             await login.start()
+        for path in sockets:
+            calls = LocalCalls(Path(calls_path(str(path))), door, mode=server_trust.socket_mode)
+            control_pb2_grpc.add_ControlServicer_to_server(control, calls)  # type: ignore[no-untyped-call]
+            self._parts.push_async_callback(calls.stop, GRACE_S)
+            await calls.start()
         self._parts.push_async_callback(server.stop, GRACE_S)
         await server.start()
+        self._run_task(connections.watch(), "connections")
 
     def _run_task(self, work: Coroutine[None, None, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))
@@ -211,6 +237,13 @@ class Daemon:
     async def _beat(self) -> None:
         """Measure how late the loop is, feed the watchdog, report the status."""
         every = service_manager.watchdog_interval_s()
+        objects = LongLivedObjects()
+        try:
+            await self._beats(objects, every)
+        finally:
+            objects.close()
+
+    async def _beats(self, objects: LongLivedObjects, every: float | None) -> None:
         fed = gathered = boottime()
         reported = ""
         while True:
@@ -219,6 +252,7 @@ class Daemon:
             now = boottime()
             self.lag_s = max(0.0, now - before - BEAT_S)
             self._metrics.lag.observe(self.lag_s)
+            objects.settle()
             if not self._ready and self.driver.settled.is_set() and not self.driver.store_down:
                 self._ready = True
                 await self._health.set("", health_pb2.HealthCheckResponse.SERVING)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
+from dlsched.core.arrays import Bools
 from dlsched.daemon.cluster import Cluster
 from dlsched.db.records import Event
 from dlsched.protocol import leader
-from dlsched.protocol.ledger import JobStatus
+from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId, StopReason
 from dlsched.system.clock import boottime, wall
 
@@ -53,7 +58,7 @@ def _past_deadline(cluster: Cluster) -> list[Asked]:
     """Cancel jobs whose deadline has passed; a running job is asked to stop."""
     found: list[Asked] = []
     driver, now = cluster.driver, wall()
-    for row in driver.reserved.jobs.values():
+    for row in _rows(cluster, np.isfinite(cluster.live.jobs["deadline"])):
         if row.status.is_terminal or row.reason == "Deadline":
             continue
         deadline = driver.table.field(row, "deadline_at")
@@ -75,15 +80,20 @@ def _over_limit(cluster: Cluster) -> list[Asked]:
     """Stop runs that are still there long after their time limit."""
     found: list[Asked] = []
     driver, now = cluster.driver, boottime()
-    for ids in driver.reserved.held_by.values():
-        for run_id in ids:
-            run = driver.reserved.runs[run_id]
-            if run.stop is not None or not run.released:
-                continue
-            row = driver.reserved.jobs[run.key.job]
-            limit = row.terms.limits.time_s
-            if limit is not None and driver.table.of(row.job).clock.seconds(now) > limit + LATE_S:
-                stop = leader.StopAsked(now, row.job, StopReason.TIME_LIMIT)
-                if stop not in found:
-                    found.append(stop)
+    for row in _rows(cluster, np.isfinite(cluster.live.jobs["time_limit"])):
+        run = driver.reserved.live_run(row.job)
+        if run is None or run.stop is not None or not run.released:
+            continue
+        limit = row.terms.limits.time_s
+        if limit is not None and driver.table.of(row.job).clock.seconds(now) > limit + LATE_S:
+            found.append(leader.StopAsked(now, row.job, StopReason.TIME_LIMIT))
     return found
+
+
+def _rows(cluster: Cluster, chosen: Bools) -> Iterator[Job]:
+    """The ledger's rows of the live jobs for which a column holds."""
+    jobs = cluster.driver.reserved.jobs
+    for job in cluster.live.jobs["job"][chosen].tolist():
+        row = jobs.get(JobId(job))
+        if row is not None:
+            yield row

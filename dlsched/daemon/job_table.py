@@ -197,7 +197,7 @@ class JobTable:
         facts.version += 1
         facts.preemptions = row.preemptions
         ended = at
-        for run in after.runs_of_job(row.job):
+        for run in after.runs_of_job(row.job) if row.runs else ():
             old = before.runs.get(run.key.run_id)
             if old is not run:
                 self._follow_run(facts, row, old, run, now, at)

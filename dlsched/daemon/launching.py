@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OF_NODES = re.compile(r"%\d{0,2}(.)")  # in an expanded pattern
 _NODE_RANK = re.compile(r"%([%n])")  # in an expanded pattern, where %% is a percent sign
-_PATTERN = re.compile(r"%(\d{0,2})([%jAaxu])")
+_PATTERN = re.compile(r"%(\d{0,2})([%jAaxus])")
 DEFAULT_OUTPUT = "dlsched-%j.out"
 DEFAULT_ARRAY_OUTPUT = "dlsched-%A_%a.out"
 
@@ -39,6 +39,7 @@ def expand_pattern(pattern: str, job: int, spec: JobSpec) -> str:
         "a": spec.task if spec.task is not None else 0,
         "x": name,
         "u": spec.user,
+        "s": "batch",  # as Slurm calls the script's own step
         "%": "%%",  # the node expands once more
     }
 

@@ -71,6 +71,7 @@ class LeaderDriver:
         transactions: committed since this process began.
         may_stay: whether a job whose run fails may start again on its GPUs, as far as the ledger
             does not forbid it.
+        power_off: switches a silent node off, if it can.
         began_at: when this process began, by `boottime`.
         failed: set when something went wrong that a restart may not mend; `failure` says what.
         settled: set when the store has answered once.
@@ -99,6 +100,7 @@ class LeaderDriver:
         self.settled = asyncio.Event()
         self._agents = agents
         self.may_stay: Callable[[JobId], bool] = lambda job: True
+        self.power_off: Callable[[leader.PowerOff], None] = lambda asked: None
         self._followers: list[LedgerFollower] = []
         self._waiting: dict[int, asyncio.Future[JobId | None]] = {}
         self._token = 0
@@ -130,11 +132,10 @@ class LeaderDriver:
         self._fail_waiting(Unavailable("the daemon is stopping; ask again"))
 
     async def _tick(self) -> None:
-        beat = self.state.timing.beat_s / 2
         while True:
             self.step(leader.Tick(boottime()))
             self._tidy()
-            await asyncio.sleep(beat if self.leading else min(beat, 1.0))
+            await asyncio.sleep(self.state.timing.tick_s)
 
     @property
     def leading(self) -> bool:
@@ -216,6 +217,8 @@ class LeaderDriver:
                 self._replies[reply.node, reply.incarnation, reply.sequence] = reply
             case leader.SendNudge(nudge=nudge):
                 self._agents.nudge(nudge)
+            case leader.PowerOff():
+                self.power_off(command)
             case leader.Answer():
                 self._answer(command)
             case leader.Alarm(text=text):

@@ -14,7 +14,7 @@ from google.protobuf.json_format import MessageToDict
 from dlsched.core.errors import Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.launching import launch_spec
-from dlsched.daemon.message_bounds import MOST, check_sync, clear_invalid
+from dlsched.daemon.message_bounds import MOST, check_description, check_sync, clear_invalid
 from dlsched.daemon.rpc_errors import NotFound, NotPossible, answered
 from dlsched.daemon.training.current import note_failure, note_values, stacks_of
 from dlsched.daemon.training.run_reports import note_steps, note_training
@@ -55,6 +55,7 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
         """Take what a node is and does."""
         cluster = self._cluster
         name = m.NodeName(request.node)
+        check_description(request)
         if not cluster.may_join(name):
             raise NotPossible(f"node {name} is not one of this cluster's configured nodes")
         if cluster.agents.describe(request):
@@ -63,7 +64,18 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
             )
             cluster.driver.note(NodeDescribed(node=name, facts=facts))
         cluster.note_gpu_uses(name)
-        return node_pb2.DescribeReply(want_facts=cluster.agents.wants_facts(name))
+        return node_pb2.DescribeReply(
+            want_facts=cluster.agents.wants_facts(name), peers=_witnesses(cluster, name)
+        )
+
+
+def _witnesses(cluster: Cluster, name: m.NodeName) -> dict[str, str]:
+    """The addresses of the nodes that a node may ask as witnesses."""
+    state = cluster.driver.state
+    node = state.committed.nodes.get(name)
+    sets = (state.witnesses, *(node.witnesses if node is not None else ()))
+    found = {str(each): cluster.address(each) for each in sorted({n for s in sets for n in s})}
+    return {each: address for each, address in found.items() if address}
 
 
 class RunsService(control_pb2_grpc.RunsServicer):

@@ -9,13 +9,15 @@ A rank's report comes from a user's program: its invalid numbers are removed and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlsched.core.errors import BadInput
 from dlsched.protocol.agent import REMEMBERED_STARTS
+from dlsched.protocol.leader.state import WITNESSES
 from dlsched.protocol.ledger import Ledger
 from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
 from dlsched.rpc.v1.control_pb2 import RunReport
+from dlsched.rpc.v1.node_pb2 import NodeDescription
 
 AHEAD = 1 << 32  # no database can be so far behind what a node has seen
 MOST = 1 << 53
@@ -27,6 +29,9 @@ LONGEST_TAKEN_S = 86400.0  # by one pass, one start, one checkpoint
 LARGEST_METRIC = 1e30
 LONGEST_ERROR, LONGEST_STACKS = 500, 12_000  # characters
 MOST_NAMES = 256  # of a rank's values in one report
+MOST_GPUS, MOST_CPUS, MOST_BYTES = 1024, 1 << 16, 1 << 50  # of one node
+MOST_CAPABILITIES = 64
+LONGEST_PROBLEM = 1000  # characters of what a node says is wrong with it
 LONGEST_VALUE_NAME = 64
 _NUMBERS = {  # of a rank's report: lowest and highest
     "step": (0.0, MOST_STEPS),
@@ -56,16 +61,26 @@ def check_sync(sync: Sync, known: Ledger) -> None:
         ("renewed_sequence", sync.renewed_sequence),
     ):
         _check(sync.node, what, number, MOST)
+    _check_runs(sync, known)
+    if sync.inventory is not None:
+        _check_gpus(f"sync of {sync.node}", sync.inventory.gpus)
+    for health in (sync.health.quarantined, sync.health.unhealthy):
+        _check_gpus(f"sync of {sync.node}", [*dict.fromkeys(health)])
+    machine = sync.inventory.machine if sync.inventory is not None else ""
+    if len(sync.witnesses) > WITNESSES or any(len(n) > LONGEST_NAME for n in sync.witnesses):
+        raise BadInput(f"sync of {sync.node}: too many or too long names of its witnesses")
+    if len(sync.starts) > REMEMBERED_STARTS or any(
+        len(name) > LONGEST_NAME for name in (*sync.starts, machine)
+    ):
+        raise BadInput(f"sync of {sync.node}: too many or too long names of its starts")
+
+
+def _check_runs(sync: Sync, known: Ledger) -> None:
     for key in _keys(sync):
         _check(sync.node, "job", key.job, known.next_job + AHEAD)
         _check(sync.node, "run", key.run, AHEAD)
         if not key.run_id or len(key.run_id) > LONGEST_NAME:
             raise BadInput(f"sync of {sync.node}: not a run's id")
-    machine = sync.inventory.machine if sync.inventory is not None else ""
-    if len(sync.starts) > REMEMBERED_STARTS or any(
-        len(name) > LONGEST_NAME for name in (*sync.starts, machine)
-    ):
-        raise BadInput(f"sync of {sync.node}: too many or too long names of its starts")
     for record in sync.ended:
         if record.node != sync.node:
             raise BadInput(f"sync: {sync.node} speaks of an end on {record.node}")
@@ -75,6 +90,53 @@ def check_sync(sync: Sync, known: Ledger) -> None:
             raise BadInput(f"sync of {sync.node}: {record.at:g} is no time of an end")
         if len(record.detail) > LONGEST_TEXT:
             raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
+
+
+def check_description(message: NodeDescription) -> None:
+    """Refuse a description that no correct node can have sent; cut long words of its problems.
+
+    Raises:
+        BadInput: naming the node, the fact and its bounds.
+    """
+    where, facts = f"description of {message.node}", message.facts
+    for what, number, most in (
+        ("cpus", facts.cpus, MOST_CPUS),
+        ("memory_bytes", facts.memory_bytes, MOST_BYTES),
+        ("GPUs", len(facts.gpus), MOST_GPUS),
+        ("uses of GPUs", len(message.uses), MOST_GPUS),
+        ("capabilities", len(facts.capabilities), MOST_CAPABILITIES),
+    ):
+        _check_fact(where, what, number, 0, most)
+    texts = [facts.address, facts.launcher, facts.driver, *facts.capabilities]
+    for gpu in facts.gpus:
+        _check_fact(where, f"index of GPU {gpu.uuid:.80}", gpu.index, 0, MOST_GPUS)
+        _check_fact(where, f"memory of GPU {gpu.uuid:.80}", gpu.memory_bytes, 0, MOST_BYTES)
+        _check_fact(where, f"NUMA node of GPU {gpu.uuid:.80}", gpu.numa_node, -1, MOST_CPUS)
+        _check_fact(where, f"links of GPU {gpu.uuid:.80}", len(gpu.linked), 0, MOST_GPUS)
+        texts += [gpu.uuid, gpu.type, *gpu.linked]
+    for use in message.uses:
+        _check_fact(where, f"utilization of {use.uuid:.80}", use.utilization, 0, 1)
+        _check_fact(where, f"memory in use on {use.uuid:.80}", use.memory_used_bytes, 0, MOST_BYTES)
+        _check_fact(where, f"temperature of {use.uuid:.80}", use.temperature_c, -273.15, 1000)
+        texts.append(use.uuid)
+        use.problem = use.problem[:LONGEST_PROBLEM]
+    for text in texts:
+        if len(text) > LONGEST_NAME or not text.isprintable():
+            raise BadInput(f"{where}: {text!r:.80} is longer than {LONGEST_NAME} or not printable")
+    _check_gpus(where, [gpu.uuid for gpu in facts.gpus])
+    problems = [each[:LONGEST_PROBLEM] for each in message.problems[:MOST_GPUS]]
+    del message.problems[:]
+    message.problems.extend(problems)
+
+
+def _check_fact(where: str, what: str, number: float, least: float, most: float) -> None:
+    if not least <= number <= most:  # true for NaN, too
+        raise BadInput(f"{where}: {what} is {number:g}, not from {least:g} to {most:g}")
+
+
+def _check_gpus(where: str, gpus: Sequence[str]) -> None:
+    if len(gpus) > MOST_GPUS or len(set(gpus)) < len(gpus) or not all(map(_is_name, gpus)):
+        raise BadInput(f"{where}: its GPUs are not up to {MOST_GPUS} different names")
 
 
 def clear_invalid(report: RunReport) -> int:

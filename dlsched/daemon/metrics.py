@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlsched.daemon.cluster import Cluster
 
 JOB_STATES = ("pending", "starting", "running", "suspended", "stopping")
-NODE_STATES = ("idle", "mixed", "full", "draining", "drained", "down", "late")
+NODE_STATES = ("idle", "mixed", "full", "draining", "drained", "down", "late", "unheard")
 BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
@@ -115,13 +115,13 @@ class Metrics:
         states = Tally(row.status.value for row in ledger.jobs.values())
         for state in JOB_STATES:
             self._jobs.labels(state).set(states[state])
-        nodes = Tally(cluster.node_state(name) for name in ledger.nodes)
+        busy = {name: len(ledger.busy(name)) for name in ledger.nodes}
+        nodes = Tally(cluster.node_state(name, busy[name]) for name in ledger.nodes)
         for state in NODE_STATES:
             self._nodes.labels(state).set(nodes[state])
         total = sum(len(node.gpus) for node in ledger.nodes.values())
-        busy = sum(len(ledger.busy(name)) for name in ledger.nodes)
         self._gpus.labels("all").set(total)
-        self._gpus.labels("busy").set(busy)
+        self._gpus.labels("busy").set(sum(busy.values()))
         for name, value in (
             ("leading", driver.leading),
             ("epoch", driver.state.epoch),

@@ -16,11 +16,12 @@ from dlsched.core.errors import BadInput, DlschedError, PolicyFailed, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.enforcement import enforce
 from dlsched.daemon.leader_driver import LedgerFollower, new_run_id
+from dlsched.daemon.live.host_only import place_host_only
 from dlsched.daemon.metrics import Metrics
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, due, refuse_offences, verify
-from dlsched.daemon.round.snapshot_builder import take_snapshot
+from dlsched.daemon.round.snapshot_builder import copy_present, take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.training.watch import TrainingWatch
 from dlsched.daemon.writer import TermBegun
@@ -115,7 +116,7 @@ class Rounds(LedgerFollower):
         Raises:
             BadInput: one line that says why not.
         """
-        snapshot = take_snapshot(self._cluster.round_state, "full", self._cluster.now)
+        snapshot = copy_present(self._cluster.round_state, self._cluster.now)
         try:
             await self._worker.try_policy(settings, snapshot)
         except PolicyFailed as error:
@@ -157,6 +158,7 @@ class Rounds(LedgerFollower):
         if leader.recovering(driver.state, now):
             self._look_at = now + 0.2
             return
+        place_host_only(cluster.live, cluster.now)
         await self._start_due()
         if now < self._pause_until:
             return
@@ -288,7 +290,10 @@ def _events(plan: Plan, actor: str, at: float) -> list[Event]:
     """The events of a plan, one for each job."""
     lines: list[Event] = []
     for job, shares in plan.starts:
-        where = ", ".join(f"{plural(len(share.gpus), 'GPU')} of {share.node}" for share in shares)
+        where = ", ".join(
+            f"{plural(len(share.gpus), 'GPU')} of {share.node}" if share.gpus else share.node
+            for share in shares
+        )
         lines.append(Event(at=at, kind="start", actor=actor, job=job, text=where))
     for job, reason in plan.stops:
         lines.append(Event(at=at, kind="stop", actor=actor, job=job, text=reason.value))

@@ -32,7 +32,7 @@ class ClusterSection(_Section):
     """The cluster's name, and the rule for silent nodes."""
 
     name: Name = "cluster"
-    fence: Literal["hold", "lease"] = "hold"
+    fence: Literal["hold", "lease"] = "lease"
 
 
 class DaemonSection(_Section):
@@ -68,12 +68,54 @@ class RoundSection(_Section):
     preempt_mode: Literal["requeue", "suspend"] = "requeue"
 
 
+class WhatIfSection(_Section):
+    """Bounds on what a user's question about alternatives may cost."""
+
+    within_s: Annotated[float, Field(gt=0, le=50)] = 20.0  # of one question
+    alternatives: Annotated[int, Field(ge=1, le=100)] = 16  # in one question
+
+
+class ShadowSection(_Section):
+    """A second policy that decides without acting, and what it may cost."""
+
+    policy: str = ""  # empty: none
+    placement: str = ""  # empty here and below: as the present policy has it
+    admission: str = ""
+    fairness: str = ""
+    estimate: str = ""
+    options: tuple[str, ...] = ()
+    every_s: Seconds = 60.0
+    within_s: Annotated[float, Field(gt=0, le=600)] = 10.0  # for a decision, and for a prediction
+    share: Annotated[float, Field(gt=0, le=1)] = 0.05  # of one processor's time, at most
+
+
 class HangSection(_Section):
     """When a training seems to hang, and what is done then; a job may say otherwise."""
 
     action: Literal["requeue", "fail", "tell", "off"] = "tell"
     factor: Annotated[float, Field(ge=2, le=1e9)] = 30.0  # usual step times without a step
     least_s: Seconds = 300.0  # without a step, however short a step usually is
+
+
+class FencingSection(_Section):
+    """The site's command that switches a silent node off."""
+
+    command: tuple[str, ...] = ()  # empty: none; `{node}` stands for the node's name
+    timeout_s: Seconds = 60.0
+    retries: Annotated[int, Field(ge=0, le=100)] = 2  # after the first try has failed
+
+    @field_validator("command")
+    @classmethod
+    def _names_the_node(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and not value[0].startswith("/"):
+            raise ValueError(f"{value[0]!r} is not the full path of a program")
+        if value and not any("{node}" in word for word in value[1:]):
+            raise ValueError("no word after the program has {node} in it")
+        return value
+
+    def command_for(self, node: str) -> list[str]:
+        """The command's words for a node; no shell reads them."""
+        return [word.replace("{node}", node) for word in self.command]
 
 
 class TrustSection(_Section):
@@ -95,6 +137,9 @@ class LimitsSection(_Section):
     jobs: Annotated[int, Field(ge=1)] = 200_000
     submits_per_s: Annotated[float, Field(gt=0, le=1e6)] = 100.0  # calls of one user, on average
     submit_burst: Annotated[int, Field(ge=1)] = 1_000  # calls of one user at once
+    connections: Annotated[int, Field(ge=16)] = 256  # of one user id or address
+    bytes_per_user: Annotated[int, Field(ge=1)] = 1 << 30  # scripts and environments of live jobs
+    gpu_share: Annotated[float, Field(gt=0, le=1)] = 0.05  # the smallest part of a GPU for a job
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
     grace_s: Seconds = 600.0  # the longest grace time of a job
@@ -149,6 +194,7 @@ class PartitionSection(_Section):
     nodes: str = ""  # a host list; empty: all
     max_time_s: Seconds | None = None
     default: bool = False
+    default_gpus: Literal[0, 1] = 1  # of jobs that say nothing of GPUs; 0: none
 
 
 class TimingSection(_Section):
@@ -156,12 +202,13 @@ class TimingSection(_Section):
 
     beat_s: Seconds = 5.0
     reply_age_s: Seconds = 5.0
-    confirmed_s: Seconds = 10.0
+    confirmed_s: Seconds = 4.0
     lease_s: Seconds = 30.0
     kill_s: Seconds = 15.0
     margin_s: Seconds = 20.0
     prepare_s: Seconds = 30.0
     unkillable_s: Seconds = 60.0
+    obeys_s: Seconds = 30.0
 
     def timing(self) -> Timing:
         """The times as the protocol takes them."""
@@ -174,7 +221,10 @@ class Settings(_Section):
     cluster: ClusterSection = ClusterSection()
     daemon: DaemonSection = DaemonSection()
     round: RoundSection = RoundSection()
+    what_if: WhatIfSection = WhatIfSection()
+    shadow: ShadowSection = ShadowSection()
     hang: HangSection = HangSection()
+    fencing: FencingSection = FencingSection()
     trust: TrustSection = TrustSection()
     limits: LimitsSection = LimitsSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
@@ -240,6 +290,11 @@ class Settings(_Section):
         """The partition of a job that names none; empty when the cluster has none."""
         marked = [p.name for p in self.partitions if p.default]
         return (marked or [p.name for p in self.partitions] or [""])[0]
+
+    def default_gpus(self, partition: str) -> int | None:
+        """The GPUs of a job that says nothing of them; None: as everywhere."""
+        found = [p.default_gpus for p in self.partitions if p.name == partition]
+        return 0 if found == [0] else None
 
 
 def _hosts(text: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""The one thread that writes: leadership, loading and transactions, in the order asked.
+"""The thread that writes, and the one that keeps the lead.
+
+One thread loads and writes transactions, in the order asked. Another one contends for the lead and
+confirms it, so that a long transaction or a large database delays no heartbeat.
 
 Group commit comes from the leader's step: one transaction is in flight, and what is decided
 meanwhile is the next. So nothing waits for a timer, and a burst costs few commits. What the store
@@ -10,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +25,7 @@ from dlsched.db.records import Dependency, JobSpec
 from dlsched.db.store import Store
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Job
-from dlsched.protocol.messages import JobId
+from dlsched.protocol.messages import Epoch, JobId
 from dlsched.system.clock import wall
 from dlsched.system.fault_points import fault_point
 
@@ -44,6 +48,14 @@ class TermBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class _Begin:
+    """A term was won: load it."""
+
+    asked_at: float
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """An event for the leader."""
 
@@ -60,51 +72,63 @@ class StoreFailed:
 
 
 StoreAnswer = TermBegun | Written | StoreFailed
+_Command = leader.Contend | leader.Confirm | leader.Persist | _Begin
+_Queue = queue.SimpleQueue[_Command | None]
 
 
 class Writer:
-    """Runs the store's writes in a thread of its own."""
+    """Runs the store's writes in a thread of its own, and the leadership in another one."""
 
     def __init__(self, store: Store, name: str, report: Callable[[StoreAnswer], None]) -> None:
-        """Make the thread; `start` starts it.
+        """Make the threads; `start` starts them.
 
         `name` is this daemon's among those that contend for the lead; `report` takes every answer,
-        in the writer thread.
+        in the thread that has it.
         """
         self._store = store
         self._name = name
         self._report = report
-        self._asked: queue.SimpleQueue[leader.Command | None] = queue.SimpleQueue()
+        self._asked: _Queue = queue.SimpleQueue()
+        self._asked_to_lead: _Queue = queue.SimpleQueue()
         self._asking: set[type] = set()  # kinds of requests of which one waiting is enough
-        self._leads = False  # a term of this writer's stands, as far as it knows
-        self._thread = threading.Thread(target=self._work, name="dlsched-writer", daemon=True)
+        self._term: Epoch | None = None  # that stands, as far as these threads know
+        self._changing_term = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._work, args=(asked,), name=name, daemon=True)
+            for asked, name in (
+                (self._asked, "dlsched-writer"),
+                (self._asked_to_lead, "dlsched-leading"),
+            )
+        ]
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def ask(self, command: leader.Contend | leader.Confirm | leader.Persist) -> None:
         """Queue a request; with a slow store, requests of each beat do not pile up."""
-        if not isinstance(command, leader.Persist):
-            if type(command) in self._asking:
-                return
+        if isinstance(command, leader.Persist):
+            self._asked.put(command)
+        elif type(command) not in self._asking:
             self._asking.add(type(command))
-        self._asked.put(command)
+            self._asked_to_lead.put(command)
 
     def stop(self, within_s: float = 10.0) -> None:
         """Finish what is queued and end."""
-        self._asked.put(None)
-        if self._thread.is_alive():
-            self._thread.join(within_s)
+        for asked in (self._asked, self._asked_to_lead):
+            asked.put(None)
+        until = time.monotonic() + within_s
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, until - time.monotonic()))
 
-    def _work(self) -> None:
-        while (command := self._asked.get()) is not None:
+    def _work(self, asked: _Queue) -> None:
+        while (command := asked.get()) is not None:
             number = command.number if isinstance(command, leader.Persist) else None
             self._asking.discard(type(command))
             try:
                 answer = self._do(command)
-            except errors.Deposed:
-                answer = self._deposed()
             except errors.StoreUnavailable as error:
                 answer = StoreFailed(str(error), number)
             except DlschedError as error:
@@ -115,32 +139,62 @@ class Writer:
             if answer is not None:
                 self._report(answer)
 
-    def _do(self, command: leader.Command) -> StoreAnswer | None:
+    def _do(self, command: _Command) -> StoreAnswer | None:
         match command:
             case leader.Contend(asked_at=asked_at):
-                # Asked again while the answer was on its way, this would end the term just begun.
-                if self._leads or self._store.contend(self._name) is None:
-                    return None
-                begun = self._begin(asked_at)
-                self._leads = True
-                return begun
+                self._contend(asked_at)
+                return None
+            case _Begin(asked_at=asked_at, epoch=epoch):
+                return self._begin(asked_at, epoch)
             case leader.Confirm(asked_at=asked_at, epoch=epoch):
                 if self._store.confirm(epoch):
                     return Written(lambda now: leader.Confirmed(now, asked_at))
-                return self._deposed()
+                return self._deposed(epoch)
             case leader.Persist(epoch=epoch, number=number, writes=writes):
                 fault_point("before-commit")
-                self._store.persist(epoch, number, writes, wall())
+                try:
+                    self._store.persist(epoch, number, writes, wall())
+                except errors.Deposed:
+                    return self._deposed(epoch)
                 fault_point("after-commit-before-answer")
                 return Written(lambda now: leader.Persisted(now, number))
         raise AssertionError(command)
 
-    def _deposed(self) -> StoreAnswer:
-        self._leads = False
+    def _contend(self, asked_at: float) -> None:
+        """Ask for the lead, and have the writer load the term that was won.
+
+        Asked again while it loads, another term would end the one just begun; so its heartbeat is
+        renewed instead.
+        """
+        term = self._term
+        if term is not None:
+            if not self._store.confirm(term):
+                self._forget(term)
+            return
+        won = self._store.contend(self._name)
+        if won is not None:
+            self._term = won.epoch
+            self._asked.put(_Begin(asked_at, won.epoch))
+
+    def _deposed(self, epoch: Epoch) -> StoreAnswer:
+        self._forget(epoch)
         return Written(leader.Deposed)
 
-    def _begin(self, asked_at: float) -> TermBegun:
-        loaded = self._store.load()
+    def _forget(self, epoch: Epoch) -> None:
+        """Contend again, unless a later term has begun meanwhile."""
+        with self._changing_term:
+            if self._term is not None and self._term <= epoch:
+                self._term = None
+
+    def _begin(self, asked_at: float, epoch: Epoch) -> TermBegun | None:
+        try:
+            loaded = self._store.load()
+        except BaseException:
+            self._forget(epoch)
+            raise
+        if loaded.ledger.epoch != epoch:  # this process was paused, and another one leads
+            self._forget(epoch)
+            return None
         live = loaded.ledger.jobs
         wanted = {
             dependency.job

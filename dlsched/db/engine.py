@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -127,7 +128,8 @@ def _sqlite(url: URL, readers: int) -> Engine:
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # `begin` below starts transactions
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        _begin_wal(cursor)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
@@ -262,6 +264,19 @@ def _from_sqlite(cause: sqlite3.Error, said: str, where: str) -> Exception:
     ):
         return StoreUnavailable(f"cannot store: {where}: {said}")
     return InvariantBroken(f"database: {said}")
+
+
+def _begin_wal(cursor: sqlite3.Cursor) -> None:
+    """Have SQLite write ahead; of several programs that do so at once, it lets only one wait."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 def check_integrity(engine: Engine) -> None:

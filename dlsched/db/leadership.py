@@ -24,11 +24,12 @@ from dlsched.db import schema
 from dlsched.db.engine import database_path, is_sqlite, reading, translated, writing
 from dlsched.db.errors import StoreUnavailable
 from dlsched.protocol.messages import Epoch, Term
+from dlsched.protocol.timing import STALE_S
 
 log = logging.getLogger(__name__)
 
-STALE_S = 15.0  # without a heartbeat, on the database's clock: the session may be ended
 LOCK = 0x646C7363  # "dlsc", of the database's advisory locks
+LEADS, STANDS_BY = "dlsched leader", "dlsched standby "  # names of sessions in Postgres
 
 
 class Leadership(Protocol):
@@ -39,6 +40,9 @@ class Leadership(Protocol):
 
     def confirm(self, epoch: Epoch) -> bool:
         """Whether the term still holds; `StoreUnavailable` is raised when that is unknown."""
+
+    def standbys(self) -> list[str]:
+        """The names of the processes that wait for the lead, as far as the database knows them."""
 
     def close(self) -> None:
         """Give up the leadership."""
@@ -52,6 +56,8 @@ def leadership_of(engine: Engine) -> Leadership:
 def _begin_term(connection: Connection, name: str, session: int) -> Term:
     """Add 1 to the epoch in the leader's row; returns the new term."""
     table = schema.leader
+    # waits for transactions of the last term, which lock the row for its key (`lock_term`)
+    connection.execute(select(table.c.epoch).where(table.c.id == 1).with_for_update())
     beat = time.time() if connection.dialect.name == "sqlite" else _CLOCK
     row = connection.execute(
         update(table)
@@ -65,6 +71,18 @@ def _begin_term(connection: Connection, name: str, session: int) -> Term:
 
 
 _CLOCK = text("extract(epoch from clock_timestamp())")
+
+
+def lock_term(connection: Connection, epoch: Epoch) -> bool:
+    """Whether an epoch is current; if so, no other begins before this transaction ends.
+
+    Heartbeats go on meanwhile: in Postgres they change no key of the row. In SQLite the transaction
+    has the write lock already, and there are no heartbeats.
+    """
+    table = schema.leader
+    query = select(table.c.epoch).where(table.c.id == 1, table.c.epoch == epoch)
+    locked = connection.execute(query.with_for_update(read=True, key_share=True))
+    return locked.one_or_none() is not None
 
 
 class FileLeadership:
@@ -111,6 +129,10 @@ class FileLeadership:
             found = connection.execute(select(schema.leader.c.epoch)).scalar_one()
         return bool(found == epoch)
 
+    def standbys(self) -> list[str]:
+        """None: contenders for a file leave no name."""
+        return []
+
     def close(self) -> None:
         """Release the lock."""
         if self.file is not None:
@@ -131,6 +153,7 @@ class SessionLeadership:
     """Leadership over a Postgres database: an advisory lock of one session."""
 
     def __init__(self, engine: Engine) -> None:
+        self.readers = engine
         _, given = engine.dialect.create_connect_args(engine.url)
         self.engine = create_engine(
             engine.url,
@@ -138,11 +161,12 @@ class SessionLeadership:
             isolation_level="AUTOCOMMIT",
             connect_args={
                 **given,
-                "application_name": "dlsched leader",
+                "application_name": LEADS,
                 "connect_timeout": 5,
                 "keepalives_idle": 5,
                 "keepalives_interval": 2,
                 "keepalives_count": 3,
+                "tcp_user_timeout": 5000,
                 "options": "-c lock_timeout=5000 -c statement_timeout=5000",
             },
         )
@@ -163,9 +187,10 @@ class SessionLeadership:
             if not self._locked(session) and not (
                 self._ended_stale(session) and self._locked(session)
             ):
-                self.close()
+                self._name_session(session, STANDS_BY + name)
                 return None
             self.name = name
+            self._name_session(session, LEADS)
             pid = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
             session.execute(text("BEGIN"))
             term = _begin_term(session, name, pid)
@@ -177,6 +202,10 @@ class SessionLeadership:
             self.close()
             self.session = self.engine.connect()
         return self.session
+
+    @staticmethod
+    def _name_session(session: Connection, name: str) -> None:
+        session.execute(text("SELECT set_config('application_name', :name, false)"), {"name": name})
 
     @staticmethod
     def _locked(session: Connection) -> bool:
@@ -212,22 +241,32 @@ class SessionLeadership:
         with translated(self.engine):
             try:
                 session = self._connected()
+                table, me = schema.leader, text("pg_backend_pid()")
+                row = (table.c.id == 1, table.c.epoch == epoch, table.c.name == self.name)
+                beat = update(table).where(*row).values(beat_at=_CLOCK, session=me)
+                # the session that began the term has the lock for as long as it lives
+                if session.execute(beat.where(table.c.session == me)).rowcount == 1:
+                    return True
                 held = self._holds(session)
                 if not held and not self._locked(session):
                     return False
-                table = schema.leader
-                beat = session.execute(
-                    update(table)
-                    .where(table.c.id == 1, table.c.epoch == epoch, table.c.name == self.name)
-                    .values(beat_at=_CLOCK, session=text("pg_backend_pid()"))
-                )
-                mine = bool(beat.rowcount == 1)
+                mine = bool(session.execute(beat).rowcount == 1)
                 if not (mine or held):  # an unused lock would keep other daemons from leading
                     self.close()
                 return mine
             except BaseException:
                 self.close()
                 raise
+
+    def standbys(self) -> list[str]:
+        """The processes that wait for the lead; each keeps a session with its name."""
+        query = text(
+            "SELECT DISTINCT application_name FROM pg_stat_activity "
+            "WHERE datname = current_database() AND starts_with(application_name, :mark) ORDER BY 1"
+        )
+        with reading(self.readers) as connection:
+            names = connection.execute(query, {"mark": STANDS_BY}).scalars().all()
+        return [name.removeprefix(STANDS_BY) for name in names]
 
     @staticmethod
     def _holds(session: Connection) -> bool:

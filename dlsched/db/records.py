@@ -53,6 +53,31 @@ class JobBody(JobFields):
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+class ContentSizes:
+    """About how many bytes the script, arguments and environment of bodies take.
+
+    An environment that several bodies share is looked at once.
+    """
+
+    def __init__(self) -> None:
+        self._environments: dict[int, tuple[Mapping[str, str], int]] = {}  # by id, which it keeps
+
+    def of(self, body: JobBody) -> int:
+        """The size of one body."""
+        return len(body.script) + sum(map(len, body.argv)) + self.of_environment(body.environment)
+
+    def of_environment(self, variables: Mapping[str, str]) -> int:
+        """The size of an environment."""
+        known = self._environments.get(id(variables))
+        if known is None:
+            texts = (*variables, *variables.values())
+            known = self._environments[id(variables)] = (
+                variables,
+                sum(map(len, texts)) + len(texts),
+            )
+        return known[1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """One job: its body, its user, and its place in an array."""
@@ -63,6 +88,7 @@ class JobSpec:
     submitted_at: float
     array: ArrayShape | None = None
     index: int = 0  # place in the array: the array's id is this job's id minus `index`
+    content_bytes: int = field(default=0, compare=False)  # its part of what an array shares
 
     @property
     def task(self) -> int | None:
@@ -167,12 +193,31 @@ class PolicyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted start of a pending job, and the basis of the prediction."""
+    """The predicted start and end of a pending job, and the basis of the prediction.
+
+    Attributes:
+        job: its id.
+        made_at: when it was predicted.
+        start_at, start_p10, start_p90: its start, and the interval; None: not known.
+        basis: what the durations of all jobs are based on.
+        end_at, end_p10, end_p90: its end, and the interval.
+        policy: under which it was predicted; empty: by an older release.
+        source: of the job's own duration: expected time, time limit, measured speed, …
+        gpus: that it asks for.
+    """
 
     job: JobId
     made_at: float
     start_at: float
     basis: str
+    policy: str = ""
+    source: str = ""
+    gpus: int | None = None
+    start_p10: float | None = None
+    start_p90: float | None = None
+    end_at: float | None = None
+    end_p10: float | None = None
+    end_p90: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

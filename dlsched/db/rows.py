@@ -310,6 +310,8 @@ def node_values(node: Node) -> Values:
         "why": node.why,
         "start": node.start,
         "machine": node.machine,
+        "can_fence": node.can_fence,
+        "witnesses": json.dumps(node.witnesses, separators=(",", ":")),
     }
 
 
@@ -343,6 +345,10 @@ def node_of(row: Row, gpus: Sequence[Row]) -> Node:
             why=row["why"],
             start=row["start"],
             machine=row["machine"],
+            can_fence=bool(row["can_fence"]),
+            witnesses=tuple(
+                tuple(m.NodeName(name) for name in each) for each in json.loads(row["witnesses"])
+            ),
             gpus=_ordered(gpus, "position"),
             quarantined=_ordered(gpus, "quarantine"),
         )

@@ -22,12 +22,13 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0008"  # of the tables below: the newest migration
+VERSION = "0010"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -306,6 +307,14 @@ predictions = _table(
     _seconds("made_at", nullable=False),
     _seconds("start_at", nullable=False),
     _words("basis"),
+    Column("policy", Text, nullable=False, server_default=""),
+    Column("source", Text, nullable=False, server_default=""),  # of the job's own duration
+    Column("gpus", Integer),
+    _seconds("start_p10"),
+    _seconds("start_p90"),
+    _seconds("end_at"),
+    _seconds("end_p10"),
+    _seconds("end_p90"),
 )
 Index("predictions_by_job", predictions.c.job, predictions.c.id)
 
@@ -322,6 +331,8 @@ nodes = _table(
     _seconds("changed_at", nullable=False),
     Column("start", Words, nullable=False, server_default=""),  # a random name of its agent's
     Column("machine", Words, nullable=False, server_default=""),  # names its hardware
+    Column("can_fence", Boolean, nullable=False, server_default=false()),
+    Column("witnesses", Words, nullable=False, server_default="[]"),  # JSON: sets of nodes
 )
 
 gpus = _table(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, delete, select
 
 from dlsched.db import schema
 from dlsched.db.engine import (
@@ -27,7 +27,7 @@ from dlsched.db.engine import (
     writing,
 )
 from dlsched.db.errors import Deposed, StoreUnavailable
-from dlsched.db.leadership import leadership_of
+from dlsched.db.leadership import leadership_of, lock_term
 from dlsched.db.reading import queries as reads
 from dlsched.db.reading.loading import Loaded, load
 from dlsched.db.statements import add_unless_there
@@ -125,13 +125,17 @@ class Store(reads.Reads):
             return self._patiently(lambda: self.leadership.contend(name))
 
     def confirm(self, epoch: Epoch) -> bool:
-        """Whether this process still leads under an epoch; called a few times a minute.
+        """Whether this process still leads under an epoch; called about once a second.
 
         Raises:
             StoreUnavailable: the database does not answer now.
         """
         with self._leading:
             return self._patiently(lambda: self.leadership.confirm(epoch))
+
+    def standbys(self) -> list[str]:
+        """The names of the daemons that wait for the lead, as far as the database knows them."""
+        return self._patiently(self.leadership.standbys)
 
     def load(self) -> Loaded:
         """Everything that is live, for a new leader.
@@ -161,11 +165,9 @@ class Store(reads.Reads):
         self._patiently(lambda: self._persist(epoch, number, writes, at))
 
     def _persist(self, epoch: Epoch, number: int, writes: Sequence[Write], at: float) -> None:
-        leader, done = schema.leader, schema.transactions
+        done = schema.transactions
         with writing(self.engine) as connection:
-            mine = update(leader).where(leader.c.id == 1, leader.c.epoch == epoch)
-            # locks the row: no other leader can begin before this transaction ends
-            if connection.execute(mine.values(epoch=epoch)).rowcount != 1:
+            if not lock_term(connection, epoch):
                 self._was_done_or_deposed(connection, epoch, number)
                 return
             row = {"epoch": epoch, "number": number, "at": at}

@@ -1,8 +1,8 @@
 """`dlsched run`: start ranks inside an allocation, over all its nodes, and wait for them.
 
 The keeper of the first node starts them; this program shows what they write, passes signals on and
-exits with the highest of their exit codes. It uses the standard library only and also serves as
-`srun` in the PATH of a job. `dlsched.job.messages` says what it expects of the keeper.
+exits with the highest of their exit codes. It uses the standard library only; `srun` calls it.
+`dlsched.job.messages` says what it expects of the keeper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -36,15 +37,30 @@ from dlsched.job.messages import (
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 NOT_INHERITED = {  # the runtime sets them for each rank
-    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
+    *("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
     *("CUDA_VISIBLE_DEVICES", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
 }
 
 
-def launch(wanted: RunRanks, control_socket: str) -> int:
+Write = Callable[[int, int, bytes], None]  # what a rank has written to stream 1 or 2
+
+
+def launch(
+    wanted: RunRanks,
+    control_socket: str,
+    *,
+    label: bool = False,
+    output: Callable[[Started], Write] | None = None,
+    limit_s: float = 0.0,
+) -> int:
     """Start ranks and wait for them; return the highest of their exit codes.
 
-    Without a `control_socket`, the keeper's, this process is not inside an allocation.
+    Args:
+        wanted: the ranks; their output comes here if it has `label`.
+        control_socket: the keeper's; empty: this process is not inside an allocation.
+        label: begin each line with its rank.
+        output: is told of the start, and returns what takes the output; None: it is shown.
+        limit_s: end the ranks after so long; 0: never.
 
     Raises:
         JobError: when there is no keeper, or it refuses.
@@ -63,7 +79,7 @@ def launch(wanted: RunRanks, control_socket: str) -> int:
                 f"run: no keeper answers at {control_socket}: {error.strerror}"
             ) from None
         _send_request(link, wanted)
-        return _Watch(link, label=wanted.label).until_done()
+        return _Watch(link, label=label, output=output).until_done(limit_s)
 
 
 def _send_request(link: socket.socket, wanted: RunRanks) -> None:
@@ -91,15 +107,23 @@ def _descriptor(stream: object, default: int) -> int:
 class _Watch:
     """Shows the output and the ends of ranks to their caller."""
 
-    def __init__(self, link: socket.socket, *, label: bool) -> None:
+    def __init__(
+        self,
+        link: socket.socket,
+        *,
+        label: bool,
+        output: Callable[[Started], Write] | None,
+    ) -> None:
         self._link = link
         self._label = label
-        self._started = False
+        self._output = output
+        self._to: Write = self._write
         self._codes: list[int] = []
         self._unfinished: dict[tuple[int, int], bytes] = {}  # unfinished lines, by rank and stream
         self._done = False
 
-    def until_done(self) -> int:
+    def until_done(self, limit_s: float) -> int:
+        end = time.monotonic() + limit_s if limit_s else None
         waking, woken = socket.socketpair()
         with waking, woken, selectors.DefaultSelector() as ready:
             waking.setblocking(False)
@@ -109,7 +133,10 @@ class _Watch:
             ready.register(woken, selectors.EVENT_READ)
             try:
                 while not self._done:
-                    for key, _ in ready.select():
+                    left = None if end is None else end - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise JobError(f"run: the time limit of {limit_s:g} s is over")
+                    for key, _ in ready.select(left):
                         if key.fileobj is woken:
                             woken.recv(64)
                         else:
@@ -138,7 +165,8 @@ class _Watch:
             case Refused(why=why):
                 raise JobError(f"run: {why}")
             case Started():
-                self._started = True
+                if self._output is not None:
+                    self._to = self._output(message)
             case Output(rank=rank, stream=stream, data=data):
                 self._show(rank, stream, data)
             case Exited(rank=rank, code=code, signal=number, node=node):
@@ -149,23 +177,23 @@ class _Watch:
                     print(f"dlsched: run: rank {rank}{where}: {how}", file=sys.stderr)
             case Done():
                 for (rank, stream), rest in self._unfinished.items():
-                    self._write(stream, f"{rank}: ".encode() + rest + b"\n")
+                    self._to(rank, stream, f"{rank}: ".encode() + rest + b"\n")
                 self._done = True
             case _:
                 pass
 
     def _show(self, rank: int, stream: int, data: bytes) -> None:
         if not self._label:
-            self._write(stream, data)
+            self._to(rank, stream, data)
             return
         *lines, rest = (self._unfinished.pop((rank, stream), b"") + data).split(b"\n")
         label = f"{rank}: ".encode()
-        self._write(stream, b"".join(label + line + b"\n" for line in lines))
+        self._to(rank, stream, b"".join(label + line + b"\n" for line in lines))
         if rest:
             self._unfinished[rank, stream] = rest
 
     @staticmethod
-    def _write(stream: int, data: bytes) -> None:
+    def _write(rank: int, stream: int, data: bytes) -> None:
         target = sys.stderr if stream == 2 else sys.stdout
         target.buffer.write(data)
         target.buffer.flush()
@@ -183,21 +211,25 @@ class _WrongUse(JobError):
     """The command line is wrong."""
 
 
-def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
+def parse(words: Sequence[str]) -> RunRanks:
     """Read the command line; the environment and the folder are those of this process.
 
     Raises:
         JobError: when the command line is wrong.
     """
     parser = _Parser(
-        prog=program,
-        usage=f"{program} [OPTIONS] COMMAND [ARGUMENT]...",
+        prog="dlsched run",
+        usage="dlsched run [OPTIONS] COMMAND [ARGUMENT]...",
         description="Start ranks inside an allocation, over all its nodes, and wait for them. "
         "The exit code is the highest of their exit codes.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "-n", "--ntasks", type=_count, default=0, help="Ranks in all (default: one for each GPU)."
+        "-n",
+        "--ntasks",
+        type=_count,
+        default=0,
+        help="Ranks in all (default: as submitted, else one for each GPU).",
     )
     parser.add_argument(
         "--ntasks-per-node", type=_count, default=0, metavar="N", help="Ranks on each node."
@@ -223,16 +255,24 @@ def parse(words: Sequence[str], *, program: str = "dlsched run") -> RunRanks:
     argv = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not argv:
         raise _WrongUse("no command to run")
+    said = given.ntasks or given.ntasks_per_node
     return RunRanks(
         argv=tuple(argv),
-        ntasks=given.ntasks,
-        per_node=given.ntasks_per_node,
+        ntasks=given.ntasks if said else _asked("DLSCHED_NTASKS"),
+        per_node=given.ntasks_per_node if said else _asked("DLSCHED_NTASKS_PER_NODE"),
+        overcommit=not said and "DLSCHED_NTASKS" in os.environ,
         gpus_per_task=given.gpus_per_task,
         environment=inherited(os.environ),
         working_directory=os.path.abspath(given.chdir or os.getcwd()),
         label=given.label,
         kill_on_bad_exit=given.kill_on_bad_exit == "1",
     )
+
+
+def _asked(variable: str) -> int:
+    """What the job was submitted with; 0: not said."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
@@ -258,11 +298,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def main(words: Sequence[str] | None = None, *, program: str = "dlsched run") -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 1 after an error, 2 when the command line is wrong."""
     try:
-        wanted = parse(sys.argv[1:] if words is None else words, program=program)
-        return launch(wanted, os.environ.get("DLSCHED_CTL_SOCK", ""))
+        wanted = parse(sys.argv[1:] if words is None else words)
+        return launch(wanted, os.environ.get("DLSCHED_CTL_SOCK", ""), label=wanted.label)
     except _WrongUse as error:
         print(f"dlsched: run: {error}", file=sys.stderr)
         return 2

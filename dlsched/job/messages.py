@@ -35,12 +35,13 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 
 `dlsched run` (a *caller*: a process that sends `run` instead of `hello`) expects:
 
-- `run` starts `ntasks` ranks over the nodes of the allocation, in blocks: `per_node` on each node
-  (0: one for each GPU, on nodes in order), with `gpus_per_task` GPUs each (0: the node's, shared).
-  Their environment is the caller's, with the variables that the runtime sets for each rank. The
-  message carries the caller's stdout and stderr as SCM_RIGHTS, in this order: ranks of the same
-  node may write there themselves. The output of other ranks, with `label` of all, is sent as
-  `output`.
+- `run` starts `ntasks` ranks over the nodes of the allocation, or some `nodes` of it, in blocks:
+  `per_node` on each node (0: one for each GPU, on nodes in order), with `gpus_per_task` GPUs each
+  (0: the node's, shared). With `gpus`, it gets so many GPUs on each node that no other such call
+  has, and waits until they are free. Their environment is the caller's, with the variables that the
+  runtime sets for each rank. The message carries the caller's stdout and stderr as SCM_RIGHTS, in
+  this order: ranks of the same node may write there themselves. The output of other ranks, with
+  `label` of all, is sent as `output`.
 - Answers: `refused` alone; or `started`, then `exited` once for each rank, then `done`.
 - `signal` passes a signal on to all ranks. When a caller closes its connection, the ranks get TERM,
   then KILL. With `kill_on_bad_exit` the first rank that fails ends the others in the same way.
@@ -195,6 +196,11 @@ class RunRanks(Message):
     ntasks: int = 0  # 0: one for each GPU
     per_node: int = 0
     gpus_per_task: int = 0
+    nodes: tuple[str, ...] = ()  # of the allocation, in its order; empty: all
+    gpus: int | None = None  # on each node, of this call alone; None: all, shared with other calls
+    overlap: bool = False  # with `gpus`: other calls may have the same ones
+    overcommit: bool = False  # ranks may be more than GPUs
+    cpus_per_task: int = 0  # told to the ranks; 0: as the job has it
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = ""
     label: bool = False
@@ -267,6 +273,8 @@ class Started(Message):
 
     type: ClassVar[str] = "started"
     ranks: int
+    call: int = 1  # its number among those of the run
+    nodes: tuple[str, ...] = ()  # of each rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

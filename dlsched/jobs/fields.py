@@ -112,7 +112,7 @@ FIELDS: tuple[Field, ...] = (
         _option(
             "priority_class", "-q --qos --priority-class", "Priority class.", "NAME", slurm=True,
         ),
-        update="always",
+        update="always", csv="class",
     ),
     _row("priority", "number",
         _option(
@@ -125,10 +125,10 @@ FIELDS: tuple[Field, ...] = (
     ),
     _row("gpus", "whole",
         _option(
-            "gpus", "-G --gpus", "Of the whole job: 8, a100:8, 'a100:8|v100:8'.", "GPUS",
+            "gpus", "-G --gpus", "Of the whole job: 8, a100:8, 'a100:8|v100:8'; 0: none.", "GPUS",
             slurm=True,
         ),
-        least=1, most=MOST_GPUS, update="waiting", clearable=False, csv="num_gpus",
+        most=MOST_GPUS, update="waiting", clearable=False, csv="num_gpus",
     ),
     _row("gpus_per_node", "whole",
         _option("gpus_per_node", "--gpus-per-node", "On each node: 4, a100:4.", "GPUS", slurm=True),
@@ -136,7 +136,7 @@ FIELDS: tuple[Field, ...] = (
             "gpus_per_node", "--gres", "Slurm's: gpu[:TYPE]:N on each node.", "GRES", slurm=True,
             grammar="gres",
         ),
-        least=1, most=1024, kept="no",
+        most=1024, kept="no",
     ),
     _of_call("gpus_per_task",
         _option("gpus_per_task", "--gpus-per-task", "For each of the tasks.", "GPUS", slurm=True),
@@ -170,15 +170,25 @@ FIELDS: tuple[Field, ...] = (
         _option("nodes", "-N --nodes", "On exactly so many nodes.", "N", slurm=True),
         least=1, most=100_000, kept="no",
     ),
-    _of_call("ntasks",
+    _row("ntasks", "whole",
         _option("ntasks", "-n --ntasks", "Ranks that `dlsched run` starts.", "N", slurm=True),
-        _option("ntasks_per_node", "--ntasks-per-node", "Ranks on each node.", "N", slurm=True),
+        label="ntasks", least=1, most=1_000_000, launch="ntasks",
     ),
-    _row("cpus", "whole",
-        _option("cpus", "--cpus", "Processors of the whole job.", "N"),
+    _of_call("ntasks_per_gpu",
+        _option("ntasks_per_gpu", "--ntasks-per-gpu", "Ranks for each GPU.", "N", slurm=True),
+    ),
+    _row("ntasks_per_node", "whole",
+        _option("ntasks_per_node", "--ntasks-per-node", "Ranks on each node.", "N", slurm=True),
+        label="ntasks per node", least=1, most=1_000_000, launch="ntasks_per_node",
+    ),
+    _row("cpus_per_task", "whole",
         _option(
             "cpus_per_task", "-c --cpus-per-task", "Processors for each task.", "N", slurm=True,
         ),
+        label="cpus per task", least=1, most=1_000_000, launch="cpus_per_task",
+    ),
+    _row("cpus", "whole",
+        _option("cpus", "--cpus", "Processors of the whole job.", "N"),
         _option("cpus_per_gpu", "--cpus-per-gpu", "Processors for each GPU.", "N", slurm=True),
         least=1, most=1_000_000_000, csv="num_cpus",
         column=Column(name="cpus", doc="Processors of the whole gang."),
@@ -205,6 +215,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _row("exclusive", "flag",
         _flag("exclusive", "--exclusive", "Whole nodes, shared with no job.", slurm=True),
+        csv="exclusive",
     ),
     _row("time_limit_s", "limit",
         _option(
@@ -242,7 +253,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _row("expected_s", "seconds",
         _option("expected", "--expected", "Your estimate of how long it takes.", "TIME"),
-        label="expected time", update="always",
+        label="expected time", update="always", csv="expected",
     ),
     _row("dependencies", "own",
         _option(
@@ -256,6 +267,7 @@ FIELDS: tuple[Field, ...] = (
         _option(
             "kill_on_invalid_dep", "--kill-on-invalid-dep",
             "yes (default) or no: a dependency that can't be met cancels the job.", "YES",
+            slurm=True,
         ),
         _flag(
             "kill_on_invalid_dep", "--keep-on-broken-dependency",
@@ -350,7 +362,7 @@ FIELDS: tuple[Field, ...] = (
         least=2.0, most=1e9, update="always",
     ),
     _row("fence", "choice",
-        _option("fence", "--fence", "hold or lease: what a node that hears nothing does.", "MODE"),
+        _option("fence", "--fence", "On a cut-off node: lease (freezes), hold (runs on).", "MODE"),
         choices=("hold", "lease"), kept="request",
     ),
     _row("suspend_level", "choice",
@@ -424,6 +436,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _of_call("parsable", _flag("parsable", "--parsable", "Print the id alone.", slurm=True)),
     _row("submit_host", "text", shown=False, launch="submit_host"),
+    _row("umask", "whole", least=0, most=0o777, shown=False, launch="umask"),
     _row("account", "text", csv="account", wire=""),
 )
 # fmt: on
@@ -467,6 +480,9 @@ class JobFields:
     min_gpus: int | None = None
     max_gpus: int | None = None
     gpu_share: float | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
     cpus: int | None = None
     memory_bytes: int | None = None
     only_nodes: tuple[str, ...] = ()
@@ -498,6 +514,7 @@ class JobFields:
     adaptive: bool = False
     fixed_batch: bool = False
     submit_host: str = ""
+    umask: int | None = None
 
 
 class AskedColumns:

@@ -23,6 +23,13 @@ RUNTIME_NAMES = frozenset(
         *("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
     }
 )
+# how commands inside a job reach the daemon, as its user has set it
+OF_CLIENTS = frozenset(
+    {
+        *("DLSCHED_DAEMON", "DLSCHED_DAEMON_WAIT", "DLSCHED_TOKEN_FILE"),
+        *("DLSCHED_INSECURE_LOOPBACK", "DLSCHED_DEBUG"),
+    }
+)
 _OF_THE_SHELL = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "IFS"}
 _PREFIXES = ("DLSCHED_", "SLURM_", "CUDA_", "LD_")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)

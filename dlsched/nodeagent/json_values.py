@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from dlsched.core.errors import BadInput
 
 T = TypeVar("T")
+# what reading a message that is not as expected may raise
+UNCLEAR = (BadInput, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 Decoder = typing.Callable[[Any], Any]
 
 
@@ -54,7 +56,7 @@ def loads(kind: type[T], data: bytes) -> T:
     """
     try:
         given = json.loads(data.decode("utf-8", "surrogateescape"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"not a {kind.__name__}: {error}") from None
     return value_of(kind, given)
 

@@ -51,3 +51,57 @@ def best_found(
     if solver.getInfo().primal_solution_status != _FEASIBLE:
         return None
     return np.array(solver.getSolution().col_value)
+
+
+class MixedProgram:
+    """The columns and rows of one mixed-integer program, passed to HiGHS at once."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.cost: list[float] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.whole: list[bool] = []
+        self.rows: list[tuple[float, float, list[int], list[float]]] = []
+
+    def column(self, cost: float, low: float, high: float, *, whole: bool = False) -> int:
+        """Add a variable within bounds; returns its number."""
+        self.cost.append(cost)
+        self.low.append(low)
+        self.high.append(high)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def row(self, low: float, high: float, entries: dict[int, float]) -> None:
+        """Add bounds for a sum of variables, by number each with its factor."""
+        self.rows.append((low, high, list(entries), list(entries.values())))
+
+    def solve(self, limits: Limits, start: Floats | None) -> tuple[Floats, float, float] | None:
+        """Maximise; returns x, objective and gap, or None when no solution was found."""
+        solver = new_solver(
+            seconds=limits.seconds,
+            mip_rel_gap=limits.gap,
+            mip_abs_gap=0.0,  # weights span many orders of magnitude
+            mip_max_nodes=limits.nodes,
+        )
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
+        model.sense_ = highspy.ObjSense.kMaximize
+        model.col_cost_ = np.array(self.cost)
+        model.col_lower_, model.col_upper_ = np.array(self.low), np.array(self.high)
+        model.row_lower_ = np.array([low for low, *_ in self.rows])
+        model.row_upper_ = np.array([high for _, high, *_ in self.rows])
+        counts = [len(index) for *_, index, _ in self.rows]
+        matrix = model.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        matrix.index_ = np.array([i for *_, index, _ in self.rows for i in index], np.int32)
+        matrix.value_ = np.array([v for *_, values in self.rows for v in values])
+        kinds = highspy.HighsVarType
+        model.integrality_ = [kinds.kInteger if each else kinds.kContinuous for each in self.whole]
+        x = best_found(solver, model, start)
+        if x is None:
+            return None
+        info = solver.getInfo()
+        gap = float(info.mip_gap) if math.isfinite(info.mip_gap) else 0.0
+        return x, float(info.objective_function_value), gap

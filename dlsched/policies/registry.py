@@ -43,6 +43,8 @@ _OURS: dict[str, dict[str, str]] = {
         "pollux": _SCHEDULING + "pollux.policy:Pollux",
         "themis": _SCHEDULING + "themis.policy:Themis",
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
+        "edf": _SCHEDULING + "edf:Edf",
+        "chronus": _SCHEDULING + "chronus.policy:Chronus",
         "afs": _SCHEDULING + "afs:Afs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "what-if": _SCHEDULING + "what_if:WhatIf",
@@ -95,6 +97,7 @@ _FOR_TESTS: dict[str, dict[str, str]] = {
 _OURS |= {
     "launch": {
         "constant": "dlsched.policies.launch.overhead:ConstantOverhead",
+        "by-size": "dlsched.policies.launch.overhead:OverheadBySize",
         "profiled": "dlsched.policies.launch.overhead:ProfiledOverhead",
         "elan": "dlsched.policies.launch.elan.adjusting:ElasticAdjustment",
     },

@@ -246,6 +246,7 @@ class Sync:
     health: Health = Health()
     inventory: Inventory | None = None
     starts: tuple[str, ...] = ()  # random names of the last starts on this disk; newest last
+    witnesses: tuple[NodeName, ...] = ()  # the nodes that it would ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

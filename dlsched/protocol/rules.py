@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dlsched.protocol.ledger import Node, Run
-from dlsched.protocol.messages import DesiredRun, Inventory, NodeName, Sync, Term, Want
+from dlsched.protocol.messages import DesiredRun, Epoch, Inventory, NodeName, Sync, Term, Want
 from dlsched.protocol.timing import Timing
 
 
@@ -103,6 +103,22 @@ def is_witnessed(chains: Iterable[Chain], witnesses: int, now: float, timing: Ti
         if window_passed(chain.since, now, timing) and now - chain.last_sent <= timing.witnessed_s
     )
     return witnesses > 0 and 2 * good >= witnesses
+
+
+def has_no_earlier_witnesses(
+    sync: Sync, offered: tuple[NodeName, ...], for_s: float, epoch: Epoch, timing: Timing
+) -> bool:
+    """Whether a node has the newest witnesses and can get no earlier ones any more.
+
+    Args:
+        sync: of the node.
+        offered: the newest witnesses.
+        for_s: for how long every reply to the node has had them, in seconds.
+        epoch: of the leader; a node that has carried out its orders uses no earlier leader's.
+        timing: the cluster's times.
+    """
+    too_old = for_s > 2 * timing.reply_age_s  # every earlier reply is
+    return sync.witnesses == offered and too_old and sync.applied.epoch == epoch
 
 
 def may_extend(

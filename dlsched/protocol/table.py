@@ -9,7 +9,7 @@ Invariant: base and overlay are never changed once a table has been handed out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
@@ -66,6 +66,25 @@ class Table(Mapping[K, V], Generic[K, V]):
             if value is not _GONE and key not in base:
                 yield key
 
+    def values(self) -> ValuesView[V]:
+        """The values in order, read without a look-up for each."""
+        return self._base.values() if not self._over else _Values(self)
+
+    def items(self) -> ItemsView[K, V]:
+        """The entries in order, read without a look-up for each."""
+        return self._base.items() if not self._over else _Items(self)
+
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """The entries in order."""
+        base, over = self._base, self._over
+        for key, value in base.items():
+            found = over.get(key, value)
+            if found is not _GONE:
+                yield key, found
+        for key, value in over.items():
+            if value is not _GONE and key not in base:
+                yield key, value
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -114,6 +133,20 @@ class Table(Mapping[K, V], Generic[K, V]):
         else:
             table._base, table._over = self._base, over
         return table
+
+
+class _Values(ValuesView[V]):
+    _mapping: Table[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping.entries())
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: Table[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping.entries()
 
 
 def table_of(mapping: Mapping[K, V]) -> Table[K, V]:

@@ -1,8 +1,8 @@
 """Authentication: from the transport of a call to an identity.
 
 The proof depends on the port: a certificate on mutual TLS, a remote token on TLS without a client
-certificate, a local token on the unix socket. On development ports (loopback only) the caller's
-claim is believed. The message of the call is never read.
+certificate, a local token or the kernel's peer credentials on unix sockets. On development ports
+(loopback only) the caller's claim is believed. The message of the call is never read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dlsched.rpc.identity import (
     Identity,
     Role,
 )
+from dlsched.rpc.login import name_of
 from dlsched.rpc.tls import DenyList, PeerCertificate, read_certificate
 from dlsched.rpc.tokens import LocalTokens, TokenStore, check_remote
 
@@ -59,6 +60,9 @@ class Authenticator:
         Raises:
             NotTrusted: the caller has not proven an identity.
         """
+        uid = getattr(context, "peer_uid", None)  # only of a local call
+        if uid is not None:
+            return await self._peer(uid)
         security = context.auth_context()
         metadata = {
             key: value if isinstance(value, str) else ""
@@ -129,6 +133,15 @@ class Authenticator:
             raise NotTrusted("this server accepts no local tokens")
         user = self.local.check(_bearer(metadata))
         return self._user(user.name, user.uid, "local")
+
+    async def _peer(self, uid: int) -> Identity:
+        """The user at the other end of a unix socket, as the kernel noted it."""
+        if uid in UNMAPPED_UIDS:
+            raise NotTrusted(f"user id {uid} is not a real account and gets no token")
+        name = await asyncio.to_thread(name_of, uid)
+        if name is None:
+            raise NotTrusted(f"user id {uid} has no name on this machine")
+        return self._user(name, uid, "claimed" if self.insecure_loopback else "local")
 
     # -- development ------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.rpc import request_bounds as bounds
 from dlsched.rpc.authentication import Authenticator
 from dlsched.rpc.authorisation import RULES, Rule
+from dlsched.rpc.connection_limits import ConnectionLimits
 from dlsched.rpc.identity import Identity, remember
 from dlsched.rpc.wire_scan import scan
 
@@ -63,9 +64,15 @@ class _Places:
 class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
     """Stands in front of every handler of a server."""
 
-    def __init__(self, authenticator: Authenticator, rules: Mapping[str, Rule] = RULES) -> None:
-        """Store the means of authentication and the rules."""
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        rules: Mapping[str, Rule] = RULES,
+        connections: ConnectionLimits | None = None,
+    ) -> None:
+        """Store the means of authentication, the rules, and where connections are counted."""
         self._authenticator = authenticator
+        self._connections = connections
         self._rules = rules
         self._guarded: dict[str, tuple[Any, Any]] = {}
         self._places = {True: _Places(), False: _Places()}  # of users, and of all others
@@ -78,6 +85,10 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         handler = await continuation(handler_call_details)
         if handler is None:
             return None  # unknown; gRPC answers so
+        return self.guarded(method, handler)
+
+    def guarded(self, method: str, handler: Any) -> Any:
+        """A method's handler behind the door."""
         held = self._guarded.get(method)
         if held is None or held[0] is not handler:
             held = self._guarded[method] = (handler, self._guard(method, handler))
@@ -146,6 +157,8 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             caller = await self._authenticator.identify(context)
         except NotTrusted as error:
             raise _Refused(CODE.UNAUTHENTICATED, str(error)) from None
+        if self._connections is not None:
+            self._connections.note(context.peer(), caller)
         why = rule.refusal(caller, method)
         if why is not None:
             raise _Refused(CODE.PERMISSION_DENIED, why)
@@ -186,10 +199,18 @@ async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:
     except TimeoutError:
         why = f"{method}: the message did not arrive within {bounds.ARRIVAL_S:g} s"
         raise _Refused(CODE.DEADLINE_EXCEEDED, why) from None
-    most = bounds.byte_bound(method)
-    if len(raw) > most:
-        raise _Refused(CODE.RESOURCE_EXHAUSTED, f"{method}: {len(raw)} bytes, at most {most}")
+    refused = too_large(method, len(raw))
+    if refused is not None:
+        raise refused
     return raw
+
+
+def too_large(method: str, size: int) -> Exception | None:
+    """The refusal of a message of so many bytes; None: it may come."""
+    most = bounds.byte_bound(method)
+    if size <= most:
+        return None
+    return _Refused(CODE.RESOURCE_EXHAUSTED, f"{method}: {size} bytes, at most {most}")
 
 
 def _decode(raw: bytes, decode: Any) -> Any:

@@ -14,7 +14,6 @@ import logging
 import os
 import pwd
 import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,20 +23,13 @@ from typing import TYPE_CHECKING
 from dlsched.core.errors import DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.endpoint import check_socket
 from dlsched.rpc.identity import UNMAPPED_UIDS
+from dlsched.rpc.peer_credentials import peer_uid
 
 if TYPE_CHECKING:
     from dlsched.rpc.tokens import LocalTokens
 
 log = logging.getLogger(__name__)
 ANSWER_BYTES = 4096
-CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end of a unix socket, as the kernel noted it."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    _, uid, _ = CREDENTIALS.unpack(raw)
-    return int(uid) & 0xFFFFFFFF
 
 
 def name_of(uid: int) -> str | None:

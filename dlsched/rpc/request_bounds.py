@@ -12,9 +12,10 @@ KIB, MIB = 1 << 10, 1 << 20
 
 OTHER_METHODS = 256 * KIB
 BYTES: dict[str, int] = {
-    "Control/Submit": 32 * MIB,
+    "Control/Submit": 16 * MIB,  # copied whole in one turn of the event loop
     "Control/Act": 2 * MIB,  # with the environment of a requeued job
     "Control/SetSpeeds": 4 * MIB,
+    "Control/WhatIf": 8 * MIB,  # with the script of a job that is not submitted
     "Leader/Sync": 16 * MIB,
     "Leader/Describe": MIB,
     "Runs/Report": MIB,
@@ -38,6 +39,11 @@ ELEMENTS: dict[str, int] = {
     "JobRequest.dependencies": 20_000,
     "JobRequest.extra": 400_000,
     "SetSpeedsRequest.speeds": 20_000,
+    "WhatIfRequest.gpus": 100,
+    "WhatIfRequest.gpu_types": 100,
+    "WhatIfRequest.policies": 100,
+    "WhatIfRequest.options": 200,
+    "SetShadowRequest.options": 200,
     "Filter.users": 1_000,
     "Filter.partitions": 1_000,
     "Filter.vcs": 1_000,

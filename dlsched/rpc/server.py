@@ -20,6 +20,7 @@ from grpc import aio
 from dlsched.core.errors import BadInput, DlschedError, NotTrusted, Unavailable
 from dlsched.rpc.authentication import Authenticator
 from dlsched.rpc.authorisation import RULES, Rule
+from dlsched.rpc.connection_limits import ConnectionLimits
 from dlsched.rpc.door import Door
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES, Endpoint, parse_endpoint
 from dlsched.rpc.login import take_path
@@ -66,8 +67,13 @@ class ServerTrust:
     socket_mode: int = 0o666  # of unix sockets: calls need a token in any case
 
 
-def new_server(trust: ServerTrust, *, rules: Mapping[str, Rule] = RULES) -> aio.Server:
-    """A server that checks every call against the rules, by full method name."""
+def new_door(
+    trust: ServerTrust,
+    *,
+    rules: Mapping[str, Rule] = RULES,
+    connections: ConnectionLimits | None = None,
+) -> Door:
+    """A door that checks every call against the rules, by full method name."""
     authenticator = Authenticator(
         insecure_loopback=trust.insecure_loopback,
         local=trust.local,
@@ -75,7 +81,19 @@ def new_server(trust: ServerTrust, *, rules: Mapping[str, Rule] = RULES) -> aio.
         denied=DenyList(trust.denied),
         operators=trust.operators,
     )
-    return aio.server(interceptors=(Door(authenticator, rules),), options=BOUNDS)
+    return Door(authenticator, rules, connections)
+
+
+def new_server(
+    trust: ServerTrust,
+    *,
+    rules: Mapping[str, Rule] = RULES,
+    connections: ConnectionLimits | None = None,
+    door: Door | None = None,
+) -> aio.Server:
+    """A server behind a door; without one, behind a door of its own."""
+    door = door or new_door(trust, rules=rules, connections=connections)
+    return aio.server(interceptors=(door,), options=BOUNDS)
 
 
 def add_ports(server: aio.Server, listen: Sequence[str], trust: ServerTrust) -> list[int]:

@@ -51,7 +51,9 @@ class LazyProgress(Progress):
 
     def worked_until(self, row: int, now: float, begins: float) -> float:
         """Seconds at work; GPUs may be kept for a while after the work is done."""
-        worked = max(now - begins, 0.0)
+        worked = now - begins
+        if not self.setting.semantics.owes_restarts:
+            worked = max(worked, 0.0)
         if self.setting.semantics.release != "tick":
             return worked
         table = self.setting.table

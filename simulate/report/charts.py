@@ -162,7 +162,8 @@ class Gantt:
 
     `job` indexes `job_name`, `job_detail` and `job_colour`. One lane is one GPU's worth, so that an
     area is GPU-time; which of a node's GPUs a job held is not recorded, so the lane is only a place
-    to draw.
+    to draw. The job `chosen` has a frame, and a dashed one from its end until `tail`, if given;
+    `marks` are moments.
     """
 
     title: str
@@ -179,6 +180,9 @@ class Gantt:
     links: tuple[Link, ...]
     note: str = ""
     wide: bool = True
+    marks: tuple[Reference, ...] = ()
+    chosen: int = -1
+    tail: float | None = None
 
     @property
     def total_lanes(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
 from simulate.report.intervals import Estimate
-from simulate.report.metrics import COMPARED, METRICS, Metric, standing
+from simulate.report.metrics import COMPARED, DEADLINES, METRICS, Metric, standing
 from simulate.report.scale import Axis, Quantity, nice_axis
 from simulate.report.study import Group, Study, load_text
 from simulate.report.wording import (
@@ -18,11 +18,13 @@ from simulate.report.wording import (
     common_unit,
     count_text,
     duration_text,
+    duration_unit,
     share_text,
 )
 
 # So many of the metrics say how jobs fared; the rest is about the cluster.
 OUTCOMES = 7
+LEAST_READABLE = 0.1  # in the unit of a column; what is smaller gets a unit of its own
 
 
 def value_text(value: float, metric: Metric) -> str:
@@ -38,6 +40,7 @@ def summary_tables(study: Study) -> tuple[Table, ...]:
         table
         for table in (
             metric_table(study, "Outcomes", METRICS[:OUTCOMES]),
+            metric_table(study, "Deadlines", DEADLINES),
             metric_table(study, "Use, fairness and cost", METRICS[OUTCOMES:]),
         )
         if len(table.columns) > 1
@@ -79,28 +82,32 @@ def metric_table(study: Study, caption: str, metrics: Sequence[Metric]) -> Table
 def column_format(
     metric: Metric, known: Sequence[Estimate]
 ) -> tuple[str, Callable[[Estimate], str]]:
-    """A unit for the whole column and how its cells are written."""
+    """A unit for the whole column and how its cells are written.
+
+    Durations that differ so much that no unit suits all have each its own, and the column has none.
+    """
+    unit, size = {"share": ("%", 0.01)}.get(metric.quantity, ("", 1.0))
+    each_its_own = False
     if metric.quantity == "duration":
-        unit, size = common_unit([e.mean for e in known])
-    elif metric.quantity == "share":
-        unit, size = "%", 0.01
-    else:
-        unit, size = "", 1.0
+        means = [e.mean for e in known]
+        unit, size = common_unit(means)
+        each_its_own = any(0 < abs(mean) < LEAST_READABLE * size for mean in means)
     whole = metric.quantity == "number" and all(e.mean == round(e.mean) for e in known)
 
     def say(value: Estimate) -> str:
         if not math.isfinite(value.mean):
             return DASH
-        scaled = abs(value.mean) / size
+        name, per = duration_unit(value.mean) if each_its_own else ("", size)
+        scaled = abs(value.mean) / per
         # Three digits of the mean; its interval gets as many decimals.
         before = math.floor(math.log10(scaled)) + 1 if scaled > 0 else 3
         digits = 0 if whole else min(max(3 - before, 0), 5)
-        text = f"{value.mean / size:,.{digits}f}".replace("-", "\u2212")
+        text = f"{value.mean / per:,.{digits}f}".replace("-", "\u2212")
         if math.isfinite(value.half_width) and value.half_width > 0:
-            text += f" ± {value.half_width / size:,.{digits}f}"
-        return text
+            text += f" ± {value.half_width / per:,.{digits}f}"
+        return f"{text} {name}" if name else text
 
-    return unit, say
+    return "" if each_its_own else unit, say
 
 
 def comparison_figure(groups: tuple[Group, ...]) -> Figure:

@@ -405,6 +405,8 @@ def draw_gantt(panel: Gantt, width: float) -> tuple[str, float, str]:
     parts.extend(bands)
     parts.append(x_axis(panel.x, frame))
     parts.append(gantt_jobs(panel, frame, Lanes(lane_top, lane_end)))
+    parts.append(gantt_tail(panel, frame, Lanes(lane_top, lane_end)))
+    parts.append(references(panel.marks, panel.x, frame))
     said = (
         f"{plural(len(panel.job_name), 'job')} on {plural(len(panel.nodes), 'node')}, "
         f"{duration_text(panel.x.high - panel.x.low)}."
@@ -460,5 +462,20 @@ def gantt_jobs(panel: Gantt, frame: Frame, lanes: Lanes) -> str:
             body += path("".join(links[job][0]), "gang")
             # Round caps make dots of empty strokes: these are the nodes that the gang is on.
             body += path("".join(links[job][1]), "gang dots")
-        parts.append(element("g", body))
+        parts.append(element("g", body, class_="chosen" if job == panel.chosen else None))
     return element("g", "".join(parts), class_="jobs")
+
+
+def gantt_tail(panel: Gantt, frame: Frame, lanes: Lanes) -> str:
+    """A dashed frame from the chosen job's last end until the latest one that is likely."""
+    mine = np.flatnonzero(panel.job == panel.chosen)
+    if panel.tail is None or not mine.size or panel.tail <= panel.end[mine].max():
+        return ""
+    end = float(panel.end[mine].max())
+    a, b = frame.across(panel.x, [end, panel.tail]).tolist()
+    parts = []
+    for i in mine[panel.end[mine] == end].tolist():
+        top = float(lanes.top[panel.lane[i]])
+        tall = float(lanes.end[panel.lane[i] + panel.lanes[i] - 1]) - top
+        parts.append(rect(a, top + 0.5, max(b - a, 0.5), max(tall - 1.0, 0.5), "tail"))
+    return "".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -139,8 +139,24 @@ class Blocks(NamedTuple):
     lanes: list[int]
 
 
-def gantt_panel(group: Group, inside: Stretches, window: tuple[float, float]) -> Gantt:
-    """Lay the stretches of a window into lanes, node by node."""
+def gantt_panel(
+    group: Group,
+    inside: Stretches,
+    window: tuple[float, float],
+    *,
+    clock: str = "time since the trace's start",
+    told: Callable[[ReplayResult, int], str] | None = None,
+) -> Gantt:
+    """Lay the stretches of a window into lanes, node by node.
+
+    Args:
+        group: whose first run it is.
+        inside: the stretches, cut to the window.
+        window: in seconds.
+        clock: what the time axis is called.
+        told: what a tooltip says of a job besides its name; None: `detail`.
+    """
+    told = told or detail
     run = group.first
     order = np.lexsort((inside.job, inside.start))
     rows: list[NodeRow] = []
@@ -180,7 +196,7 @@ def gantt_panel(group: Group, inside: Stretches, window: tuple[float, float]) ->
         note += ("; " if note else "") + "some GPUs are shared: their bands are higher"
     return Gantt(
         title=group.label,
-        x=time_axis("time since the trace's start", *window),
+        x=time_axis(clock, *window),
         nodes=tuple(rows),
         job=job_of.astype(np.int64),
         lane=np.array(lane_of, dtype=np.int64),
@@ -188,7 +204,7 @@ def gantt_panel(group: Group, inside: Stretches, window: tuple[float, float]) ->
         start=inside.start[row_of],
         end=inside.end[row_of],
         job_name=tuple(clean(table.job_id[j]) for j in jobs.tolist()),
-        job_detail=tuple(detail(run, j) for j in jobs.tolist()),
+        job_detail=tuple(told(run, j) for j in jobs.tolist()),
         job_colour=colours,
         links=tuple(gang_links(inside, starting, jobs)),
         note=note,

@@ -38,6 +38,15 @@ class Metric(NamedTuple):
 
 
 FTF = "finish_time_fairness"
+DEADLINES = (
+    Metric("met", "Deadlines met", "Met", "share", "high", ("deadlines", "met_share")),
+    Metric("late", "Average lateness of missed deadlines", "Late", "duration", "low",
+           ("deadlines", "avg_late")),
+    Metric("value", "Share of the value of deadlines earned", "Value", "share", "high",
+           ("deadlines", "value_share")),
+    Metric("free_jct", "Average JCT of jobs without deadline", "JCT without", "duration", "low",
+           ("deadlines", "best_effort_avg_jct")),
+)  # fmt: skip
 
 METRICS = (
     Metric("completed", "Completed jobs", "Completed", "number", "none"),
@@ -55,8 +64,8 @@ METRICS = (
     Metric("lost", "GPU time lost to restarts", "Lost", "share", "none"),
 )
 JOBS = Metric("jobs", "Jobs that the figures are about", "Jobs", "number", "none")
-BY_KEY = {m.key: m for m in (*METRICS, JOBS)}
-COMPARED = tuple(
+BY_KEY = {m.key: m for m in (*METRICS, *DEADLINES, JOBS)}
+COMPARED = tuple(  # deadlines where there are any
     BY_KEY[key]
     for key in (
         "avg_jct",
@@ -65,6 +74,9 @@ COMPARED = tuple(
         "makespan",
         "gpu_utilization",
         "max_rho",
+        "met",
+        "value",
+        "free_jct",
     )
 )
 

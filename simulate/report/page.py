@@ -16,6 +16,7 @@ from simulate.report.series import LoadPictures, Pictures, pictures
 from simulate.report.study import Study, load_text
 from simulate.report.style import MOST_TABS, style_sheet
 from simulate.report.wording import DASH, clean, count_text, number_text
+from simulate.results.assumptions import assumed
 from simulate.results.tables import ReplayResult
 
 
@@ -68,6 +69,11 @@ def render(
         f"<footer>Made by dlsched {escape(__version__)}. Times are in the trace’s clock; "
         "JCT is finish minus submit, queueing delay first start minus submit.</footer>"
     )
+    return document(name, body)
+
+
+def document(name: str, body: Sequence[str]) -> str:
+    """A whole page of these parts, with the style sheet in it."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         # The browser itself refuses whatever would leave the file.
@@ -117,6 +123,7 @@ def header(name: str, study: Study) -> str:
         ("Jobs", unique([count_text(len(r.jobs)) for r in runs])),
         ("Load", load_fact(study)),
         ("Seeds", unique([str(seed) for seed in study.seeds])),
+        ("Assumed", assumed(runs) or DASH),
         ("dlsched", __version__),
     ]
     said = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts)

@@ -95,6 +95,7 @@ text.best{font-weight:700}
 .interval{stroke:var(--ink);stroke-width:1.3;fill:none}
 .idle{fill:var(--idle)}
 .gang{stroke:#14171b;stroke-width:1;fill:none;pointer-events:none;stroke-linecap:round;stroke-opacity:.5}.dots{stroke-width:4;stroke-opacity:.9}
+.chosen>path:first-of-type{stroke:var(--ink);stroke-width:2}.tail{fill:none;stroke:var(--ink);stroke-width:1.3;stroke-dasharray:4 3}
 .jobs:hover>g{opacity:.22}
 .jobs:hover>g:hover{opacity:1}
 @media screen and (max-width:760px){main{padding:20px 14px 40px}.panels{grid-template-columns:1fr}

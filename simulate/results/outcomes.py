@@ -18,6 +18,8 @@ from dlsched.core.units import Status, UnitTable
 from simulate.engine import Engine, Stopped
 from simulate.population import offered_load
 from simulate.progress.whole_steps import WholeSteps
+from simulate.results.assumptions import assumptions
+from simulate.results.deadlines import deadline_columns, deadline_figures
 from simulate.results.finish_time_fairness import fairness_variants
 from simulate.results.summary import cautions, finite_or_none, job_figures
 from simulate.results.tables import ClusterShape, JobOutcomes, ReplayResult
@@ -45,6 +47,7 @@ def result_of(
     jobs = _outcomes(trace, engine, counted)
     load = offered_load(trace, cluster, settings.load)
     figures = job_figures(jobs, counted)
+    due = deadline_figures(deadline_columns(world.table), jobs.jct, counted)
     span = figures["makespan"]
     used: Floats = jobs.gpu_seconds[counted]
     whole = len(engine.tracked) == 0 and settings.warmup_s == 0
@@ -71,14 +74,21 @@ def result_of(
         **({"shared_gpu_seconds": shared} if (shared := world.shared.gpu_seconds) else {}),
         "rounds": _rounds(engine, semantics),
         "decisions": engine.decisions,
+        **({} if due is None else {"deadlines": due}),
         "finish_time_fairness": headline,
         "finish_time_fairness_variants": variants,
         "end_time": engine.now,
         "stopped": stopped.reason,
+        "assumptions": list(assumptions(engine)),
     }
     warnings = (
         *trace.notes,
-        *cautions(engine.parts, world.table, world.true_work),
+        *cautions(
+            engine.parts,
+            world.table,
+            world.true_work,
+            typed=engine.cycle.ctx.perf.by_type is None and len(cluster.gpu_types) > 1,
+        ),
         *([stopped.reason] if _worth_a_warning(stopped) else []),
     )
     return ReplayResult(
@@ -112,7 +122,7 @@ def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
     for row, why in engine.refusals.items():
         if status[row] != "completed":
             reason[row] = str(why)
-    extra = {}
+    extra = deadline_columns(units)
     for column, values in engine.columns.items():
         filled = np.zeros(len(trace))
         filled[list(values)] = list(values.values())

@@ -63,9 +63,22 @@ def distribution_distance(one: Floats, other: Floats) -> float:
     return float(np.abs(gap).max())
 
 
-def cautions(parts: Parts, units: UnitTable, true_work: Floats) -> list[str]:
-    """Sentences about the samples in a policy's options that do not describe the trace."""
+def cautions(parts: Parts, units: UnitTable, true_work: Floats, *, typed: bool) -> list[str]:
+    """Sentences about what a policy needs to know and does not: speeds, samples of this trace.
+
+    Args:
+        parts: of the run.
+        units: all of them.
+        true_work: of each unit.
+        typed: are there GPU types whose speeds are not known?
+    """
     said: list[str] = []
+    if np.isfinite(units.deadline).any() and not parts.scheduling.knows_deadlines:
+        said.append("deadlines only count in the figures: the policy does not know of them")
+    if typed and parts.scheduling.weighs_types:
+        said.append(
+            "all GPU types are taken for alike: no --profiles say how fast jobs are on them"
+        )
     service = true_work * units.gang
     for f in fields(parts.scheduling.options):
         sample = getattr(parts.scheduling.options, f.name)

@@ -9,6 +9,7 @@ from dlsched.core.errors import BadInput, not_known
 from simulate.traces.formats import dlsched, pai, philly, pollux, slurm
 from simulate.traces.formats.acme import ACME
 from simulate.traces.formats.alibaba2023 import ALIBABA2023
+from simulate.traces.formats.chronus import CHRONUS
 from simulate.traces.formats.gavel import GAVEL, SHOCKWAVE
 from simulate.traces.formats.helios import HELIOS, VENUS
 from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
@@ -29,6 +30,7 @@ FORMATS: dict[str, Reader] = {
     "alibaba2023": ALIBABA2023.read,
     "acme": ACME.read,
     "slurm": slurm.read,
+    "chronus": CHRONUS.read,
     "tiresias": TIRESIAS.read,
     "blox": BLOX.read,
     "gavel": GAVEL.read,
@@ -45,6 +47,7 @@ _BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
     ("helios", HELIOS.recognises),
     ("alibaba2023", ALIBABA2023.recognises),
     ("slurm", slurm.recognises),
+    ("chronus", CHRONUS.recognises),
     ("tiresias", TIRESIAS.recognises),
     ("blox", BLOX.recognises),
     ("gavel", GAVEL.recognises),

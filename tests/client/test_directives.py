@@ -55,7 +55,7 @@ def test_only_the_first_block_counts_and_later_directives_cause_a_note() -> None
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("#SBATCH --switches=1", "s.sh:2: #SBATCH --switches: not supported"),
+        ("#SBATCH --licenses=1", "s.sh:2: #SBATCH --licenses: not supported"),
         ("#SBATCH --min-gpus=1", "s.sh:2: #SBATCH --min-gpus: not supported"),
         ("#DLSCHED --zzz", "s.sh:2: #DLSCHED --zzz: not supported"),
         ("#SBATCH foo", "s.sh:2: #SBATCH: 'foo' is not an option"),
@@ -73,9 +73,33 @@ def test_refusals_name_the_line(line: str, told: str) -> None:
 
 
 def test_unknown_directives_can_be_ignored() -> None:
-    layer, notes = read("#SBATCH --switches 1@5 -J a --foo=1 -t 5", ignore=True)
+    layer, notes = read("#SBATCH --licenses a@5 -J a --foo=1 -t 5", ignore=True)
     assert layer == {"name": "a", "time": "5"}
-    assert notes == ("s.sh:2: #SBATCH --switches: left out", "s.sh:2: #SBATCH --foo: left out")
+    assert notes == ("s.sh:2: #SBATCH --licenses: left out", "s.sh:2: #SBATCH --foo: left out")
+
+
+def test_all_lines_that_are_refused_are_told_at_once() -> None:
+    with pytest.raises(BadInput) as error:
+        read("#SBATCH --licenses=a:1", "#SBATCH -J a", "#SBATCH --reboot --het-group=1")
+    assert str(error.value) == (
+        "s.sh:2: #SBATCH --licenses, s.sh:4: #SBATCH --reboot, s.sh:4: #SBATCH --het-group: "
+        "not supported (--ignore-unknown-directives leaves them out)"
+    )
+
+
+def test_options_without_effect_here_are_named_in_one_note() -> None:
+    lines = (
+        "#SBATCH --gpu-bind=closest --wckey w --hint nomultithread --distribution=block",
+        "#SBATCH --threads-per-core=1 --no-kill --propagate=STACK -J a --acctg-freq=30",
+        "#SBATCH --profile none --quiet -v --get-user-env --kill-on-invalid-dep=yes",
+    )
+    layer, notes = read(*lines)
+    assert layer == {"name": "a", "kill_on_invalid_dep": "yes"}
+    assert notes == (
+        "s.sh: without effect here: --gpu-bind, --wckey, --hint, --distribution, "
+        "--threads-per-core, --no-kill, --propagate, --acctg-freq, --profile, --quiet, -v, "
+        "--get-user-env",
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from dlsched.rpc.server import ServerTrust, add_ports, new_server
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc, node_pb2, node_pb2_grpc, run_pb2
 
 FAST = Timing(
-    beat_s=0.4, reply_age_s=5.0, confirmed_s=10.0, lease_s=30.0, kill_s=15.0, margin_s=20.0,
+    beat_s=0.4, reply_age_s=5.0, confirmed_s=4.0, lease_s=30.0, kill_s=15.0, margin_s=20.0,
     prepare_s=5.0,
 )  # fmt: skip
 
@@ -106,6 +106,7 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     async def describe(self) -> None:
         facts = node_pb2.NodeFacts(
+            version="0.0.9",
             address=f"127.0.0.1:{self.port}", cpus=16, memory_bytes=64 << 30, launcher="scripted",
             gpus=[
                 node_pb2.GpuFacts(uuid=gpu, index=k, type=self.gpu_type)

@@ -308,6 +308,24 @@ def test_live_jobs_are_counted_without_a_look_at_each(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
+def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with Running(settings_of(tmp_path, limits={"bytes_per_user": 10_000})) as running:
+            ann, bob = running.caller(), running.caller("bob", 1002)
+            large = job(script=b"#!/bin/sh\n".ljust(3_990), held=True)
+            first, *_ = await ann.submit(
+                large, job(held=True, array="0-99", script=b"#!".ljust(3_000))
+            )
+            code, why = await refused(ann.submit(large))
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "the live jobs of ann would have 109" in why  # an array's script counts once
+            await bob.submit(large)
+            await ann.act(c.ACTION_CANCEL, first)
+            await ann.submit(large)
+
+    asyncio.run(whole())
+
+
 @pytest.mark.parametrize(
     "text", ["1," * 3_000_000, "0-9999," * 14_000, ",".join(["0-99"] * 101), "0-10000"]
 )

@@ -20,13 +20,23 @@ from .cluster_of_tests import job
 NOW = 1_800_000_000.0
 SETTINGS = Settings.model_validate(
     {
-        "partitions": [{"name": "main", "default": True, "max_time_s": 3600.0}],
+        "partitions": [
+            {"name": "main", "default": True, "max_time_s": 3600.0},
+            {"name": "cpu", "default_gpus": 0},
+        ],
         "vcs": [{"name": "research", "gpus": 8}],
     }
 )
 CAPACITY = Capacity(
     hosts={
-        name: Host(name=name, gpus=8, gpu_type=kind, partitions=("main",))
+        name: Host(
+            name=name,
+            gpus=8,
+            gpu_type=kind,
+            cpus=64,
+            memory_bytes=512 << 30,
+            partitions=("main", "cpu"),
+        )
         for name, kind in (("n1", "v100"), ("n2", "v100"), ("n3", "A100"))
     }
 )
@@ -38,7 +48,13 @@ def admitted(wanted: c.JobRequest, *common: c.EnvironmentVariable) -> Any:
 
 
 REFUSED = [
-    ("no gpus", {"gpus": 0}, "gpus: 0 is not within 1 and 1000000"),
+    ("a share of no gpus", {"gpus": 0, "share": 0.5}, "gpus: 0, so it can have no whole nodes"),
+    ("a type of no gpus", {"gpus": 0, "gpu_types": ["a100"]}, "and no type of GPUs"),
+    ("cpus", {"gpus": 8, "cpus": 800}, "node n1 has 64 CPUs, 100 are asked for"),
+    ("cpus of a node", {"gpus": 0, "cpus": 65}, "node n1 has 64 CPUs, 65 are asked for"),
+    ("cpus of nodes", {"nodes": 2, "gpus": 2, "cpus": 130}, "64 CPUs, 65 are asked for on each"),
+    ("cpus in all", {"gpus": 24, "cpus": 240}, "the processors of the cluster suffice for 18"),
+    ("memory", {"gpus": 1, "memory_bytes": 1 << 40}, "node n1 has 512G of memory, 1024G is"),
     ("negative", {"gpus": -3}, "gpus: -3 is not within"),
     ("too many", {"gpus": 25}, "needs 25 GPUs, and the cluster has 24 of that kind"),
     ("too many of a type", {"gpus": 9, "gpu_types": ["a100"]}, "the cluster has 8 of that kind"),
@@ -46,7 +62,7 @@ REFUSED = [
     ("too many nodes", {"nodes": 4, "gpus_per_node": 1}, "needs 4 nodes"),
     ("contradiction", {"nodes": 2, "gpus": 9, "gpus_per_node": 4}, "are not 9 GPUs"),
     ("unknown type", {"gpu_types": ["k80"]}, "GPU type 'k80' is not known; known: A100, v100"),
-    ("unknown partition", {"partition": "x"}, "partition 'x' is not known; known: main"),
+    ("unknown partition", {"partition": "x"}, "partition 'x' is not known; known: main, cpu"),
     ("unknown vc", {"vc": "x"}, "vc 'x' is not known; known: research"),
     ("unknown node", {"only_nodes": ["n9"]}, "node 'n9' is not known"),
     ("too long", {"time_limit_s": 7200.0}, "above partition main's, 3600 s"),
@@ -65,6 +81,7 @@ REFUSED = [
     ("reversed text", {"name": "a\u202eb"}, r"name: has the character \u202e"),
     ("long name", {"name": "x" * 2000}, "name: longer than 1024 bytes"),
     ("share", {"share": 1.5}, "share: 1.5 is not within 0 and 1"),
+    ("tiny share", {"share": 0.049}, "share: 0.049 is less than 0.05: at most 20 jobs on one GPU"),
     ("past deadline", {"deadline_at": 5.0}, "it has passed already"),
     ("far begin", {"begin_at": 1e12}, "begin: 1e+12 is not within"),
     ("script without #!", {"script": b"echo"}, "does not begin with #!"),
@@ -101,6 +118,34 @@ REFUSED += [
     ("last rung", swept("1", most=5), "halving: max: 5 is not within 9"),
     ("mode", swept("1", mode="up"), "halving: a metric and a mode, min or max, are needed"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "gang"),
+    [
+        ({}, (1,)),
+        ({"partition": "cpu"}, (0,)),
+        ({"partition": "cpu", "nodes": 2}, (0, 0)),
+        ({"partition": "cpu", "gpus": 1}, (1,)),
+        ({"partition": "cpu", "exclusive": True}, (1,)),
+        ({"gpus": 0}, (0,)),
+        ({"gpus": 0, "nodes": 3}, (0, 0, 0)),
+    ],
+)
+def test_a_job_has_no_gpus_where_it_or_its_partition_says_so(
+    fields: dict[str, Any], gang: tuple[int, ...]
+) -> None:
+    assert admitted(job(**fields)).request.gang == gang
+
+
+def test_of_several_partitions_the_first_that_could_run_the_job_is_taken() -> None:
+    assert admitted(job(partition="main,cpu")).body.partition == "main"
+    found = admitted(job(partition="main,cpu", time_limit_s=7200.0))  # main gives an hour
+    assert (found.body.partition, found.request.gang) == ("cpu", (0,))
+    with pytest.raises(BadInput, match="partition 'x' is not known"):
+        admitted(job(partition="main,x"))
+    with pytest.raises(BadInput, match="needs 99 GPUs"):
+        admitted(job(partition="main,cpu", gpus=99))
 
 
 def test_a_sweep_is_kept_with_its_array() -> None:

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dlsched.core.errors import PolicyFailed
 from dlsched.rpc.v1 import control_pb2 as c
 
@@ -55,6 +57,9 @@ def test_predicted_starts_are_shown_and_recorded(tmp_path: Path) -> None:
         await eventually(lambda: store.predictions(second))
         [kept] = store.predictions(second)
         assert kept.start_at == told.predicted_start_at
+        assert (kept.policy, kept.source, kept.gpus) == ("fifo", "expected time", 4)
+        assert kept.start_p10 < kept.start_at == kept.start_p90  # the limit bounds the first job
+        assert kept.end_p10 < kept.end_at < kept.end_p90
 
         await ends(agent, first)
         started = (await reaches(caller, second, "RUNNING")).first_started_at
@@ -67,6 +72,13 @@ def test_predicted_starts_are_shown_and_recorded(tmp_path: Path) -> None:
         assert not (await caller.control.Calibration(later, timeout=10)).by_basis
         await ends(agent, second)
         await reaches(caller, second, "COMPLETED")
+        reply = await caller.control.Calibration(c.CalibrationRequest(), timeout=10)
+        [policy] = reply.by_policy
+        assert (policy.basis, policy.ended) == ("fifo", 1)
+        [group] = [each for each in reply.by_class if each.basis == "2-4 GPUs, expected time"]
+        assert (group.jobs, group.ended) == (1, 1)
+        assert (group.start_within, group.end_within) == (0.0, 0.0)  # far earlier
+        assert group.start_relative == pytest.approx(1.0, abs=0.1)
         pages = [p async for p in caller.control.History(c.HistoryRequest(), timeout=10)]
         ended = {view.job: view for page in pages for view in page.jobs}
         assert ended[second].predicted_start_at == kept.start_at

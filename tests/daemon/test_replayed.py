@@ -109,3 +109,63 @@ def test_the_stored_history_is_replayed_on_the_nodes_of_the_database(tmp_path: P
         assert (code, err) == (2, "dlsched: --from-db sqlite:////nowhere/x.db: no such file\n")
 
     play(tmp_path, scene)
+
+
+@pytest.mark.slow
+def test_an_exported_history_says_what_its_jobs_asked_for(tmp_path: Path) -> None:
+    file, jobs_out = tmp_path / "history.csv", tmp_path / "jobs.csv"
+
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        async def submit(*words: str) -> int:
+            code, out, err = await dlsched(running, "submit", "--parsable", *words, "--", "true")
+            assert code == 0, err
+            return int(out.split(";")[0])
+
+        async def run(number: int) -> None:
+            await reaches(caller, number, "RUNNING")
+            await ends(agent, number)
+            await reaches(caller, number, "COMPLETED")
+
+        first = await submit("--gpus", "4", "--open-ended")
+        second = await submit(
+            *("-N", "1", "--gpus-per-node", "2", "-d", f"afterok:{first}"),
+            *("--expected", "90", "-c", "3", "--mem", "2G", "--deadline", "now+2hours"),
+        )
+        started = await submit("--gpus", "1", "--open-ended", "-d", f"after:{first}")
+        whole = await submit("-a", "0-1%1", "--gpus", "1", "--exclusive", "--begin", "now+1")
+        for number in (first, second, started, whole, whole + 1):
+            await run(number)
+        code, _, err = await dlsched(running, "history", "--all", "--export", str(file))
+        assert code == 0
+        assert "5 jobs written" in err
+        assert "; 1 waited for others as no trace can say" in err
+        rows = {row["job_id"]: row for row in csv.DictReader(file.read_text().splitlines())}
+        assert list(rows) == [str(first), str(second), str(started), f"{whole}_0", f"{whole}_1"]
+        asked = rows[str(second)]
+        assert (asked["gang"], asked["parents"], asked["expected"]) == ("2", str(first), "5400")
+        assert (asked["num_cpus"], asked["memory_gb"]) == ("3", "2.147483648")
+        assert 7100 < float(asked["deadline"]) <= 7200
+        assert rows[str(started)]["parents"] == ""
+        for element in (rows[f"{whole}_0"], rows[f"{whole}_1"]):
+            assert (element["array"], element["array_limit"]) == (str(whole), "1")
+            assert (element["exclusive"], 0 < float(element["begin"]) < 3) == ("yes", True)
+
+        words = ("--cluster", "1x4", "--policy", "fifo", "--clock", "events")
+        url = running.daemon.settings.daemon.database
+        code, _, err = await dlsched(
+            running, "replay", "--from-db", url, *words, "--jobs-out", str(jobs_out)
+        )
+        assert (code, err) == (0, "dlsched: --from-db: 1 waited for others as no trace can say\n")
+        from_database = jobs_out.read_text()
+        code, _, err = await dlsched(
+            running, "replay", str(file), *words, "--jobs-out", str(jobs_out)
+        )
+        assert (code, err) == (0, "")
+        assert jobs_out.read_text() == from_database
+        replayed = {row["job_id"]: row for row in csv.DictReader(jobs_out.read_text().splitlines())}
+        start = {job: float(row["first_start_time"]) for job, row in replayed.items()}
+        finish = {job: float(row["finish_time"]) for job, row in replayed.items()}
+        assert start[str(second)] >= finish[str(first)]
+        assert start[f"{whole}_1"] >= finish[f"{whole}_0"]
+
+    play(tmp_path, scene)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dlsched.daemon import cluster as cluster_module
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.system import clock
 
@@ -58,6 +59,35 @@ def test_a_jump_of_the_wall_clock_ends_and_starts_nothing(
                     return await caller.state(number) == "COMPLETED"
 
                 await eventually(over)
+
+    asyncio.run(scene())
+
+
+def test_a_new_leader_calls_no_node_late_before_its_first_window_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row A10: while no daemon led, no node could be heard."""
+    offset = [0.0]
+    monkeypatch.setattr(cluster_module, "boottime", lambda: clock.boottime() + offset[0])
+
+    async def scene() -> None:
+        settings = settings_of(tmp_path)
+        async with Running(settings) as running, ScriptedAgent("n1", running.target):
+            await eventually(lambda: "n1" in running.daemon.cluster.driver.committed.nodes)
+        async with Running(settings) as running:
+            caller, window_s = running.caller(), running.daemon.driver.state.timing.window_s
+            seen = []
+            for offset[0] in (0.0, window_s - 20.0, window_s):
+                [node] = (await caller.control.Nodes(c.NodesRequest(), timeout=5)).nodes
+                told = await caller.control.Status(c.StatusRequest(), timeout=5)
+                counts = (told.nodes_up, told.nodes_unheard, told.nodes_late)
+                seen.append((node.state, node.why, counts, list(told.problems)))
+            awaited = ("unheard", "not heard by this leader yet", (0, 1, 0), [])
+            late = ("late", "not heard by this leader yet", (0, 0, 1), ["nodes late: n1"])
+            assert seen == [awaited, awaited, late]
+            offset[0] = 0.0
+            async with ScriptedAgent("n1", running.target):
+                await eventually(lambda: running.daemon.cluster.node_state("n1") == "idle")
 
     asyncio.run(scene())
 

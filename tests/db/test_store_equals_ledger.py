@@ -39,6 +39,7 @@ from dlsched.protocol.ledger import (
     Restart,
     RunStatus,
     SetNode,
+    SetWitnesses,
     StopRun,
     Submit,
     SuspendRun,
@@ -239,7 +240,9 @@ def _node_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[W
         node=name,
         boot_id=BootId(draw(WORDS)),
         incarnation=Incarnation(draw(COUNTS)),
-        inventory=Inventory(gpus=tuple(GpuId(f"{name}-{k}") for k in range(count))),
+        inventory=Inventory(
+            gpus=tuple(GpuId(f"{name}-{k}") for k in range(count)), can_fence=draw(st.booleans())
+        ),
     )
     if name not in ledger.nodes:
         return [register]
@@ -247,6 +250,7 @@ def _node_changes(draw: Draw, ledger: Ledger, _: itertools.count[int]) -> list[W
     choices: list[Write] = [
         register,
         SetNode(name, draw(st.sampled_from(NodeStatus)), draw(WORDS)),
+        SetWitnesses(name, (tuple(NODES[: draw(st.integers(0, 3))]), tuple(NODES))),
         Quarantine(name, tuple(draw(st.lists(gpus, unique=True, max_size=3)))),
         RaiseRevision(name, Revision(draw(COUNTS))),
         RaiseEpoch(Epoch(ledger.epoch + draw(st.integers(-1, 2)))),

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from dlsched.core.errors import BadInput
 from dlsched.db import engine as engine_module
 from dlsched.db import schema
-from dlsched.db.engine import file_system, writing
+from dlsched.db.engine import file_system, reading, writing
 from dlsched.db.errors import Deposed, StoreUnavailable
+from dlsched.db.leadership import lock_term
 from dlsched.db.store import Store
 from dlsched.protocol.messages import Epoch, JobId
+from dlsched.protocol.timing import STALE_S
 from tests.db.ledgers import submit
 
 
@@ -65,15 +68,51 @@ def test_a_session_that_does_not_beat_is_ended(
         assert term is not None
         assert standby.contend("daemon-2") is None
         with writing(standby.engine) as connection:
-            connection.execute(text("UPDATE leader SET beat_at = beat_at - 16"))
+            connection.execute(text("UPDATE leader SET beat_at = beat_at - 8"))
         later = standby.contend("daemon-2")
         assert later is not None
         assert later.epoch == term.epoch + 1
-        assert "no heartbeat of the leader for 16 s" in caplog.text
+        assert "no heartbeat of the leader for 8 s" in caplog.text
         with pytest.raises(Deposed):
             paused.persist(term.epoch, 1, [submit(1)], 1.0)
         assert not paused.confirm(term.epoch)
         assert standby.confirm(later.epoch)
+
+
+def test_a_long_transaction_delays_no_heartbeat_and_no_term_begins_in_it(
+    postgres_url: str,
+) -> None:
+    with Store.open(postgres_url) as leader, Store.open(postgres_url) as standby:
+        term = leader.contend("daemon-1")
+        assert term is not None
+        with writing(leader.engine) as transaction:
+            assert lock_term(transaction, term.epoch)
+            assert leader.confirm(term.epoch)
+            beat = "SELECT extract(epoch from clock_timestamp()) - beat_at FROM leader"
+            with reading(standby.engine) as look:
+                assert look.execute(text(beat)).scalar_one() < STALE_S
+            leader.leadership.close()  # as if the machine had lost its other connection
+            with writing(standby.engine) as contender:
+                contender.execute(text("SET lock_timeout = '50ms'"))
+                with pytest.raises(OperationalError, match="lock timeout"):
+                    contender.execute(schema.leader.select().with_for_update())
+                contender.rollback()
+        later = standby.contend("daemon-2")
+        assert later is not None
+        with writing(leader.engine) as transaction:
+            assert not lock_term(transaction, term.epoch)
+
+
+def test_a_standby_is_known_by_name_until_it_leads_or_goes(postgres_url: str) -> None:
+    with Store.open(postgres_url) as leader, Store.open(postgres_url) as standby:
+        assert leader.contend("daemon-1") is not None
+        assert leader.standbys() == []
+        for _ in range(2):
+            assert standby.contend("daemon-2") is None
+        assert leader.standbys() == ["daemon-2"]
+        leader.leadership.close()
+        assert standby.contend("daemon-2") is not None
+        assert standby.standbys() == []
 
 
 def test_a_leader_whose_session_broke_leads_on_if_no_other_came_between(postgres_url: str) -> None:

@@ -116,7 +116,7 @@ def test_b3_a_lock_that_is_held_is_waited_for(url: str, monkeypatch: pytest.Monk
         term = store.contend("daemon-1")
         assert term is not None
         with writing(other.engine) as held:
-            held.execute(schema.leader.update().values(name="daemon-1"))
+            held.execute(schema.leader.select().with_for_update())  # as a contender does
             monkeypatch.setattr(time, "sleep", waits.append)
             with pytest.raises(StoreUnavailable, match="cannot store"):
                 store.persist(term.epoch, 1, [submit(1)], 1.0)
@@ -126,7 +126,7 @@ def test_b3_a_lock_that_is_held_is_waited_for(url: str, monkeypatch: pytest.Monk
         transaction = other.engine.connect()
         locked = transaction.execution_options(dlsched_write=True)
         locked.begin()
-        locked.execute(schema.leader.update().values(name="daemon-1"))
+        locked.execute(schema.leader.select().with_for_update())
         monkeypatch.setattr(time, "sleep", lambda _: transaction.rollback())
         store.persist(term.epoch, 1, [submit(1)], 1.0)
         transaction.close()

@@ -247,6 +247,23 @@ def test_first_predictions_stand_beside_what_came(store: Store, persist: Term) -
     assert one(store, 3).first_prediction == told(3, 1.0, 70.0)
 
 
+def test_predicted_ends_stand_beside_those_of_jobs_that_completed(
+    store: Store, persist: Term
+) -> None:
+    told = Prediction(
+        job=JobId(1), made_at=1.0, start_at=9.0, basis="limits", policy="las", source="time limit",
+        gpus=2, start_p10=5.0, start_p90=12.0, end_at=50.0, end_p10=30.0, end_p90=70.0,
+    )  # fmt: skip
+    persist(node("n1"), submit(1), submit(2), told, replace(told, job=JobId(2)))
+    persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))))
+    assert [each.ended_at for each in store.predicted_starts()] == [None, None]
+    persist(ended(1, "n1", code=0, ran_s=40.0), ended(2, "n1", code=1, ran_s=40.0))
+    found = {each.prediction.job: each for each in store.predicted_starts()}
+    assert found[1].prediction == told
+    assert found[1].ended_at == one(store, 1).facts.ended_at is not None
+    assert found[2].ended_at is None  # a failure was not predicted
+
+
 def test_changed_fields_come_back_as_what_they_were(store: Store, persist: Term) -> None:
     persist(submit(1, vc="a"))
     waits = (Dependency(kind="afterok", job=JobId(9)),)

@@ -4,23 +4,27 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dlsched.job
 from dlsched.job import JobError, hostlist, launch
 from dlsched.job import messages as words
 
-SHIMS = Path(dlsched.job.__file__).parent / "shims"
 
-
-def call(keeper: Any, *arguments: str, program: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def call(
+    keeper: Any, *arguments: str, program: tuple[str, ...] = (), **variables: str
+) -> subprocess.Popen[str]:
     command = program or (sys.executable, "-m", "dlsched.job.launch")
     return subprocess.Popen(
         [*command, *arguments],
-        env={**os.environ, "DLSCHED_CTL_SOCK": keeper.path, "RANK": "0", "COLOUR": "grün"},
+        env={
+            **os.environ,
+            "DLSCHED_CTL_SOCK": keeper.path,
+            "RANK": "0",
+            "COLOUR": "grün",
+            **variables,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,64 +164,83 @@ def test_an_environment_that_is_too_large_is_refused(
     assert "command and environment take" in capsys.readouterr().err
 
 
-# -- the shims -------------------------------------------------------------------------------------
+# -- srun ------------------------------------------------------------------------------------------
 
 
-def test_srun_takes_what_training_scripts_give_it(keeper: Any) -> None:
-    script = [
-        "--ntasks",
-        "2",
-        "-u",
-        "--cpu-bind",
-        "none",
-        "--mpi=pmix",
-        "-c",
-        "4",
-        "-K",
-        "--kill-on-bad-exit",
-        "-D",
-        "/",
-        "x",
-        "y",
-    ]
-    caller = call(keeper, *script, program=(sys.executable, "-I", str(SHIMS / "srun")))
-    wanted = serve(keeper, words.Started(ranks=2), words.Done())
+def srun(keeper: Any, *arguments: str) -> subprocess.Popen[str]:
+    """`srun` in the script of a job that has nodes n1 and n2, of four GPUs each."""
+    job = {"DLSCHED_JOB_ID": "7", "DLSCHED_NODELIST": "n[1-2]", "SLURM_GPUS_ON_NODE": "4"}
+    program = (sys.executable, "-I", "-m", "dlsched.cli.slurm", "srun")
+    return call(keeper, *arguments, program=program, **job)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["x"], {"ntasks": 2, "nodes": ("n1", "n2")}),
+        (["-n", "5", "-u", "--mpi=pmix", "--cpu-bind", "none", "-c", "4", "x"],
+         {"ntasks": 5, "cpus_per_task": 4}),
+        (["--ntasks-per-node=4", "x"], {"ntasks": 0, "per_node": 4}),
+        (["-N1", "-n1", "-w", "n2", "--jobid=7", "x"], {"ntasks": 1, "nodes": ("n2",)}),
+        (["-N", "1", "-x", "n1", "x"], {"ntasks": 1, "nodes": ("n2",)}),
+        (["--gres=gpu:v100:2", "x"], {"gpus": 2, "overlap": False}),
+        (["--gpus=4", "--overlap", "x"], {"gpus": 2, "overlap": True}),
+        (["--gres=none", "x"], {"gpus": 0}),
+        (["-n4", "--gpus-per-task=1", "x"], {"gpus": 2, "gpus_per_task": 1}),
+        (["--ntasks-per-gpu=1", "x"], {"per_node": 4, "ntasks": 0}),
+        (["-K", "-l", "-D", "/", "x", "-n", "3"],
+         {"argv": ("x", "-n", "3"), "working_directory": "/", "label": True}),
+        (["--kill-on-bad-exit=0", "x"], {"kill_on_bad_exit": False}),
+    ],
+)  # fmt: skip
+def test_srun_asks_for_what_slurm_would_start(
+    keeper: Any, arguments: list[str], asked: dict[str, object]
+) -> None:
+    caller = srun(keeper, *arguments)
+    wanted = serve(keeper, words.Started(ranks=0), words.Done())
     while keeper.fds:
         os.close(keeper.fds.pop())
     assert ended(caller)[0] == 0
-    assert (wanted.argv, wanted.ntasks, wanted.working_directory) == (("x", "y"), 2, "/")
+    assert {name: getattr(wanted, name) for name in asked} == asked
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--pty", "bash"], "--pty"), (["-N", "7", "x"], "-N 7: only the whole allocation")],
+    [
+        (["--pty", "bash"], "--pty: a job's script has no terminal"),
+        (["-N", "7", "x"], "--nodes 7: this job has 2 to choose from"),
+        (["-w", "n9", "x"], "-w n9: not a node of this job (n1,n2)"),
+        (["--jobid=8", "x"], "--jobid 8: inside job 7 only its own id"),
+        (["--multi-prog", "x"], "unrecognized arguments: --multi-prog"),
+        (["--gres=lustre:1", "x"], "--gres=lustre:1: gpu is the only resource"),
+        (["--time=x", "x"], "--time x: not a time limit"),
+        ([], "no command to run"),
+    ],
 )
-def test_srun_refuses_other_options_by_name(arguments: list[str], said: str) -> None:
-    found = subprocess.run(
-        [sys.executable, str(SHIMS / "srun"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 2
-    assert said in found.stderr
+def test_srun_refuses_the_rest_in_one_line(keeper: Any, arguments: list[str], said: str) -> None:
+    code, _, err = ended(srun(keeper, *arguments))
+    assert code == 2
+    assert err.startswith("srun: error: ")
+    assert said in err
+    assert err.count("\n") == 1
 
 
 def test_scontrol_shows_hostnames() -> None:
-    def show(*arguments: str, nodes: str = "") -> tuple[int, str, str]:
+    def show(*arguments: str, nodes: str = "") -> tuple[int, str]:
         found = subprocess.run(
-            [str(SHIMS / "scontrol"), *arguments],
-            env={**os.environ, "DLSCHED_NODELIST": nodes},
+            [sys.executable, "-m", "dlsched.cli.slurm", "scontrol", *arguments],
+            env={**os.environ, "SLURM_JOB_NODELIST": nodes},
             capture_output=True,
             text=True,
             check=False,
         )
-        return found.returncode, found.stdout, found.stderr
+        return found.returncode, found.stdout
 
-    assert show("show", "hostnames", nodes="n[1-2]") == (0, "n1\nn2\n", "")
-    assert show("show", "hostnames", "a,b[09-10]x") == (0, "a\nb09x\nb10x\n", "")
-    assert show("show", "hostnames", "a]")[0] == 1
-    assert show("ping")[0] == 2
+    assert show("show", "hostnames", nodes="n[1-2]") == (0, "n1\nn2\n")
+    assert show("show", "hostnames", "a,b[09-10]x") == (0, "a\nb09x\nb10x\n")
+    assert show("show", "hostlist", "n1,n2,n7") == (0, "n[1-2,7]\n")
+    assert show("show", "hostnames", "a]")[0] == 2
+    assert show("shutdown")[0] == 2
 
 
 @pytest.mark.parametrize(

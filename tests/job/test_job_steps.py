@@ -401,7 +401,7 @@ def test_workers_survive_a_signal_to_all_processes_and_end_with_a_signal_of_thei
 
 def imported(*options: str, path: Path) -> set[str]:
     script = f"import sys; sys.path.insert(0, {str(path)!r}); import dlsched.job, sys; "
-    script += "import dlsched.job.launch, dlsched.job.slurm_commands; print(*sys.modules)"
+    script += "import dlsched.job.launch, dlsched.job.srun; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, *options, "-c", script], capture_output=True, text=True, check=True
     )

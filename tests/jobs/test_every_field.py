@@ -47,7 +47,16 @@ from tests.daemon.scripted_agent import ScriptedAgent
 T0 = 2_000_000_000  # seconds since the epoch
 # what the client does itself or combines with other fields, which have rows of their own
 OF_THE_CALL = {
-    *("input", "gpus_per_task", "ntasks", "signal", "export", "mail_user", "open_ended", "wait"),
+    *(
+        "input",
+        "gpus_per_task",
+        "ntasks_per_gpu",
+        "signal",
+        "export",
+        "mail_user",
+        "open_ended",
+        "wait",
+    ),
     *("parsable", "sweep"),  # a sweep needs a file: tests/cli/jobs/test_sweep.py
 }
 # how fields are said whose form alone does not tell, and what is kept then
@@ -81,6 +90,7 @@ SAID: dict[str, tuple[str, object]] = {
     "dependencies": ("-d singleton", ["singleton"]),
     "extra": ("--set tokens=9", {"tokens": "9"}),
     "submit_host": ("", None),
+    "umask": ("", 0o022),
     "resume_from": ("", None),  # needs a job with a checkpoint: tests/live/test_continuing.py
 }
 # fields that are shown under another name: the key in JSON and the value there
@@ -349,6 +359,7 @@ NUMBERS = ("number", "whole", "seconds", "limit", "moment")
 def cell(name: str, row: Field) -> str:
     """A value of a CSV column, not the one of a job that leaves it empty."""
     special = {"num_gpus": "3", "min_gpus": "2", "max_gpus": "5", "gpu_share": "0.25"}
+    special["exclusive"] = "yes"
     return special.get(name, "2.5" if row.form == "number" else "7" if row.form in NUMBERS else "x")
 
 
@@ -384,6 +395,8 @@ def test_a_history_is_exported_with_every_column_of_a_trace(tmp_path: Path) -> N
         text = cell(name, row)
         if row.name != "gpus":
             values[row.name] = float(text) if row.form in NUMBERS else text
+            if row.form == "flag":
+                values[row.name] = True
     values |= {"gpu_types": ("x",), "deadline_at": T0 + 7.0, "memory_bytes": 7e9}
     job = Job(
         job_id=1,

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_a_silent_node_keeps_its_jobs_until_an_operator_confirms_it_down(
     small: LocalCluster,
 ) -> None:
     """`fence = "hold"`: nothing restarts elsewhere until the old run is known to be over."""
-    job = small.submit("sleep 600", gpus="4", retries="1")
+    job = small.submit("sleep 600", gpus="4", retries="1", fence="hold")
     where = small.until(job, "RUNNING").nodes[0]
     small.kill(where)
     eventually("the node is late", lambda: small.node(where).state.startswith("late"), within=90)

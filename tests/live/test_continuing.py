@@ -19,7 +19,7 @@ from dlsched.client.daemon_client import Client, filter_of
 from dlsched.rpc.channels import ClientTrust, open_channel
 from dlsched.rpc.v1 import control_pb2 as pb
 from dlsched.rpc.v1 import control_pb2_grpc
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dlsched.core.errors import DlschedError
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 
 from dlsched import quickstart
 from dlsched.client.daemon_client import filter_of
+from dlsched.torture.local_cluster import LocalCluster
 from tests.live.conftest import DATABASES, database_of
-from tests.live.local_cluster import LocalCluster
 
 PROGRAM = str(Path(quickstart.__path__[0]) / "jobs" / "elastic_images.py")
 EPOCHS = "12"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import SELDOM_POSTGRES, database_of
-from tests.live.local_cluster import LocalCluster, eventually
 
 PROGRAM = Path(__file__).with_name("failing_program.py")
 LEAST_S = 3.0  # without a step, until a training hangs

@@ -12,8 +12,8 @@ import pytest
 
 from dlsched.core.errors import DlschedError
 from dlsched.system.fault_points import DAEMON
-from tests.live.invariants import Witnessed
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from dlsched.torture.witnessed import Witnessed
 
 pytestmark = pytest.mark.slow
 

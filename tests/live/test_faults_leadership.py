@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from dlsched.client.daemon_client import Client
 from dlsched.core.errors import DlschedError
-from tests.live.invariants import Witnessed
-from tests.live.local_cluster import LocalCluster, eventually, free_port
+from dlsched.protocol.timing import STALE_S
+from dlsched.torture.local_cluster import LocalCluster, eventually, free_port
+from dlsched.torture.witnessed import Witnessed
 from tests.postgres import PostgresCluster
 
 pytestmark = pytest.mark.slow
@@ -48,11 +53,24 @@ def test_a_paused_leader_steps_down_and_nothing_runs_twice(two: LocalCluster) ->
         two.until(job, "RUNNING")
         eventually("it began", lambda j=job: seen.began(j) == 1)
     first_port, second_port = two.daemons
+    eventually("it stands by", lambda: _status(two, first_port)["standbys"])
+    first, second = (_status(two, port) for port in two.daemons)
+    assert (first["standby"], second["standby"]) == (False, True)
+    assert second["leader"] == first["leader"]
+    assert len(first["standbys"]) == 1
     paused = two.processes["daemon"]
     paused.send_signal(signal.SIGSTOP)
+    paused_at = time.monotonic()
     both = f"127.0.0.1:{first_port},127.0.0.1:{second_port}"
     two.cli("queue", "--daemon", both, "--daemon-wait", "55s")  # follows to the second
+    print(f"the second one answered after {time.monotonic() - paused_at:.1f} s")
+    quiet_s = float(re.findall(r"no heartbeat of the leader for (\d+) s", two.log("second"))[0])
+    assert STALE_S - 1 <= quiet_s < 2 * STALE_S  # else it has waited for something else
     two.port = second_port
+    assert (_status(two, second_port)["leader"], _status(two, second_port)["standbys"]) == (
+        first["standbys"][0],
+        [],
+    )
     assert two.until(ends, "FAILED", within=60).exit_code == 7
     more = seen.submit("true")
     two.until(more, "COMPLETED", within=60)
@@ -68,7 +86,15 @@ def test_a_paused_leader_steps_down_and_nothing_runs_twice(two: LocalCluster) ->
         raise AssertionError("a daemon that was deposed took a submission")
 
     eventually("the first says that it does not lead", stepped_down, within=40)
+    assert _status(two, first_port)["standby"]
     last = seen.submit("true")
     two.until(last, "COMPLETED", within=60)
     assert (two.job(stays).state, two.job(stays).starts) == ("RUNNING", 1)
     seen.check()
+
+
+def _status(cluster: LocalCluster, port: int) -> dict[str, Any]:
+    """What `dlsched admin status` prints of one daemon."""
+    told = cluster.cli("admin", "status", "--json", "--daemon", f"127.0.0.1:{port}")
+    status: dict[str, Any] = json.loads(told)["status"]
+    return status

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dlsched.core.errors import DlschedError
-from tests.live.invariants import Witnessed
-from tests.live.local_cluster import LocalCluster, eventually
-from tests.live.relay import Relay
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from dlsched.torture.relay import Relay
+from dlsched.torture.witnessed import Witnessed
 from tests.postgres import PostgresCluster
 
 pytestmark = pytest.mark.slow
@@ -51,8 +51,9 @@ def test_a_node_that_is_cut_off_keeps_its_jobs_and_they_run_nowhere_else(
     """`fence = "hold"`: they run on; one ends meanwhile; nothing begins anew."""
     cluster, seen, link = cut_off
     gate = cluster.folder / "gate"
-    stays = seen.submit("sleep 600", nodelist="n1", retries="1")
-    ends = seen.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 7", nodelist="n1")
+    hold = {"nodelist": "n1", "fence": "hold"}
+    stays = seen.submit("sleep 600", retries="1", **hold)
+    ends = seen.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 7", **hold)
     for job in (stays, ends):
         cluster.until(job, "RUNNING")
         eventually("it began", lambda j=job: seen.began(j) == 1)

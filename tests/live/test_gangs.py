@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 

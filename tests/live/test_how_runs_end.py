@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 PROGRAM = str(Path(__file__).parents[1] / "job" / "ending_program.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

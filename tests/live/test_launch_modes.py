@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster
+from dlsched.torture.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster
+from dlsched.torture.local_cluster import LocalCluster
 
 CLAIM = "import os; os.getuid = lambda: 1; from dlsched.cli.main import run; run()"
 REFUSED = "only an operator may raise a priority above 0; a lower one lets other jobs go first"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dlsched.client.daemon_client import filter_of
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
-from tests.live.local_cluster import LocalCluster, eventually
 
 PROGRAM = Path(__file__).with_name("failing_program.py")
 

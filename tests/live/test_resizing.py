@@ -14,8 +14,8 @@ import pytest
 
 from dlsched.client.daemon_client import filter_of
 from dlsched.client.records import Job
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
-from tests.live.local_cluster import LocalCluster, eventually
 
 PROGRAM = str(Path(__file__).parents[1] / "job" / "elastic_program.py")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 PROGRAM = Path(__file__).with_name("reporting_program.py")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
-from tests.live.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_a_dry_run_leaves_nothing_behind(wide: LocalCluster) -> None:
         f"  1: echo 'rate {RATES[0]}' (lr={RATES[0]})",
         f"  {len(RATES)}: echo 'rate {RATES[-1]}' (lr={RATES[-1]})",
     ]
-    assert tried.splitlines()[3].startswith("the first would start at once (")
+    assert tried.splitlines()[3].startswith("the first would start at once, and end ~")
     assert wide.run(*words, "--gpus", "99", "--", "true").returncode == 1
     assert left() == known
     assert wide.submit("true") == before + 1

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlsched import quickstart
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 GANG = Path(quickstart.__path__[0]) / "jobs" / "gloo_gang.py"
 EPOCHS, SAMPLES, BATCH = 4, 1024, 16

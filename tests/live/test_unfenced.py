@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
-from tests.live.local_cluster import LocalCluster, eventually
 
 pytestmark = [
     pytest.mark.slow,

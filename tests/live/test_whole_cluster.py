@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import stat
 
-from tests.live.local_cluster import LocalCluster, eventually
+from dlsched.torture.local_cluster import LocalCluster, eventually
 
 
 def test_a_job_runs_and_is_in_the_history(shared: LocalCluster) -> None:
@@ -101,3 +102,14 @@ def test_the_policy_changes_while_jobs_run(shared: LocalCluster) -> None:
     refused = shared.run("admin", "set-policy", "nonsense")
     assert refused.returncode == 1
     assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_files_have_the_mode_that_the_submitting_umask_leaves(shared: LocalCluster) -> None:
+    made = shared.folder / "made"
+    for umask, mode in ((0o077, 0o600), (0o002, 0o664)):
+        words = ("submit", "--parsable", "-o", f"{shared.out}/%j.out", "--wrap", f"touch {made}")
+        job = int(shared.run(*words, umask=umask).stdout)
+        shared.until(job, "COMPLETED")
+        modes = [stat.S_IMODE(each.stat().st_mode) for each in (made, shared.out / f"{job}.out")]
+        assert modes == [mode, mode]
+        made.unlink()

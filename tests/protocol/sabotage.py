@@ -29,6 +29,7 @@ from dlsched.protocol.messages import (
 from dlsched.protocol.simulation import Behaviour, Fault, Faults, Network, World, schedules
 from dlsched.protocol.simulation.node import SimNode
 from dlsched.protocol.simulation.truth import Database
+from dlsched.protocol.table import Table
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -51,8 +52,46 @@ def a_lost_keeper_is_always_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentTurn, "may_be_alive", lambda self: False)
 
 
+def a_keeper_that_hangs_is_left_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AgentTurn, "kill_unresponsive_keepers", lambda self, now: None)
+
+
 def leader_asks_no_witness(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rules, "is_witnessed", lambda *args: True)
+
+
+def only_the_newest_witnesses_count(patch: pytest.MonkeyPatch) -> None:
+    """A node that is cut off is judged by witnesses that it has never heard of."""
+    patch.setattr(
+        LeaderTurn,
+        "offer_witnesses",
+        lambda self, now, sync: self.write(ledger.SetWitnesses(sync.node, (self.state.witnesses,))),
+    )
+    original = LeaderTurn.is_cut_off
+
+    def is_cut_off(self: LeaderTurn, node: ledger.Node, now: float) -> bool:
+        return original(self, replace(node, witnesses=(self.state.witnesses,)), now)
+
+    patch.setattr(LeaderTurn, "is_cut_off", is_cut_off)
+
+
+def a_late_answer_of_the_fencing_command_counts(patch: pytest.MonkeyPatch) -> None:
+    """The node may be on again, and have other runs."""
+    patch.setattr(
+        LeaderTurn, "node_off", lambda self, asked: self.node_down(asked.node, "switched off")
+    )
+
+
+def every_node_is_believed_to_fence(patch: pytest.MonkeyPatch) -> None:
+    original = LeaderTurn.check_silence
+
+    def check_silence(self: LeaderTurn, now: float) -> None:
+        nodes = self.state.reserved.nodes
+        fenced = {name: replace(node, can_fence=True) for name, node in nodes.items()}
+        self.change(reserved=replace(self.state.reserved, nodes=Table(fenced)))
+        original(self, now)
+
+    patch.setattr(LeaderTurn, "check_silence", check_silence)
 
 
 def node_extends_without_witnesses(patch: pytest.MonkeyPatch) -> None:
@@ -327,6 +366,18 @@ def leader_without_its_witnesses() -> World:
     return _world(4, cuts, **kinds)
 
 
+def nodes_join_behind_a_cut() -> World:
+    """Two nodes are cut off together, and two others join, which are witnesses from then on."""
+    request = Request(request_id=RequestId("r0"), fence=messages.Fence.LEASE)
+    cuts = [Fault(at=10, kind="cut", target=n, other="d1", for_s=130) for n in ("n3", "n4")]
+    return World(
+        nodes=4,
+        jobs=[(request, Behaviour(work_s=150.0))],
+        faults=Faults(faults=tuple(cuts)),
+        joins={"n1": 12.0, "n2": 12.0},
+    )
+
+
 def two_leaders_one_deposed() -> World:
     """The old leader is cut from the database and alone hears the job's node."""
     kinds = {"work_s": 150.0, "fence": messages.Fence.LEASE}
@@ -406,12 +457,21 @@ def overtaken_syncs() -> World:
     return World(seed=5, nodes=2, jobs=[(request, Behaviour(work_s=40.0))], faults=faults)
 
 
+def cancelled_while_its_keeper_hangs() -> World:
+    faults = [
+        Fault(at=10, kind="pause keeper", target="n1", for_s=10_000),
+        Fault(at=12, kind="cancel", target="1"),
+    ]
+    return _world(1, faults, work_s=400.0)
+
+
 LIMIT = 300.0
 SITUATIONS = {
     made.__name__: made
     for made in (
         silent_node_under_hold,
         leader_without_its_witnesses,
+        nodes_join_behind_a_cut,
         two_leaders_one_deposed,
         old_leader_goes_on_talking,
         stuck_process,
@@ -421,6 +481,7 @@ SITUATIONS = {
         launcher_exits_with_1_after_term,
         overtaken_syncs,
         fails_while_it_gives_way,
+        cancelled_while_its_keeper_hangs,
     )
 }
 
@@ -442,11 +503,27 @@ ALL = [
         ("in place",),
         a_run_that_gave_way_is_repeated,
     ),
+    Sabotage(
+        "keeper hangs",
+        "cancelled_while_its_keeper_hangs",
+        ("liveness",),
+        a_keeper_that_hangs_is_left_alone,
+    ),
     Sabotage("unfenced is over", "unfenced", ("P2", "P4"), a_lost_keeper_is_always_the_end),
     Sabotage("endless retries", "again", ("in place",), every_failure_is_repeated),
     Sabotage("failed jobs come back", "again", ("P3",), failed_jobs_come_back_unasked),
     Sabotage("leader ignores the window", "lease", ("P2",), leader_ignores_the_window),
     Sabotage("no witness", "leader_without_its_witnesses", ("P2",), leader_asks_no_witness),
+    Sabotage(
+        "newest witnesses", "nodes_join_behind_a_cut", ("P2",), only_the_newest_witnesses_count
+    ),
+    Sabotage("fence believed", "unfenced lease", ("P2", "P4"), every_node_is_believed_to_fence),
+    Sabotage(
+        "switched off late",
+        "switched off",
+        ("P2", "P4"),
+        a_late_answer_of_the_fencing_command_counts,
+    ),
     Sabotage("node extends alone", "lease", ("P2",), node_extends_without_witnesses),
     Sabotage("fence is ignored", "lease", ("P2",), fence_is_ignored),
     Sabotage(

@@ -186,13 +186,13 @@ def test_fenced_jobs_extend_their_own_lease_while_the_daemon_is_away() -> None:
 def test_a_cut_off_fenced_job_freezes_in_time_and_restarts_elsewhere() -> None:
     request = Request(request_id=RequestId("l"), fence=Fence.LEASE)
     jobs = [(request, Behaviour(work_s=120.0))]
-    home = World(nodes=4, jobs=jobs).run(9.0).executions[0][0]
-    cut = Faults(faults=(Fault(at=10.0, kind="cut", target=home, other="*", for_s=130.0),))
+    home = World(nodes=4, jobs=jobs).run(29.0).executions[0][0]
+    cut = Faults(faults=(Fault(at=30.0, kind="cut", target=home, other="*", for_s=130.0),))
     world = World(nodes=4, jobs=jobs, faults=cut).run_until_done(600.0)
     frozen = next(time for time, where, text in world.lines if where == home and "frozen" in text)
     again = next(time for time, _, text in world.lines if "1.2 executes" in text)
-    assert 35.0 < frozen < 45.0
-    assert 70.0 < again < 90.0
+    assert 55.0 < frozen < 65.0
+    assert 90.0 < again < 110.0
     assert world.database.ledger.jobs[next(iter(world.database.ledger.jobs))].runs == 2
 
 

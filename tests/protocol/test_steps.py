@@ -11,7 +11,7 @@ from dlsched.protocol import agent, keeper, leader, ledger, rules
 from dlsched.protocol import messages as m
 from dlsched.protocol.keeper import Stage
 from dlsched.protocol.ledger import Cause, JobStatus, applying
-from dlsched.protocol.timing import Timing
+from dlsched.protocol.timing import STALE_S, Timing
 
 N1 = m.NodeName("n1")
 GPU = m.GpuId("g0")
@@ -336,11 +336,81 @@ def test_when_a_node_may_extend_its_own_lease(
     assert rules.may_extend(ages, witnesses, until, 50.0, Timing()) is may
 
 
+def test_a_node_has_no_earlier_witnesses_once_every_reply_with_them_is_too_old() -> None:
+    names = (m.NodeName("n1"), m.NodeName("n2"))
+    sync = m.Sync(
+        node=names[0], boot_id=m.BootId("b1"), incarnation=m.Incarnation(1), sequence=1,
+        last=m.Term(), applied=m.Term(m.Epoch(3)), held_digest=m.Digest(""), held=(),
+        witnesses=names,
+    )  # fmt: skip
+
+    def certain(sync: m.Sync, for_s: float) -> bool:
+        return rules.has_no_earlier_witnesses(sync, names, for_s, m.Epoch(3), Timing())
+
+    assert certain(sync, 11.0)
+    assert not certain(sync, 9.0)
+    assert not certain(replace(sync, witnesses=names[:1]), 11.0)
+    assert not certain(replace(sync, applied=m.Term(m.Epoch(2))), 11.0)
+
+
+def test_runs_that_were_started_without_a_fence_stay_without_one() -> None:
+    name = m.NodeName("n1")
+
+    def register(known: ledger.Ledger, boot: str, can_fence: bool) -> ledger.Ledger:
+        inventory = m.Inventory(gpus=(m.GpuId("g0"),), can_fence=can_fence)
+        return ledger.apply(
+            known,
+            ledger.RegisterNode(
+                node=name, boot_id=m.BootId(boot), incarnation=m.Incarnation(1), inventory=inventory
+            ),
+        )
+
+    known = register(ledger.Ledger(), "b1", False)
+    assert not known.nodes[name].can_fence
+    assert register(known, "b1", True).nodes[name].can_fence
+    submit = ledger.Submit(request=ledger.Request(request_id=m.RequestId("r")), job=m.JobId(1))
+    key = m.RunKey(m.JobId(1), m.RunNumber(1), m.RunId("a"))
+    share = m.Share(node=name, gpus=(m.GpuId("g0"),))
+    held = known
+    for write in (submit, ledger.Assign(key=key, shares=(share,))):
+        held = ledger.apply(held, write)
+    assert not register(held, "b1", True).nodes[name].can_fence
+    assert register(held, "b2", True).nodes[name].can_fence
+    assert not register(register(known, "b1", True), "b1", False).nodes[name].can_fence
+
+
+@pytest.mark.parametrize("can_fence", [True, False])
+def test_a_run_on_a_node_that_cannot_fence_is_never_frozen(can_fence: bool) -> None:
+    asked = ledger.Request(request_id=m.RequestId("r"), fence=m.Fence.LEASE)
+    inventory = m.Inventory(gpus=(GPU,), can_fence=can_fence)
+    key = m.RunKey(m.JobId(1), m.RunNumber(1), m.RunId("a"))
+    known = ledger.Ledger()
+    for write in (
+        ledger.RegisterNode(
+            node=N1, boot_id=m.BootId("b"), incarnation=m.Incarnation(1), inventory=inventory
+        ),
+        ledger.Submit(request=asked, job=m.JobId(1)),
+        ledger.Assign(key=key, shares=(m.Share(node=N1, gpus=(GPU,)),)),
+    ):
+        known = ledger.apply(known, write)
+    [run] = known.desired(N1)
+    assert run.fence is (m.Fence.LEASE if can_fence else m.Fence.HOLD)
+
+
 def test_timing_that_would_let_two_runs_live_is_refused() -> None:
     Timing().check()
-    for wrong in (Timing(margin_s=10.0), Timing(reply_age_s=20.0), Timing(beat_s=8.0)):
+    # with the last, a paused leader could renew beside the next one
+    for wrong in (
+        Timing(margin_s=10.0), Timing(reply_age_s=20.0), Timing(beat_s=8.0), Timing(confirmed_s=6.0)
+    ):  # fmt: skip
         with pytest.raises(BadInput):
             wrong.check()
+
+
+def test_a_standby_leads_within_ten_seconds_of_the_last_beat() -> None:
+    asks_every_s = Timing().tick_s
+    assert STALE_S + 2 * asks_every_s < 10
+    assert Timing().confirmed_s > 2 * asks_every_s  # one lost beat ends no renewals
 
 
 def test_a_paused_leader_starts_its_windows_anew() -> None:

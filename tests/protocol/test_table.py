@@ -23,6 +23,10 @@ def test_it_agrees_with_a_dict_through_any_changes() -> None:
         assert len(table) == len(truth)
         assert (key in table) == (key in truth)
         assert table.get(key, "no") == truth.get(key, "no")
+        if turn % 100 == 0:
+            assert list(table.values()) == [table[key] for key in table]
+            assert list(table.items()) == [(key, table[key]) for key in table]
+            assert (len(table.values()), len(table.items())) == (len(truth), len(truth))
     assert table == truth
     assert sorted(table) == sorted(truth)
 

@@ -101,9 +101,9 @@ def until(condition: Callable[[], bool], within: float = 60) -> None:
         time.sleep(0.05)
 
 
-def start(machine: Machine) -> Cluster:
-    """Set up as `docs/deploying.md` says, and start."""
-    machine.install()
+def start(machine: Machine, install: Callable[[Machine], None] = Machine.install) -> Cluster:
+    """Install the program, set up as `docs/deploying.md` says, and start."""
+    install(machine)
     init = ("--cluster", "lab", "--node", "n1", "--daemon-host", "127.0.0.1")
     machine.run(PROGRAM, "admin", "init", "/etc/dlsched", *init)
     machine.run("sh", "-c", "cp -r /etc/dlsched/nodes/n1/. /etc/dlsched/")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlsched.cli.admin.part_options import PartOptions
+from dlsched.cli.completions import policies
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import AsJson, ColourOption
@@ -49,38 +51,21 @@ def status_command(
 @with_option_groups
 def set_policy_command(
     policy: Annotated[
-        str | None, typer.Argument(metavar="[POLICY]", help="A name of `dlsched policy list`.")
-    ] = None,
-    placement: Annotated[str | None, option("--placement NAME", "Which GPUs a job gets.")] = None,
-    admission: Annotated[
-        str | None, option("--admission NAME", "Which jobs enter the queue.")
-    ] = None,
-    fairness: Annotated[str | None, option("--fairness NAME", "How tenants share.")] = None,
-    estimate: Annotated[
-        str | None, option("--estimate NAME", "What policies know of durations.")
-    ] = None,
-    option: Annotated[
-        list[str] | None, option("--option -o KEY=VALUE", "As in `dlsched replay`.")
+        str | None,
+        typer.Argument(
+            metavar="[POLICY]", help="A name of `dlsched policy list`.", autocompletion=policies
+        ),
     ] = None,
     *,
+    chosen: PartOptions,
     daemon: DaemonOptions,
 ) -> None:
     """Switch the policy, or parts of it, from the next round on. Operators only."""
-    given = {
-        "scheduling": policy,
-        "placement": placement,
-        "admission": admission,
-        "fairness": fairness,
-        "estimator": estimate,
-    }
-    parts = {stage: name for stage, name in given.items() if name is not None}
-    if not parts and not option:
+    parts = chosen.parts(policy)
+    if not parts and not chosen.option:
         raise BadInput("name a policy, a part or an option")
-    for each in option or []:
-        if "=" not in each or each.startswith("="):
-            raise BadInput(f"-o: {each!r} is not KEY=VALUE")
     with daemon.client() as cluster:
-        reply = cluster.set_policy(parts, option or [])
+        reply = cluster.set_policy(parts, chosen.option or [])
     told = [f"{stage} {name}" for stage, name in sorted(reply.parts.items())]
     typer.echo("now " + ", ".join([*told, *reply.options]))
 
@@ -154,7 +139,10 @@ def _lines(found: StatusReply) -> Iterator[tuple[str, str]]:
         yield "leader", leader
         yield "database", found.database or "-"
         return
-    yield "leader", f"{leader}, up {duration_text(found.up_s)}"
+    yield "role", f"leads, up {duration_text(found.up_s)}"
+    yield "leader", leader
+    if found.standbys:
+        yield "standbys", ", ".join(found.standbys)
     yield "database", found.database or "-"
     parts = ", ".join(
         f"{stage} {name}" for stage, name in sorted(found.parts.items()) if stage != "scheduling"
@@ -168,18 +156,20 @@ def _lines(found: StatusReply) -> Iterator[tuple[str, str]]:
     yield "round", f"{found.round}, {found.round_s * 1000:.0f} ms" if found.round else "none yet"
     yield (
         "nodes",
-        f"{found.nodes_up} up, {found.nodes_late} late, {found.nodes_down} down",
+        f"{found.nodes_up} up, {found.nodes_late} late, {found.nodes_down} down"
+        + (f", {found.nodes_unheard} not heard yet" if found.nodes_unheard else ""),
     )
     yield "jobs", f"{found.running} running, {found.pending} pending"
 
 
 def _status(found: StatusReply) -> dict[str, Any]:
     texts = ("health", "leader", "database", "policy", "version", "cluster")
-    numbers = ("epoch", "policy_failures", "nodes_up", "nodes_late", "nodes_down")
+    numbers = ("epoch", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "nodes_unheard")
     return {
         **{key: getattr(found, key) or None for key in texts},
         **{key: getattr(found, key) for key in (*numbers, "pending", "running")},
         "standby": found.standby,
+        "standbys": list(found.standbys),
         "problems": list(found.problems),
         "parts": dict(sorted(found.parts.items())),
         "round": found.round or None,

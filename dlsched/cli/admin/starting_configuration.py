@@ -26,7 +26,7 @@ def daemon_toml(*, cluster: str, database: str, listen: list[str], tls: str) -> 
 [cluster]
 name = {_quoted(cluster)}
 # Jobs on a node that the daemon cannot reach: "hold" continues them, "lease" freezes them.
-fence = "hold"
+fence = "lease"
 
 [daemon]
 # SQLite for one daemon; for a standby: postgresql+psycopg://dlsched@HOST/dlsched

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_filter import MaybeIds, job_filter
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import JsonOptions
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from dlsched.client.records import Checkpoint
 
 SCHEMA = "dlsched.checkpoints/1"
-MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="7, 7_3 or 7_[2-5].")]
 
 
 @with_option_groups
@@ -28,7 +26,6 @@ def checkpoints_command(
     daemon: DaemonOptions,
 ) -> None:
     """List the checkpoints of jobs, latest first; without ids those of all your own jobs."""
-    from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.cli.output.listing import listing  # noqa: PLC0415
     from dlsched.cli.output.terminal import terminal  # noqa: PLC0415

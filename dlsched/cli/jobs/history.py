@@ -11,7 +11,7 @@ from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import ListingOptions
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, plural
 
 if TYPE_CHECKING:
     from dlsched.client.records import Job
@@ -81,8 +81,9 @@ def history_command(
 def _export(found: Iterator[Job], export: str) -> None:
     from dlsched.cli.jobs.history_export import write_history  # noqa: PLC0415
 
-    told = write_history(list(found), export)
-    typer.echo(f"dlsched: {told}", err=True)
+    jobs, left_out = write_history(list(found), export)
+    told = f"{plural(jobs, 'job')} written to {'stdout' if export == '-' else export}"
+    typer.echo(f"dlsched: {told}{left_out and '; '}{left_out}", err=True)
 
 
 def _ago(seconds: float) -> float | None:

@@ -1,6 +1,7 @@
 """`history --export`: jobs that have ended, as a native trace for `dlsched replay`.
 
-Times are seconds from the first submission. Jobs that never ran on a GPU are left out and counted.
+Times are seconds from the first submission. Jobs that never ran on a GPU are left out and counted,
+and so are dependencies that a trace cannot say.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from dlsched.cli.jobs.awaited_jobs import awaited_by
 from dlsched.cli.output.file_output import save
 from dlsched.client.records import Job
-from dlsched.core.errors import BadInput, DlschedError, plural
+from dlsched.core.errors import BadInput, DlschedError
 from dlsched.jobs.field import Field
 from dlsched.jobs.fields import CSV
 
@@ -38,8 +40,15 @@ def check_target(target: str) -> None:
         raise BadInput(f"--export: {target}: a trace ends in .csv or .csv.gz")
 
 
-def write_history(jobs: Sequence[Job], target: str) -> str:
-    """Write a trace, whole or not at all, and return a line about it for the user.
+class Exported(NamedTuple):
+    """How many jobs were written, and in words what the trace does not say; empty for nothing."""
+
+    jobs: int
+    left_out: str
+
+
+def write_history(jobs: Sequence[Job], target: str) -> Exported:
+    """Write a trace, whole or not at all.
 
     Raises:
         DlschedError: no job has run on a GPU, or the file cannot be written.
@@ -54,12 +63,15 @@ def write_history(jobs: Sequence[Job], target: str) -> str:
     else:
         save([gzip.compress(data, mtime=0) if target.endswith(".gz") else data], target)
     left = len(jobs) - len(kept)
-    line = f"{plural(len(kept), 'job')} written to {target if target != '-' else 'stdout'}"
-    return line + (f"; {left} left out that never ran on a GPU" if left else "")
+    otherwise = sum(awaited.differs for awaited in awaited_by(kept).values())
+    left_out = [f"{left} left out that never ran on a GPU"] if left else []
+    left_out += [f"{otherwise} waited for others as no trace can say"] if otherwise else []
+    return Exported(len(kept), "; ".join(left_out))
 
 
 def _csv(jobs: Sequence[Job]) -> str:
     zero = jobs[0].submitted_at or 0.0
+    awaited = awaited_by(jobs)
     asked = {name: partial(_asked, row) for name, row in CSV.items() if name != "num_gpus"}
     columns: dict[str, Callable[[Job], object]] = {
         "job_id": lambda job: job.shown_id,
@@ -71,6 +83,11 @@ def _csv(jobs: Sequence[Job]) -> str:
         "vc": asked["vc"],
         "status": lambda job: _STATUS.get(job.state, "unfinished"),
         **asked,
+        "gang": lambda job: "+".join(map(str, job.gang)) if sum(job.gang) == job.gpus else None,
+        "begin": lambda job: _after(job.begin_at, job.submitted_at or 0.0),
+        "parents": lambda job: " ".join(awaited[job.job_id].parents),
+        "array": lambda job: job.array_job_id,
+        "array_limit": lambda job: job.array_limit or None,
         "start_time": lambda job: _after(job.first_started_at, zero),
         "end_time": lambda job: _after(job.ended_at, zero),
         "attempts": lambda job: job.starts,
@@ -96,6 +113,8 @@ def _asked(row: Field, job: Job) -> str | None:
         return value[0] if len(value) == 1 else None  # a trace has one type for each job
     if row.column is not None and value is not None:
         value = row.column.value(value, job.submitted_at or 0.0, max(len(job.gang), 1))
+    if isinstance(value, bool):
+        return "yes" if value else None
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
     return None if value is None else str(value)

@@ -11,11 +11,10 @@ from typing import Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions, report
-from dlsched.cli.jobs.job_filter import FilterOptions, IdsArgument, ids_of, job_filter
+from dlsched.cli.jobs.job_filter import FilterOptions, IdsArgument, MaybeIds, ids_of, job_filter
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.core.errors import BadInput
 
-MaybeIds = Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="7, 7_3 or 7_[2-5].")]
 ReasonOption = Annotated[str, option("--reason TEXT", "Kept with the job.")]
 
 

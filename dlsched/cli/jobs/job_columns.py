@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dlsched.cli.jobs.predicted import interval_text
 from dlsched.cli.output.listing import Column
 from dlsched.cli.output.times import clock_text, column_text
 from dlsched.client.records import Folded, Job
@@ -90,7 +91,11 @@ def _why(row: Row) -> str:
         if job.predicted_start_at is None:
             parts.append("start not predicted")
         else:
-            basis = f" ({job.predicted_basis})" if job.predicted_basis else ""
+            told = [job.predicted_basis] if job.predicted_basis else []
+            if job.predicted_start_p10_at is not None:
+                least, most = job.predicted_start_p10_at, job.predicted_start_p90_at
+                told.insert(0, interval_text(least, most, row.now))
+            basis = f" ({'; '.join(told)})" if told else ""
             parts.append(f"starts ~{clock_text(job.predicted_start_at, row.now)}{basis}")
     return "; ".join(parts)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dlsched.cli.completions import live_jobs
 from dlsched.cli.daemon_options import words_of
 from dlsched.cli.option_groups import typed
 from dlsched.core.errors import BadInput, not_known
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
     from dlsched.client.job_ids import JobName
     from dlsched.rpc.v1.control_pb2 import Filter
 
-IdsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="7, 7_3 or 7_[2-5].")]
+IdsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="ID…", help="7, 7_3 or 7_[2-5].", autocompletion=live_jobs),
+]
+MaybeIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ID…]", help="7, 7_3 or 7_[2-5].", autocompletion=live_jobs),
+]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="7 or 7_3.", autocompletion=live_jobs)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_filter import IdArgument
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.core.errors import BadInput
 
@@ -21,7 +22,7 @@ _INTERRUPTED = 130
 
 @with_option_groups
 def logs_command(
-    job: Annotated[str, typer.Argument(metavar="ID", help="7 or 7_3.")],
+    job: IdArgument,
     follow: Annotated[bool, option("--follow -f", "Continue while the job writes.")] = False,
     lines: Annotated[int, option("--lines -n N", "Only the last N lines; -1: all.", min=-1)] = -1,
     run: Annotated[int | None, option("--run K", "Of run K. [default: the last]", min=1)] = None,

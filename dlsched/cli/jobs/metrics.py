@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_filter import IdArgument
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import JsonOptions
 from dlsched.core.errors import BadInput, plural
@@ -41,7 +42,7 @@ class Line:
 
 @with_option_groups
 def metrics_command(
-    job: Annotated[str, typer.Argument(metavar="ID", help="7 or 7_3.")],
+    job: IdArgument,
     export: Annotated[
         str | None, option("--export FILE", "Write all points: .csv, or a folder for TensorBoard.")
     ] = None,

@@ -29,6 +29,8 @@ _JSON = (
     *("priority_class", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at"),
     *("started_at", "run_s", "run", "starts", "preemptions", "time_limit_s", "begin_at"),
     *("deadline_at", "priority", "held", "position", "predicted_start_at", "predicted_basis"),
+    *("predicted_start_p10_at", "predicted_start_p90_at"),
+    *("predicted_end_p10_at", "predicted_end_p90_at"),
     *("predicted_end_at", "progress", "loss", "steps_s", "samples_s", "gpu_memory_bytes"),
     *("gpu_utilization", "report_age_s", "not_finite"),
 )

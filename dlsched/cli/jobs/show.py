@@ -106,8 +106,14 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
             yield from (f"    {shown(line)}" for line in more)
     if job.is_pending:
         yield out.styled("Why pending:", "strong")
-        for line in [*(detail.why_pending or [job.reason or "not known"]), *_prediction(job)]:
+        for line in [*_why_pending(detail, why_order), *_prediction(job)]:
             yield f"  {shown(line)}"
+
+
+def _why_pending(detail: Detail, why_order: bool) -> list[str]:
+    """Why a job waits; its place in the order is not said twice."""
+    lines = detail.why_pending or [detail.job.reason or "not known"]
+    return [line for line in lines if not (why_order and line.startswith("place "))]
 
 
 def _facts(job: Job) -> Iterator[tuple[str, str]]:
@@ -164,7 +170,7 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
         ("model", job.model),
         ("comment", job.comment),
         *(
-            (BY_NAME[name].title, f"{value:.12g}")
+            (BY_NAME[name].title, f"{value:04o}" if name == "umask" else f"{value:.12g}")
             for name, value in job.asked.items()
             if BY_NAME[name].kept == "body"
             and name != "gpu_share"
@@ -212,7 +218,7 @@ def _files(detail: Detail) -> Iterator[tuple[str, str]]:
 
     if detail.command or detail.has_script:
         script = "(script) " if detail.has_script else ""
-        yield "command", (script + shlex.join(detail.command)).strip()
+        yield "command", detail.wrap or (script + shlex.join(detail.command)).strip()
     for title, value in (
         ("directory", detail.working_directory),
         ("output", detail.output),
@@ -295,10 +301,19 @@ def _event_line(event: Event) -> str:
 
 
 def _prediction(job: Job) -> Iterator[str]:
+    import time  # noqa: PLC0415
+
+    from dlsched.cli.jobs.predicted import interval_text  # noqa: PLC0415
     from dlsched.cli.output.times import local_text  # noqa: PLC0415
+
+    def told(at: float, p10: float | None, p90: float | None) -> str:
+        between = "" if p10 is None else f", from {interval_text(p10, p90, time.time())}"
+        return f"{local_text(at)}{between}"
 
     if job.predicted_start_at is not None:
         basis = f" ({job.predicted_basis})" if job.predicted_basis else ""
-        yield f"predicted start {local_text(job.predicted_start_at)}{basis}"
+        least, most = job.predicted_start_p10_at, job.predicted_start_p90_at
+        yield f"predicted start {told(job.predicted_start_at, least, most)}{basis}"
     if job.predicted_end_at is not None:
-        yield f"predicted end {local_text(job.predicted_end_at)}"
+        least, most = job.predicted_end_p10_at, job.predicted_end_p90_at
+        yield f"predicted end {told(job.predicted_end_at, least, most)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from typer.core import TyperCommand
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_options import job_options, layer_of
 from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.cli.output.output_options import AsJson
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import OPTIONS
 
@@ -61,9 +61,13 @@ def _submit(
     test_only: Annotated[
         bool, option("--test-only", "Print whether and when; submit nothing.")
     ] = False,
+    require_sla: Annotated[
+        bool, option("--require-sla", "Only if it keeps its deadline, and others keep theirs.")
+    ] = False,
     request_id: Annotated[
         str, option("--request-id ID", "Asked again with the same ID, it submits nothing twice.")
     ] = "",
+    as_json: AsJson = False,
     logs: Annotated[bool, option("--logs", "Show the output as it comes, and wait.")] = False,
     interactive: Annotated[bool, option("--interactive", "Not supported yet.")] = False,
     ignore_unknown: Annotated[
@@ -89,62 +93,93 @@ def _submit(
     found = list(
         _from_file(source, layer, ignore_unknown)
         if source is not None
-        else _one(
-            words or [],
-            layer,
-            wrap=wrap,
-            is_command=bool(context.meta.get(_AFTER)),
-            ignore_unknown=ignore_unknown,
+        else (
+            one_job(
+                words or [],
+                layer,
+                wrap=wrap,
+                is_command=bool(context.meta.get(_AFTER)),
+                ignore_unknown=ignore_unknown,
+            ),
         )
     )
     for note in dict.fromkeys(note for each in found for note in each.notes):
         typer.echo(f"dlsched: {note}", err=True)
     wait = logs or any(each.wait for each in found)
+    if as_json and (logs or any(each.parsable for each in found)):
+        raise BadInput("--json: not with --logs or --parsable")
     if logs and (len(found) > 1 or found[0].request.array):
         raise BadInput("--logs: follows one job only")
+    from dlsched.cli.jobs.submitted import (  # noqa: PLC0415
+        print_declined,
+        print_jobs,
+        print_late_deadlines,
+        print_object,
+        print_trial,
+    )
+
     with daemon.client() as cluster:
-        reply = cluster.submit_all(found, test_only=test_only, request_id=request_id)
-        if test_only:
-            _print_trial(found, reply)
+        reply = cluster.submit_all(
+            found, test_only=test_only, require_sla=require_sla, request_id=request_id
+        )
+        if as_json:
+            print_object(reply)
+        elif reply.declined:
+            print_declined(reply, many=len(found) > 1)
+        elif test_only:
+            print_trial(found, reply)
         else:
-            _print_jobs(reply, parsable=any(each.parsable for each in found))
+            print_jobs(reply, parsable=any(each.parsable for each in found))
+            print_late_deadlines(reply)
+        if reply.declined:
+            raise typer.Exit(1)
         if wait and not test_only:
-            raise typer.Exit(_wait_for(cluster, reply, logs=logs))
+            raise typer.Exit(wait_for_end(cluster, reply, logs=logs))
 
 
-def _one(
+def one_job(
     words: Sequence[str],
     layer: dict[str, str],
     *,
-    wrap: str | None,
-    is_command: bool,
-    ignore_unknown: bool,
-) -> Iterator[Submission]:
+    wrap: str | None = None,
+    is_command: bool = False,
+    ignore_unknown: bool = False,
+) -> Submission:
+    """Return what is to be submitted.
+
+    Args:
+        words: a script with its arguments (`-`: standard input), or a command.
+        layer: the options of the command line by key.
+        wrap: a line for the shell, in place of `words`.
+        is_command: `words` are a command, not a script.
+        ignore_unknown: leave directives out that are not known.
+
+    Raises:
+        BadInput: an option is malformed, or the script cannot be read.
+    """
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
     from dlsched.client.daemon_client import here  # noqa: PLC0415  # gRPC comes with it
     from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import Command  # noqa: PLC0415
+    from dlsched.client.submission.texts import wrapped  # noqa: PLC0415
 
     caller = here()
     layer = merged(layer, from_variables(caller.variables))
     if wrap is not None:
-        yield _composed(layer, Command(script=_wrapped(wrap), name="wrap", is_line=True), caller)
-    elif is_command:
+        return composed(layer, Command(script=wrapped(wrap), name="wrap", is_line=True), caller)
+    if is_command:
         name = os.path.basename(words[0]) or "command"
-        yield _composed(layer, Command(argv=tuple(words), name=name), caller)
-    else:
-        path = words[0]
-        script = sys.stdin.buffer.read() if path == "-" else _read(Path(path))
-        told = "stdin" if path == "-" else path
-        command = Command(
-            argv=tuple(words[1:]), script=script, name=os.path.basename(told), path=told
-        )
-        yield _composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)
+        return composed(layer, Command(argv=tuple(words), name=name), caller)
+    path = words[0]
+    script = sys.stdin.buffer.read() if path == "-" else read_file(Path(path))
+    told = "stdin" if path == "-" else path
+    command = Command(argv=tuple(words[1:]), script=script, name=os.path.basename(told), path=told)
+    return composed(layer, command, caller, told=told, ignore_unknown=ignore_unknown)
 
 
-def _composed(
+def composed(
     layer: dict[str, str],
     command: Any,
     caller: Any,
@@ -152,7 +187,15 @@ def _composed(
     told: str = "",
     ignore_unknown: bool = False,
 ) -> Submission:
-    """Return a submission; options in the layer precede the script's directives."""
+    """Return a submission; options in the layer precede the script's directives.
+
+    Args:
+        layer: the options by key.
+        command: the script with its arguments, or a command.
+        caller: where and when it is submitted.
+        told: what messages call the script; empty: there is none.
+        ignore_unknown: leave directives out that are not known.
+    """
     from dataclasses import replace  # noqa: PLC0415
 
     from dlsched.client.submission.request import compose  # noqa: PLC0415
@@ -176,9 +219,10 @@ def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iter
     from dlsched.client.submission.bulk import read_rows  # noqa: PLC0415
     from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import Command  # noqa: PLC0415
+    from dlsched.client.submission.texts import wrapped  # noqa: PLC0415
 
     told = "stdin" if source == "-" else source
-    data = sys.stdin.buffer.read() if source == "-" else _read(Path(source))
+    data = sys.stdin.buffer.read() if source == "-" else read_file(Path(source))
     caller = here()
     layer = merged(layer, from_variables(caller.variables))
     scripts: dict[str, bytes] = {}
@@ -186,38 +230,34 @@ def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iter
         try:
             near = merged(row.layer, layer)
             if row.command:
-                command = Command(script=_wrapped(row.command), name="wrap", is_line=True)
-                yield _composed(near, command, caller)
+                command = Command(script=wrapped(row.command), name="wrap", is_line=True)
+                yield composed(near, command, caller)
             elif row.script:
                 if row.script not in scripts:
-                    scripts[row.script] = _read(Path(row.script))
+                    scripts[row.script] = read_file(Path(row.script))
                 command = Command(
                     argv=row.argv,
                     script=scripts[row.script],
                     name=os.path.basename(row.script),
                     path=row.script,
                 )
-                yield _composed(
+                yield composed(
                     near, command, caller, told=row.script, ignore_unknown=ignore_unknown
                 )
             else:
                 name = os.path.basename(row.argv[0]) or "command"
-                yield _composed(near, Command(argv=row.argv, name=name), caller)
+                yield composed(near, Command(argv=row.argv, name=name), caller)
         except BadInput as error:
             text = str(error)
             raise BadInput(text if text.startswith(row.place) else f"{row.place}: {text}") from None
 
 
-def _wrapped(command: str) -> bytes:
-    from dlsched.client.submission.texts import check_words  # noqa: PLC0415
+def read_file(path: Any) -> bytes:
+    """Return the bytes of a file that the user names.
 
-    check_words("--wrap", [command])
-    if not command.strip():
-        raise BadInput("--wrap: is empty")
-    return f"#!/bin/sh\n# made by --wrap\n{command}\n".encode()
-
-
-def _read(path: Any) -> bytes:
+    Raises:
+        BadInput: it can't be read.
+    """
     try:
         return bytes(path.read_bytes())
     except OSError as error:
@@ -226,61 +266,8 @@ def _read(path: Any) -> bytes:
         raise BadInput(f"{str(path)!a}: not a path") from None
 
 
-def _print_warnings(reply: SubmitReply) -> None:
-    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
-
-    for warning in reply.warnings:
-        typer.echo(f"dlsched: {shown(warning)}", err=True)
-
-
-def _print_jobs(reply: SubmitReply, *, parsable: bool) -> None:
-    _print_warnings(reply)
-    bare = parsable or len(reply.jobs) > 1
-    lines = [str(job.job) if bare else f"Submitted job {job.job}" for job in reply.jobs]
-    typer.echo("\n".join(lines))
-    sys.stdout.flush()
-
-
-def _print_trial(found: Sequence[Submission], reply: SubmitReply) -> None:
-    """Print what would be submitted for a sweep, and when the jobs, which were not, would start."""
-    import time  # noqa: PLC0415
-
-    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
-    from dlsched.cli.output.times import clock_text  # noqa: PLC0415
-
-    _print_warnings(reply)
-    if not reply.warnings:
-        typer.echo("could be submitted; nothing was", err=True)
-    now = time.time()
-    for place, (asked, each) in enumerate(zip_longest(found, reply.supposed), 1):
-        which = f"job {place}: " if len(reply.supposed) > 1 else ""
-        if asked is not None and asked.request.sweep.rows:
-            _print_sweep(which, asked)
-            which += "the first "
-        if each is None:  # the daemon predicts some only
-            continue
-        if not each.HasField("start_at"):
-            typer.echo(f"{which}start {shown(each.basis or 'not predicted')}")
-            continue
-        when = "at once" if each.start_at <= now + 1.0 else f"~{clock_text(each.start_at, now)}"
-        typer.echo(f"{which}would start {when} ({shown(each.basis)})")
-
-
-def _print_sweep(which: str, asked: Submission) -> None:
-    """Print how many jobs a sweep has, and the commands of its first and last one."""
-    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
-    from dlsched.client.submission.sweeps import swept_command  # noqa: PLC0415
-
-    table, command = asked.request.sweep, asked.command
-    count, limit = len(table.rows), asked.request.array.partition("%")[2]
-    at_once = f", {limit} at once" if limit else ""
-    typer.echo(f"{which}{count} job{'s'[: count != 1]}{at_once}")
-    for task in sorted({1, count}):
-        text = swept_command(table, task - 1, command.words, line=command.is_line)
-        typer.echo(f"  {task}: {shown(text)}")
-
-
-def _wait_for(cluster: Client, reply: SubmitReply, *, logs: bool) -> int:
+def wait_for_end(cluster: Client, reply: SubmitReply, *, logs: bool = False) -> int:
+    """Wait for all jobs, with the output of the only one; return the exit code."""
     from dlsched.cli.jobs.logs import follow_to_the_end  # noqa: PLC0415
     from dlsched.cli.jobs.wait import wait_for_all  # noqa: PLC0415
     from dlsched.client.daemon_client import filter_of  # noqa: PLC0415

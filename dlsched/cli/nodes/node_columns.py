@@ -17,7 +17,7 @@ GPUS = "node,gpu,type,state,jobs,util,memory,temp,why"
 LONGEST_BAR = 16
 _STYLES = {
     **dict.fromkeys(("idle", "mixed", "full"), "good"),
-    **dict.fromkeys(("draining", "drained", "late"), "wait"),
+    **dict.fromkeys(("draining", "drained", "late", "unheard"), "wait"),
 }
 
 
@@ -48,7 +48,7 @@ def node_columns(out: Terminal) -> dict[str, Column[Node]]:
         Column("type", "TYPE", "type of its GPUs", lambda node: node.gpu_type or "-"),
         Column("cpus", "CPUS", "processors", lambda node: _known(node.cpus), right=True),
         Column("memory", "MEMORY", "memory", lambda node: _size(node.memory_bytes), right=True),
-        Column("jobs", "JOBS", "jobs that run on it", lambda node: _jobs(node.jobs), least=8),
+        Column("jobs", "JOBS", "jobs that run on it", lambda node: _jobs(node, node.jobs), least=8),
         Column("why", "WHY", "why it is out of service", lambda node: node.reason or "-", least=12),
         Column("by", "BY", "user who took it out of service", lambda node: node.reason_by or "-"),
         Column(
@@ -89,8 +89,8 @@ def _size(amount: int | None) -> str:
     return "-" if amount is None else memory_text(amount)
 
 
-def _jobs(jobs: tuple[int, ...]) -> str:
-    return ",".join(map(str, jobs)) or "-"
+def _jobs(node: Node, jobs: tuple[int, ...]) -> str:
+    return ",".join(node.shown_ids(jobs)) or "-"
 
 
 def _heard(node: Node) -> str:
@@ -113,7 +113,7 @@ _GPU_COLUMNS: tuple[Column[GpuRow], ...] = (
     Column(
         "state", "STATE", "free, busy, or why it cannot be used", lambda row: row.gpu.state or "-"
     ),
-    Column("jobs", "JOBS", "jobs on it", lambda row: _jobs(row.gpu.jobs)),
+    Column("jobs", "JOBS", "jobs on it", lambda row: _jobs(row.node, row.gpu.jobs)),
     Column("util", "UTIL", "utilization", lambda row: _percent(row.gpu.utilization), right=True),
     Column("memory", "MEMORY", "used and all", _memory, right=True),
     Column(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dlsched.cli.completions import nodes
 from dlsched.cli.daemon_options import DaemonOptions, report
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import ListingOptions
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
 
 SCHEMA = "dlsched.nodes/1"
-Hosts = Annotated[list[str], typer.Argument(metavar="HOSTS…", help="n1 or n[1-3,7].")]
+Hosts = Annotated[
+    list[str], typer.Argument(metavar="HOSTS…", help="n1 or n[1-3,7].", autocompletion=nodes)
+]
 
 
 @with_option_groups
 def nodes_command(
     hosts: Annotated[
-        list[str] | None, typer.Argument(metavar="[HOSTS…]", help="n1 or n[1-3,7]. [default: all]")
+        list[str] | None,
+        typer.Argument(
+            metavar="[HOSTS…]", help="n1 or n[1-3,7]. [default: all]", autocompletion=nodes
+        ),
     ] = None,
     reasons: Annotated[
         bool, option("--reasons -R", "Nodes out of service, with the reason.")
@@ -122,5 +128,5 @@ def _held(cluster: Client, names: list[str]) -> Iterator[str]:
         return
     for node in cluster.nodes(names):
         if node.jobs:
-            told = ", ".join(map(str, node.jobs))
+            told = ", ".join(node.shown_ids(node.jobs))
             yield f"{node.name}: still held by {plural(len(node.jobs), 'job')}: {told}"

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from dlsched.cli.completions import policies
 from dlsched.cli.option_groups import option_hints, typed
 from dlsched.cli.trace import FormatOption, WorkloadOption
 
@@ -59,6 +60,7 @@ class ReplayCall:
     policy: Text = typed(
         "--policy NAME[,NAME]",
         "Which jobs run; `dlsched policy list` shows the names. [default: fifo]",
+        autocompletion=policies,
         mark=WITH_SNAPSHOT,
     )
     placement: Text = typed(

@@ -5,6 +5,7 @@ The options are in the table of `call`. Modules that do the work are imported wh
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import typer
@@ -44,6 +45,8 @@ def _replay(call: ReplayCall) -> int:
 
     history = open_history(call.from_db, call.since)
     try:
+        if history.left_out:
+            print(f"dlsched: --from-db: {history.left_out}", file=sys.stderr)
         call = replace(call, traces=[history.trace], format="dlsched")
         return replay_study(call, cluster=history.cluster)
     finally:

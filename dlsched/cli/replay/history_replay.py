@@ -26,6 +26,7 @@ class StoredHistory:
 
     Attributes:
         trace: path of a native trace; `close` removes it.
+        left_out: what the trace does not say, in words; empty where it says all.
         cluster: the registered nodes; None if there are none.
     """
 
@@ -33,6 +34,7 @@ class StoredHistory:
         self._folder = folder
         self.trace = str(Path(folder.name) / "history.csv")
         self.cluster = cluster
+        self.left_out = ""
 
     def close(self) -> None:
         """Remove the trace."""
@@ -62,7 +64,7 @@ def open_history(url: str, since: str | None) -> StoredHistory:
     folder = tempfile.TemporaryDirectory(prefix="dlsched-history-")
     history = StoredHistory(folder, cluster)
     try:
-        write_history(jobs, history.trace)
+        history.left_out = write_history(jobs, history.trace).left_out
     except DlschedError as error:
         history.close()
         raise BadInput(f"--from-db {url}: {error}") from None

@@ -39,11 +39,13 @@ class _RichBar(Bar):
             console=Console(stderr=True),
             transient=True,
         )
+        self._last = ""  # the run that has got on last
         self._task = self.rich.add_task("", total=max(sum(self._sizes.values()), 1))
         self._show()
 
     def progress(self, run: Run, ended: int) -> None:
         self._ended[run.number] = ended
+        self._last = run.title
         if time.monotonic() - self._shown_at > SHOW_EVERY_S:
             self._show()
 
@@ -56,7 +58,8 @@ class _RichBar(Bar):
     def _show(self) -> None:
         self._shown_at = time.monotonic()
         runs = len(self._sizes)
-        description = f"run {self._over} of {runs}" if runs > 1 else "replaying"
+        description = f"{self._over} of {runs} runs done" if runs > 1 else "replaying"
+        description += f", now {self._last}" if self._last else ""
         self.rich.update(self._task, description=description, completed=sum(self._ended.values()))
 
 

@@ -41,6 +41,7 @@ from simulate.clusters.cluster_files import open_cluster
 from simulate.clusters.event_files import read_events
 from simulate.profiles.leaving_out import without_unprofiled
 from simulate.profiles.open import open_applications, open_profiles
+from simulate.results.assumptions import assumed
 from simulate.settings import RunSettings
 from simulate.sweep import (
     PARTS,
@@ -244,6 +245,7 @@ def _print_results(study: Study, outcome: Outcome, out: TextIO) -> None:
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
     _say(f"  {run_line(results, study.dimensions)}", out)
+    _say(f"  assumed: {assumed(results)}", out)
     for table in comparison(results, terse=terminal):
         print(file=out)
         for line in table.lines(width=width, colour=colour):

@@ -1,12 +1,13 @@
 """`#DLSCHED` and `#SBATCH` lines of a script: its first block of comments, and nothing after it.
 
-What is not known is refused by its name and line. `#DLSCHED` lines win over `#SBATCH` lines.
+What is not known is refused by its name and line, all such lines at once; Slurm's options that
+change nothing here are named in one note. `#DLSCHED` lines win over `#SBATCH` lines.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dlsched.client.submission.options import BY_WORD, merged, put
@@ -15,6 +16,23 @@ from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.field import Option
 
 _MARKS = ("#DLSCHED", "#SBATCH")
+# options of Slurm without effect here: how processes are bound, what is measured or printed
+_WITHOUT_EFFECT = {
+    *("--gpu-bind", "--cpu-bind", "--mem-bind", "--wckey", "--hint", "--distribution", "-m"),
+    *("--threads-per-core", "--cores-per-socket", "--sockets-per-node", "--extra-node-info", "-B"),
+    *("--ntasks-per-core", "--ntasks-per-socket", "--acctg-freq", "--profile", "--cpu-freq"),
+    *("--gpu-freq", "--core-spec", "-S", "--thread-spec", "--switches", "--bcast", "--delay-boot"),
+    *("--time-min", "--tmp", "--mincpus"),
+}
+_FLAGS_WITHOUT_EFFECT = {  # a value comes after `=` only
+    *("--no-kill", "-k", "--propagate", "--get-user-env", "--quiet", "-Q", "--verbose", "-v"),
+    *("--overcommit", "-O", "--oversubscribe", "-s", "--share", "--spread-job", "--ignore-pbs"),
+    *(
+        "--use-min-nodes",
+        "--no-bell",
+        "--bell",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +52,34 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
     _check_script(name, script)
     found: dict[str, dict[str, str]] = {mark: {} for mark in _MARKS}
     notes: list[str] = []
+    unknown: list[str] = []
+    idle: dict[str, None] = {}
     for place, mark, text in _lines(name, script, notes):
-        for option, value in _parsed(place, mark, text, notes if ignore_unknown else None):
-            put(found[mark], option, f"{place}: {option.words[-1]}", value)
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError as error:
+            raise BadInput(f"{place}: {mark}: {str(error).lower()}") from None
+        for each in parsed(f"{place}: {mark}", words, is_slurm=mark == "#SBATCH"):
+            if each.option is not None:
+                put(found[mark], each.option, f"{place}: {each.word}", each.value)
+            elif each.is_idle:
+                idle[each.word] = None
+            else:
+                unknown.append(f"{place}: {mark} {shorten(each.word)}")
+    if unknown and not ignore_unknown:
+        which = "it" if len(unknown) == 1 else "them"
+        raise BadInput(
+            f"{', '.join(unknown)}: not supported (--ignore-unknown-directives leaves {which} out)"
+        )
+    notes += [f"{each}: left out" for each in unknown]
+    notes += idle_note(name, idle)
     return Directives(layer=merged(*found.values()), notes=tuple(notes))
+
+
+def idle_note(name: str, words: Iterable[str]) -> list[str]:
+    """The note that names options without effect; nothing where there are none."""
+    told = ", ".join(words)
+    return [f"{name}: without effect here: {told}"] if told else []
 
 
 def _check_script(name: str, script: bytes) -> None:
@@ -73,40 +115,55 @@ def _lines(name: str, script: bytes, notes: list[str]) -> Iterator[tuple[str, st
             raise BadInput(f"{place}: not valid UTF-8") from None
 
 
-def _parsed(
-    place: str, mark: str, text: str, notes: list[str] | None
-) -> Iterator[tuple[Option, str]]:
-    """The options of one line; unknown ones go into `notes`, where there are any."""
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise BadInput(f"{place}: {mark}: {str(error).lower()}") from None
-    while words:
-        word, equals, value, glued = _taken(words.pop(0))
-        if not word.startswith("-"):
-            raise BadInput(f"{place}: {mark}: {shorten(word)!r} is not an option")
-        option = BY_WORD.get(word)
-        if option is None or (mark == "#SBATCH" and not option.slurm):
-            if notes is None:
-                raise BadInput(
-                    f"{place}: {mark} {shorten(word)}: not supported "
-                    "(--ignore-unknown-directives leaves it out)"
-                )
-            notes.append(f"{place}: {mark} {shorten(word)}: left out")
-            while words and not words[0].startswith("-"):
-                words.pop(0)
-            continue
-        what = f"{place}: {word}"
-        if option.kind == "flag":
-            if equals or glued:
-                raise BadInput(f"{what}: takes no value")
-            yield option, "yes"
-            continue
-        if not equals and not glued:
-            if not words:
-                raise BadInput(f"{what}: needs a value")
-            value = words.pop(0)
-        yield option, value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One option as it was written."""
+
+    word: str
+    option: Option | None  # None: it is not known
+    value: str = ""
+    is_idle: bool = False  # an option of Slurm without effect here
+
+
+def parsed(what: str, words: Sequence[str], *, is_slurm: bool) -> Iterator[Given]:
+    """The options among words; `what` begins the errors.
+
+    Raises:
+        BadInput: a word is no option, or the value of a known option is missing or too much.
+    """
+    todo = list(words)
+    while todo:
+        if not todo[0].startswith("-"):
+            raise BadInput(f"{what}: {shorten(todo[0])!r} is not an option")
+        given = take_option(todo, is_slurm=is_slurm, what=f"{what.rpartition(': #')[0]}: ")
+        yield given
+        while given.option is None and not given.is_idle and todo and not todo[0].startswith("-"):
+            del todo[0]  # the value of an option that is not known
+
+
+def take_option(todo: list[str], *, is_slurm: bool, what: str = "") -> Given:
+    """Take the option that comes first off a list of words; `what` begins the errors.
+
+    Raises:
+        BadInput: the value of a known option is missing, or it takes none.
+    """
+    word, equals, value, glued = _taken(todo.pop(0))
+    option = BY_WORD.get(word)
+    if option is None or (is_slurm and not option.slurm):
+        idle = is_slurm and word in _WITHOUT_EFFECT
+        if idle and not (equals or glued) and todo:
+            value = todo.pop(0)
+        is_idle = idle or (is_slurm and word in _FLAGS_WITHOUT_EFFECT)
+        return Given(word=word, option=None, value=value, is_idle=is_idle)
+    if option.kind == "flag":
+        if glued or equals:
+            raise BadInput(f"{what}{word}: takes no value")
+        return Given(word=word, option=option, value="yes")
+    if not equals and not glued:
+        if not todo:
+            raise BadInput(f"{what}{word}: needs a value")
+        value = todo.pop(0)
+    return Given(word=word, option=option, value=value)
 
 
 def _taken(word: str) -> tuple[str, bool, str, bool]:

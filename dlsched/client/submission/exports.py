@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 from dlsched.client.submission.texts import check_words
 from dlsched.core.errors import BadInput, shorten
-from dlsched.jobs.sweep import RUNTIME_NAMES
+from dlsched.jobs.sweep import OF_CLIENTS, RUNTIME_NAMES
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_KEPT = {"DLSCHED_DAEMON", "DLSCHED_DEBUG"}
 _OF_A_SHELL = {"_", "SHLVL", "OLDPWD"}
 
 
@@ -54,7 +53,7 @@ def _of_caller(variables: Mapping[str, str]) -> dict[str, str]:
         for name, value in variables.items()
         if _NAME.fullmatch(name)
         and name not in _OF_A_SHELL
-        and not (name.startswith("DLSCHED_") and name not in _KEPT)
+        and not (name.startswith("DLSCHED_") and name not in OF_CLIENTS)
         and not name.startswith("SLURM_")
         and not (inside and name in RUNTIME_NAMES)
     }

@@ -22,7 +22,7 @@ def memory_bytes(what: str, text: str) -> int:
         raise BadInput(f"{what}: {shorten(text)!r} is not an amount of memory (64G, 512M)")
     number = int(match[1]) << _POWERS[(match[2] or "m").lower()]
     if number == 0:
-        raise BadInput(f"{what}: 0, a node's whole memory, is not supported; give an amount")
+        raise BadInput(f"{what}: 0 is no amount of memory (64G, 512M)")
     if number > _MOST:
         raise BadInput(f"{what}: {shorten(text)} is more than any node has")
     return number

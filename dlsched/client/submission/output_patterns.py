@@ -16,6 +16,7 @@ LETTERS = {
     "N": "node",
     "n": "node's rank",
     "t": "rank",
+    "s": "step: batch",
     "%": "a percent sign",
 }
 _ESCAPE = re.compile(r"%(\d{0,2})(.?)", re.ASCII)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.resources import FROM_RESOURCES, Resources, resources
+from dlsched.client.submission.resources import FROM_RESOURCES, resources
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
@@ -37,6 +37,7 @@ class Caller:
     host: str
     variables: Mapping[str, str] = field(repr=False)
     now: datetime  # with its zone
+    umask: int = 0o022  # of the files that the job makes
     # by choice, so that many submissions of one call share them
     _exports: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -89,7 +90,7 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
     values: dict[str, Value] = {**wanted.fields(), **_plain_values(options, caller)}
     values["name"] = check_text("--name", options.get("name") or command.name, longest=255)
     values["working_directory"] = _directory(options, caller)
-    values["submit_host"] = caller.host
+    values["submit_host"], values["umask"] = caller.host, caller.umask
     values["truncate"] = _one_of(options, "open_mode", ("append", "truncate")) == "truncate"
     if _one_of(options, "kill_on_invalid_dep", ("yes", "no")) == "no":
         values["keep_on_broken_dependency"] = True
@@ -115,11 +116,9 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         notes += put_sweep(request, options, caller.directory, line=command.is_line)
     if "mail_user" in options:
         notes.append("--mail-user: not used; where notifications go is the site's setting")
-    variables = caller.exported(options.get("export", "ALL"))
-    of_tasks = _of_tasks(wanted, slurm=not request.no_slurm_environment)
     return Submission(
         request=request,
-        environment=variables | of_tasks if of_tasks else variables,
+        environment=caller.exported(options.get("export", "ALL")),
         notes=tuple(notes),
         command=command,
         wait=options.get("wait") == "yes",
@@ -189,19 +188,3 @@ def _refuse_contradictions(
     both = set(request.only_nodes) & set(request.not_nodes)
     if both:
         raise BadInput(f"--exclude: {min(both)} is also in --nodelist")
-
-
-def _of_tasks(wanted: Resources, *, slurm: bool) -> dict[str, str]:
-    """What `dlsched run` and scripts want to know of the tasks asked for."""
-    told = {
-        "NTASKS": wanted.ntasks,
-        "NTASKS_PER_NODE": wanted.ntasks_per_node,
-        "CPUS_PER_TASK": wanted.cpus_per_task,
-    }
-    prefixes = ("DLSCHED_", "SLURM_") if slurm else ("DLSCHED_",)
-    return {
-        f"{prefix}{name}": str(count)
-        for prefix in prefixes
-        for name, count in told.items()
-        if count is not None
-    }

@@ -14,7 +14,7 @@ from dlsched.jobs.field import Value
 # fields that several options together give
 FROM_RESOURCES = (
     *("gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "gpu_share", "cpus"),
-    "memory_bytes",
+    *("memory_bytes", "ntasks", "ntasks_per_node", "cpus_per_task"),
 )
 
 
@@ -62,7 +62,9 @@ def resources(options: Mapping[str, str]) -> Resources:
         parse_gpus(word_of(key), options[key]) if key in options else None
         for key in ("gpus", "gpus_per_node", "gpus_per_task")
     )
-    nodes = _nodes(options["nodes"]) if "nodes" in options else None
+    # GPUs of the whole job may lie on any number of nodes; what is said for each node needs one
+    fewest = bool({"gpus_per_node", "ntasks_per_node"} & set(options)) or total is None
+    nodes = _nodes(options["nodes"], fewest=fewest) if "nodes" in options else None
     ntasks, tasks_per_node = number("ntasks"), number("ntasks_per_node")
     if ntasks and tasks_per_node and nodes is None:
         nodes = -(-ntasks // tasks_per_node)
@@ -73,6 +75,10 @@ def resources(options: Mapping[str, str]) -> Resources:
             raise BadInput("--gpus-per-task: needs --ntasks or --ntasks-per-node")
         total = _agreed(total, per_task, per_task.count * ntasks, "--gpus-per-task")
     gpus, nodes, on_node = _gang(total, per_node, nodes)
+    if tasks_per_node and "ntasks" not in options:
+        ntasks = tasks_per_node * (nodes or 1)
+    if "ntasks_per_gpu" in options and ntasks is None:
+        ntasks = (number("ntasks_per_gpu") or 1) * (1 if gpus is None else gpus) or None
     share = parse_share("--share", options["share"]) if "share" in options else None
     if share is not None:
         if "exclusive" in options:
@@ -99,11 +105,14 @@ def resources(options: Mapping[str, str]) -> Resources:
     )
 
 
-def _nodes(text: str) -> int:
+def _nodes(text: str, *, fewest: bool) -> int | None:
+    """A number of nodes; of a range `LOW-HIGH`, the fewest, or None: any number will do."""
     low, dash, high = text.partition("-")
-    if dash and low and low != high:
-        raise BadInput(f"--nodes: {text!r}: a range of nodes is not supported; say how many")
-    return whole_number("--nodes", low if dash and low else text, least=1, most=65_536)
+    if not dash or not low:
+        return whole_number("--nodes", text, least=1, most=65_536)
+    least = whole_number("--nodes", low, least=1, most=65_536)
+    most = whole_number("--nodes", high, least=least, most=65_536)
+    return least if fewest or least == most else None
 
 
 def _agreed(total: GpuWish | None, part: GpuWish, count: int, word: str) -> GpuWish:
@@ -184,6 +193,8 @@ def _memory(
     if len(given) > 1:
         raise BadInput(f"{word_of(given[0])} and {word_of(given[1])}: only one of them")
     (key,) = given
+    if key == "mem" and options[key].strip() in ("0", "0M", "0G"):
+        return None  # all of a node's memory: nothing bounds it
     amount = memory_bytes(word_of(key), options[key])
     if key == "mem":
         return amount

@@ -14,6 +14,26 @@ MAX_ARGUMENT = 128 * 1024  # bytes of one argument or variable, the kernel's own
 MAX_WORDS = 1024 * 1024  # bytes of all arguments, or of the whole environment
 MAX_SCRIPT = 1024 * 1024  # bytes
 _LARGEST = 2**31 - 1
+_WRAPPED = b"#!/bin/sh\n# made by --wrap\n"
+
+
+def wrapped(command: str) -> bytes:
+    """Return the script of a line for the shell (`--wrap`).
+
+    Raises:
+        BadInput: it is empty, or nothing that a shell can read.
+    """
+    check_words("--wrap", [command])
+    if not command.strip():
+        raise BadInput("--wrap: is empty")
+    return _WRAPPED + f"{command}\n".encode()
+
+
+def wrapped_line(script: bytes) -> str | None:
+    """Return the line that `wrapped` made a script of; None for any other script."""
+    if not script.startswith(_WRAPPED):
+        return None
+    return script.removeprefix(_WRAPPED).decode(errors="replace").removesuffix("\n")
 
 
 def check_text(what: str, text: str, *, longest: int = 1024, empty: bool = False) -> str:

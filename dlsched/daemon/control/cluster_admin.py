@@ -7,20 +7,20 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean, median, quantiles
 
 from dlsched import __version__
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
+from dlsched.daemon.control.calibration import calibration_of
 from dlsched.daemon.control.turns import in_turns
-from dlsched.daemon.round.snapshot_builder import take_snapshot
+from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings
+from dlsched.daemon.supposing.shadow import Shadow
 from dlsched.daemon.tenants import configured
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.daemon.vc_tree import check_tree
-from dlsched.db.reading.outcomes import PredictedStart
 from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
 from dlsched.db.tenants import FILE, Vc
 from dlsched.protocol import leader
@@ -39,6 +39,7 @@ class ClusterAdmin:
 
     cluster: Cluster
     rounds: Rounds
+    shadow: Shadow
     trust: DaemonTrust
     file: Path | None  # of the configuration
 
@@ -57,9 +58,11 @@ class ClusterAdmin:
         if rounds.slow:
             yellow.append(rounds.slow)
         if driver.leading:
-            late = [n for n in driver.committed.nodes if cluster.node_state(n) == "late"]
+            late = [n for n in driver.committed.nodes if cluster.is_overdue(n)]
             if late:
                 yellow.append(f"nodes late: {', '.join(late[:10])}")
+            fenced = {name: cluster.fencing.words(name) for name in late}
+            yellow += [f"node {name}: {words}" for name, words in fenced.items() if words]
             if driver.committed.orphans:
                 runs = plural(len(driver.committed.orphans), "unknown run")
                 yellow.append(f"{runs} alive: see dlsched admin orphans")
@@ -82,13 +85,16 @@ class ClusterAdmin:
         health, why = self.problems()
         ledger, store = driver.committed, driver.store
         nodes = [cluster.node_state(name) for name in ledger.nodes]
-        leader, epoch = driver.name, int(driver.state.epoch)
+        leader, epoch, standbys = driver.name, int(driver.state.epoch), list[str]()
         if not driver.leading:
             leader, epoch = "", 0
             if not driver.store_down:
                 leader, epoch = await driver.read(store.last_leader)
+        elif not driver.store_down:
+            standbys = await driver.read(store.standbys)
         return control_pb2.StatusReply(
             standby=not driver.leading,
+            standbys=standbys,
             health=health,
             problems=why,
             leader=leader,
@@ -97,9 +103,10 @@ class ClusterAdmin:
             policy=state.settings.policy,
             parts=dict(state.settings.parts),
             round=state.number,
-            nodes_up=sum(node not in ("down", "late") for node in nodes),
+            nodes_up=sum(node not in ("down", "late", "unheard") for node in nodes),
             nodes_late=nodes.count("late"),
             nodes_down=nodes.count("down"),
+            nodes_unheard=nodes.count("unheard"),
             pending=sum(row.status is JobStatus.PENDING for row in ledger.jobs.values()),
             running=sum(
                 row.status is not JobStatus.PENDING and not row.status.is_terminal
@@ -150,20 +157,16 @@ class ClusterAdmin:
     async def calibration(
         self, request: control_pb2.CalibrationRequest
     ) -> control_pb2.CalibrationReply:
-        """Errors of first predictions by their basis, of jobs that have started since."""
+        """Errors of first predictions, of jobs that have started since."""
         driver = self.cluster.driver
         since = request.since if request.HasField("since") else 0.0
-        by_basis: dict[str, list[PredictedStart]] = {}
-        for each in await driver.read(partial(driver.store.predicted_starts, since)):
-            by_basis.setdefault(each.prediction.basis, []).append(each)
-        return control_pb2.CalibrationReply(
-            by_basis=[_errors(basis, some) for basis, some in sorted(by_basis.items())]
-        )
+        found = await driver.read(partial(driver.store.predicted_starts, since))
+        return calibration_of(found)
 
     async def snapshot(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
         """The cluster as a round sees it now: decided again elsewhere it gives the same plan."""
         self.cluster.driver.require_lead()
-        data = take_snapshot(self.cluster.round_state, "full", self.cluster.now).to_bytes()
+        data = copy_present(self.cluster.round_state, self.cluster.now).to_bytes()
         for start in range(0, len(data), CHUNK):
             yield control_pb2.SnapshotChunk(data=data[start : start + CHUNK])
 
@@ -182,15 +185,8 @@ class ClusterAdmin:
         check_count("options", len(request.options), 200)
         for text in (*request.parts.values(), *request.options):
             check_text("policy", text, 1000)
-        parts = dict(settings.parts)
-        for stage, name in request.parts.items():
-            if name:
-                parts[stage] = name
-            else:
-                parts.pop(stage, None)
-        same = parts.get("scheduling") == settings.parts.get("scheduling") and not request.options
-        options = settings.options if same else tuple(request.options)
-        wanted = settings.with_policy(parts, options)
+        wanted = settings.changed(request.parts, request.options)
+        parts, options = wanted.parts, wanted.options
         await self.rounds.validate(wanted)
         row = PolicySet(at=wall(), parts=parts, options=options, actor=caller.name)
         text = " ".join(f"{stage}={name}" for stage, name in parts.items())
@@ -237,6 +233,7 @@ class ClusterAdmin:
             await driver.ask(lambda token: leader.AttachAsked(boottime(), tuple(rows), token))
         cluster.configure(new, changed)
         self.rounds.configured()
+        self.shadow.configured(old)
         return control_pb2.ReloadReply(changes=lines)
 
     def _refuse_lost_names(self, new: Settings, operators: dict[str, Vc]) -> None:
@@ -251,18 +248,3 @@ class ClusterAdmin:
                 name = driver.table.field(row, what)
                 if name and name not in names:
                     raise BadInput(f"{what} {name} is removed, and job {row.job} is in it")
-
-
-def _errors(basis: str, some: list[PredictedStart]) -> control_pb2.CalibrationView:
-    errors = [each.started_at - each.prediction.start_at for each in some]
-    sizes = [abs(error) for error in errors]
-    return control_pb2.CalibrationView(
-        basis=basis,
-        jobs=len(some),
-        mean_error_s=fmean(errors),
-        median_abs_error_s=median(sizes),
-        p90_abs_error_s=quantiles(sizes, n=10, method="inclusive")[-1]
-        if len(sizes) > 1
-        else sizes[0],
-        mean_lead_s=fmean(each.prediction.start_at - each.prediction.made_at for each in some),
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -20,8 +19,7 @@ from dlsched.daemon.control.job_filters import (
     stored_names,
     subject,
 )
-from dlsched.daemon.control.restarting import EndedJob, look_up
-from dlsched.daemon.control.submission.quotas import JobQuotas, check_room
+from dlsched.daemon.control.restarting import Restarts
 from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.db.records import Event, HoldChanged
@@ -48,9 +46,7 @@ class _Action:
         self.cluster = cluster
         self.caller = caller
         self.request = request
-        self.ended: dict[JobId, EndedJob] = {}  # those that are to start again
-        self.coming: list[Job] = []  # those of them that the leader is about to be asked for
-        self.quotas = JobQuotas(cluster)
+        self.restarts = Restarts(cluster, request, caller)
 
     def event(self, row: Job, kind: str, text: str = "") -> leader.AttachAsked:
         """The event that is recorded for the job."""
@@ -83,25 +79,15 @@ class _Action:
 
     def requeue(self, row: Job, token: int) -> list[Asked]:
         if row.status.is_terminal:
-            together = [*self._coming(), row]
-            mine = sum(each.request.user == row.request.user for each in together)
-            check_room(self.cluster, row.request.user, mine)
-            self.quotas.check(Counter(self.ended[each.job].tenants for each in together))
-            given, asked = self.ended[row.job].restart(self.cluster, self.request, self.caller)
+            given, asked = self.restarts.restart(row)
             attach = leader.AttachAsked(boottime(), given)
             again = leader.RequeueAsked(boottime(), token, row.job, asked)
-            self.coming.append(row)
             return [self.event(row, "requeue"), attach, again]
         if self.request.fresh:
             raise NotPossible(f"it is {row.status.value}; only an ended job begins anew")
         if row.status is JobStatus.PENDING:
             raise NotPossible("it is pending")
         return [self.event(row, "requeue"), leader.RequeueAsked(boottime(), token, row.job)]
-
-    def _coming(self) -> list[Job]:
-        """The ended jobs that are to start again and do not count as live yet."""
-        known = self.cluster.driver.reserved.jobs
-        return [row for row in self.coming if known.get(row.job, row).status.is_terminal]
 
     def suspend(self, row: Job, token: int) -> list[Asked]:
         if row.status is not JobStatus.RUNNING:
@@ -154,6 +140,8 @@ async def act(
         if request.action == control_pb2.ACTION_SIGNAL:
             await _each(cluster, some, partial(_signal, cluster, request.signal), reply)
         else:
+            if request.action == control_pb2.ACTION_REQUEUE:
+                await action.restarts.look_up([row.job for row in some if row.status.is_terminal])
             await _together(cluster, some, make[request.action], reply)
     return reply
 
@@ -189,11 +177,7 @@ async def _meant(action: _Action, reply: control_pb2.ActReply) -> list[Job]:
             continue
         allowed.append(row)
     whole = len(allowed) > 1 and any(not row.status.is_terminal for row in allowed)
-    meant = [row for row in allowed if not (whole and row.status.is_terminal)]
-    for row in meant if restarts else ():
-        if row.status.is_terminal:
-            action.ended[row.job] = await look_up(cluster, row)
-    return meant
+    return [row for row in allowed if not (whole and row.status.is_terminal)]
 
 
 async def _together(

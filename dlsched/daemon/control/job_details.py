@@ -18,16 +18,16 @@ from dlsched.daemon.control.job_filters import (
 )
 from dlsched.daemon.control.sweeps import put_table
 from dlsched.daemon.control.turns import in_turns
-from dlsched.daemon.control.views import Views, add_prediction, fields_now, stored_view
+from dlsched.daemon.control.views import Views, add_prediction, fields_now, for_caller, stored_view
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
-from dlsched.daemon.predictions import Predictions, StartForecast
+from dlsched.daemon.predictions import JobForecast, Predictions
 from dlsched.daemon.reported.curves import OURS
 from dlsched.daemon.reported.training_profiles import Expected, Place, TrainingProfile
 from dlsched.db.reading.queries import JobPast, StoredJob
 from dlsched.db.records import CheckpointCommitted, JobSpec
 from dlsched.jobs.fields import BY_NAME
-from dlsched.protocol.ledger import Job, JobStatus, Run
+from dlsched.protocol.ledger import Job, JobStatus, Run, without_words
 from dlsched.protocol.messages import JobId, Share
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
@@ -95,17 +95,19 @@ class JobDetails:
         mine = caller.is_operator or caller.name == stored.job.request.user
         if spec is not None:
             _put_request(detail, stored.job, spec, stored.facts.updated, mine)
+        for_caller(detail.job, caller)
         self._put_past(detail, stored.job.job, past, stored.facts.checkpoint, mine)
         return detail
 
     def _live_detail(
-        self, row: Job, caller: Identity, starts: Mapping[int, StartForecast], past: JobPast
+        self, row: Job, caller: Identity, starts: Mapping[int, JobForecast], past: JobPast
     ) -> control_pb2.JobDetail:
         live, table, ends = self.cluster.live, self.cluster.driver.table, self.predictions.ends
         spec, facts = table.spec(row), table.of(row.job)
         detail = control_pb2.JobDetail(job=self.views.of(row))
         mine = caller.is_operator or caller.name == spec.user
         _put_request(detail, row, spec, facts.updated, mine)
+        for_caller(detail.job, caller)
         curves = self.cluster.curves.jobs.get(row.job)
         if mine and curves is not None:
             detail.job.training.metrics.update(
@@ -115,7 +117,8 @@ class JobDetails:
         if row.status is JobStatus.PENDING:
             if live.position(row.job) is not None:  # a round has left it waiting
                 add_prediction(detail.job, starts, ends)
-            detail.why_pending.extend(self._why(row))
+            why = self._why(row)
+            detail.why_pending.extend(why if mine else map(without_words, why))
         else:  # the known end of a running job is shown, without a new forecast
             add_prediction(detail.job, {}, ends)
         self._put_past(detail, row.job, past, facts.checkpoint, mine)
@@ -172,7 +175,7 @@ class JobDetails:
             view = detail.runs.add(
                 run=each.run.key.run,
                 started_at=each.released_at or each.assigned_at,
-                end=each.end,
+                end=each.end if mine else without_words(each.end),
                 executed_s=each.executed_s,
             )
             if each.ended_at is not None:
@@ -185,7 +188,8 @@ class JobDetails:
                 view.last_step = each.progress.step
         for stored in past.events:
             event = stored.event
-            text = event.text if mine or event.kind not in OWNERS_ONLY else ""
+            text = "" if event.kind in OWNERS_ONLY else without_words(event.text)
+            text = event.text if mine else text
             if event.kind == "cause":
                 detail.cause = text
             detail.events.add(

@@ -14,7 +14,7 @@ from dlsched.daemon.control.job_filters import (
     names_jobs,
     no_such,
 )
-from dlsched.daemon.control.views import Views, stored_view
+from dlsched.daemon.control.views import Views, for_caller, stored_view
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.rpc_errors import NotTaken
 from dlsched.protocol.ledger import Write
@@ -68,15 +68,15 @@ class JobEnds(LedgerFollower):
                 if job not in stored:
                     raise no_such(name)
             for job in ids:
-                yield control_pb2.WaitReply(job=stored_view(stored[job]))
+                yield _reply(stored_view(stored[job]), caller)
             for row in rows:
                 if row.job not in waiting:
-                    yield control_pb2.WaitReply(job=views.of(row))
+                    yield _reply(views.of(row), caller)
             while left:
                 job = await queue.get()
                 if job in left:
                     left.discard(job)
-                    yield control_pb2.WaitReply(job=views.of(driver.committed.jobs[job]))
+                    yield _reply(views.of(driver.committed.jobs[job]), caller)
         finally:
             self._forget(waiting, queue)
 
@@ -93,3 +93,10 @@ class JobEnds(LedgerFollower):
             mine.discard(queue)
             if not mine:
                 self._queues.pop(job, None)
+
+
+def _reply(view: control_pb2.JobView, caller: Identity) -> control_pb2.WaitReply:
+    """A copy of a view, with what the caller may see."""
+    reply = control_pb2.WaitReply(job=view)
+    for_caller(reply.job, caller)
+    return reply

@@ -15,7 +15,7 @@ from dlsched.daemon.control.job_filters import (
     stored_filter,
 )
 from dlsched.daemon.control.submission.arrays import fold_tasks
-from dlsched.daemon.control.views import Views, add_prediction, stored_view
+from dlsched.daemon.control.views import Views, add_prediction, for_caller, stored_view
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
 from dlsched.protocol.ledger import Job, JobStatus
@@ -63,12 +63,14 @@ class JobLists:
                 for row in some
                 if row.job in jobs and not jobs[row.job].status.is_terminal
             )
-            if starts or ends:
-                for view in page.jobs:
+            for view in page.jobs:
+                for_caller(view, caller)
+                if starts or ends:
                     add_prediction(view, starts, ends)
             yield page
             await asyncio.sleep(0)
         for line in folded:
+            for_caller(line.first, caller)
             add_prediction(line.first, starts, ends)
         last = self._summary()
         last.others = others
@@ -142,7 +144,7 @@ class JobLists:
                 )
             )
             if found:
-                yield control_pb2.HistoryPage(jobs=[stored_view(stored) for stored in found])
+                yield _page([stored_view(stored) for stored in found], caller)
                 after = found[-1].after
                 left = None if left is None else left - len(found)
             if len(found) < size:
@@ -152,7 +154,14 @@ class JobLists:
             for some in each_page(rows, PAGE):
                 jobs = driver.committed.jobs
                 present = [jobs[row.job] for row in some if row.job in jobs]
-                yield control_pb2.HistoryPage(
-                    jobs=[self.views.of(row) for row in present if not row.status.is_terminal]
-                )
+                live = [self.views.of(row) for row in present if not row.status.is_terminal]
+                yield _page(live, caller)
                 await asyncio.sleep(0)
+
+
+def _page(views: list[control_pb2.JobView], caller: Identity) -> control_pb2.HistoryPage:
+    """A page of copies, with what the caller may see."""
+    page = control_pb2.HistoryPage(jobs=views)
+    for view in page.jobs:
+        for_caller(view, caller)
+    return page

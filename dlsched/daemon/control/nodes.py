@@ -6,7 +6,9 @@ from dlsched.core.errors import BadInput
 from dlsched.daemon.agents import Described
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import LONGEST_S, check_count, check_number, check_text
+from dlsched.daemon.control.job_filters import subject
 from dlsched.daemon.enforcement import evict
+from dlsched.daemon.live.nodes import natural
 from dlsched.db.records import Drained, Event
 from dlsched.protocol import leader
 from dlsched.protocol.messages import GpuId, JobId, NodeName, RunId
@@ -21,9 +23,7 @@ LONGEST_ID = 18  # digits
 def nodes(cluster: Cluster, request: control_pb2.NodesRequest) -> control_pb2.NodesReply:
     """The nodes that are named, or all; also configured ones that never registered."""
     known, named = cluster.driver.committed.nodes, cluster.settings.configured_nodes()
-    names = list(dict.fromkeys(request.names)) or sorted(
-        {*known, *named}, key=lambda n: (len(n), n)
-    )
+    names = list(dict.fromkeys(request.names)) or sorted({*known, *named}, key=natural)
     reply = control_pb2.NodesReply()
     for name in names:
         if name in known:
@@ -54,20 +54,22 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         gpus=len(node.gpus),
         busy_gpus=len(set(holder) & set(node.gpus)),
         partitions=cluster.settings.partitions_of(name),
-        jobs=sorted({run.key.job for run in runs}),
         address=cluster.address(name),
     )
+    for job in sorted({run.key.job for run in runs}):
+        view.jobs.append(job)
+        view.job_names.append(subject(ledger.jobs[job], cluster))
     if drained is not None:
         view.why_actor, view.why_at = drained.actor, drained.at
     ago = cluster.synced_ago(name, boottime())
     if ago is not None:
         view.heard_ago_s = ago
-    if view.state == "late":
+    if view.state in ("late", "unheard"):
         view.why = view.why or (
-            f"not heard for {ago:.0f} s" if ago is not None else "not heard in this term"
+            f"not heard for {ago:.0f} s" if ago is not None else "not heard by this leader yet"
         )
-    if refusal := cluster.refusal(name, boottime()):
-        view.why = "; ".join(filter(None, (view.why, refusal)))
+    more = (cluster.refusal(name, boottime()), cluster.fencing.words(name))
+    view.why = "; ".join(filter(None, (view.why, *more)))
     if described is not None:
         facts = described.facts
         if facts.cpus:
@@ -75,6 +77,7 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         if facts.memory_bytes:
             view.memory_bytes = facts.memory_bytes
         view.launcher = facts.launcher
+        view.agent_version = facts.version
         view.capabilities.extend(facts.capabilities)
     unhealthy = cluster.unhealthy.get(name, frozenset())
     for index, gpu in enumerate(node.gpus):

@@ -5,19 +5,22 @@ The environment of an ended job is deleted, so its user gives another one with t
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.submission.job_dependencies import resolved
 from dlsched.daemon.control.submission.job_validation import checked_environment
-from dlsched.daemon.control.submission.quotas import Tenants
+from dlsched.daemon.control.submission.quotas import JobQuotas, Tenants, check_room
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.db.checkpoints import ASIDE, KEPT, CheckpointsMarked, RegisteredCheckpoint
 from dlsched.db.reading.filters import Filter
 from dlsched.db.reading.queries import StoredJob
-from dlsched.db.records import EnvironmentGiven, JobSpec
+from dlsched.db.records import EnvironmentGiven, JobBody, JobSpec
 from dlsched.protocol.ledger import Job, Run
+from dlsched.protocol.messages import JobId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 
@@ -38,54 +41,93 @@ class EndedJob:
         user = self.stored.job.request.user
         return user, updated.get("account", account) or "", updated.get("vc", vc) or ""
 
-    def restart(
-        self, cluster: Cluster, request: control_pb2.ActRequest, caller: Identity
-    ) -> tuple[tuple[object, ...], tuple[Job, Run | None]]:
-        """The rows of its restart, and the job and run that the leader is to know again.
+
+class Restarts:
+    """The restarts of one call, in parts: a part is looked up, then asked for as one."""
+
+    def __init__(self, cluster: Cluster, request: control_pb2.ActRequest, caller: Identity) -> None:
+        self._cluster, self._request, self._caller = cluster, request, caller
+        self._quotas = JobQuotas(cluster)
+        self._ended: dict[JobId, EndedJob] = {}
+        self._coming: Counter[Tenants] = Counter()  # of this part, which do not count as live yet
+        self._given: Mapping[str, str] | None = None  # the environment in the request
+        self._bodies: dict[tuple[int, int], tuple[JobBody, JobBody]] = {}  # old and new, by ids
+
+    async def look_up(self, jobs: Sequence[JobId]) -> None:
+        """Read what the database has of the next part; each table once for all its jobs."""
+        driver, store = self._cluster.driver, self._cluster.driver.store
+        self._ended, self._coming = {}, Counter()
+        self._bodies.clear()
+        stored = await driver.read(partial(store.jobs, jobs)) if jobs else []
+        found = [each for each in stored if each.job.status.is_terminal]
+        if not found:
+            return
+        needs = [need for each in found if each.spec for need in each.spec.body.dependencies]
+        await resolved(self._cluster, needs, [None] * len(needs))  # how these jobs ended
+        ids = [each.job.job for each in found]
+        runs = await driver.read(partial(store.last_runs, ids))
+        saved: dict[JobId, list[RegisteredCheckpoint]] = defaultdict(list)
+        for row in await driver.read(partial(store.checkpoints, Filter(jobs=tuple(ids)))):
+            saved[row.job].append(row)
+        for each in found:
+            job = each.job.job
+            self._ended[job] = EndedJob(
+                stored=each, run=runs.get(job), checkpoints=tuple(saved[job])
+            )
+
+    def restart(self, row: Job) -> tuple[tuple[object, ...], tuple[Job, Run | None]]:
+        """The rows of a job's restart, and the job and run that the leader is to know again.
 
         Raises:
-            NotPossible: its environment is deleted, and the caller is another user.
+            DlschedError: why it cannot start again.
         """
-        driver, job = cluster.driver, self.stored.job
-        spec, newest = job.request.spec, self.stored.facts.checkpoint
+        ended = self._ended.get(row.job)
+        if ended is None:
+            raise NotPossible("it is about to end; ask again")
+        coming = self._coming + Counter([ended.tenants])
+        mine = sum(count for (user, _, _), count in coming.items() if user == ended.tenants[0])
+        check_room(self._cluster, row.request.user, mine)
+        self._quotas.check(coming)
+        found = self._restart(ended)
+        self._coming = coming
+        return found
+
+    def _restart(self, ended: EndedJob) -> tuple[tuple[object, ...], tuple[Job, Run | None]]:
+        cluster, stored = self._cluster, ended.stored
+        driver, job = cluster.driver, stored.job
+        spec, newest = job.request.spec, stored.facts.checkpoint
         if not isinstance(spec, JobSpec):
             raise NotPossible("what it was to run is not known")
-        in_memory = driver.reserved.jobs.get(job.job)
-        if in_memory is not None:
-            variables = driver.table.spec(in_memory).body.environment
-        elif caller.name != job.request.user:
-            raise NotPossible(f"its environment is deleted; only {job.request.user} can give one")
-        else:
-            most = cluster.settings.limits.environment_bytes
-            variables = checked_environment({}, request.environment, most)
-        if newest is not None and not request.fresh and cluster.checkpoints.is_doomed(newest.path):
+        fresh = self._request.fresh
+        variables = self._environment(job)
+        if newest is not None and not fresh and cluster.checkpoints.is_doomed(newest.path):
             raise NotPossible("its checkpoint is being deleted; ask again")
         rows: list[object] = [EnvironmentGiven(job=job.job, variables=variables)]
-        kept = [row for row in self.checkpoints if row.state == KEPT] if request.fresh else []
+        kept = [row for row in ended.checkpoints if row.state == KEPT] if fresh else []
         if kept:
             ids, paths = tuple(row.id for row in kept), tuple(row.path for row in kept)
             rows.append(CheckpointsMarked(job=job.job, ids=ids, paths=paths, state=ASIDE))
-        driver.table.recall(self.stored.facts)
-        again = replace(spec, body=replace(spec.body, environment=variables))
+        driver.table.recall(stored.facts)
+        again = replace(spec, body=self._body(spec.body, variables))
         known = replace(job, request=replace(job.request, spec=again))
-        return tuple(rows), (known, self.run)
+        return tuple(rows), (known, ended.run)
 
+    def _environment(self, job: Job) -> Mapping[str, str]:
+        """The environment of a job's next runs."""
+        driver, user = self._cluster.driver, job.request.user
+        in_memory = driver.reserved.jobs.get(job.job)
+        if in_memory is not None:
+            return driver.table.spec(in_memory).body.environment
+        if self._caller.name != user:
+            raise NotPossible(f"its environment is deleted; only {user} can give one")
+        if self._given is None:
+            most = self._cluster.settings.limits.environment_bytes
+            self._given = checked_environment({}, self._request.environment, most)
+        return self._given
 
-async def look_up(cluster: Cluster, row: Job) -> EndedJob:
-    """What the database has of an ended job.
-
-    Raises:
-        NotPossible: its end is not stored yet.
-    """
-    driver = cluster.driver
-    found = await driver.read(partial(driver.store.jobs, [row.job]))
-    if not found or not found[0].job.status.is_terminal:
-        raise NotPossible("it is about to end; ask again")
-    spec = found[0].spec
-    if spec is not None:  # how the jobs ended that it depends on
-        needs = spec.body.dependencies
-        await resolved(cluster, needs, [None] * len(needs))
-    runs = await driver.read(partial(driver.store.runs, row.job))
-    saved = await driver.read(partial(driver.store.checkpoints, Filter(jobs=(row.job,))))
-    last = runs[-1].run if runs else None
-    return EndedJob(stored=found[0], run=last, checkpoints=tuple(saved))
+    def _body(self, body: JobBody, variables: Mapping[str, str]) -> JobBody:
+        """A body with another environment; jobs that share a body still do."""
+        key = (id(body), id(variables))
+        if key not in self._bodies:
+            self._bodies[key] = (body, replace(body, environment=variables))
+        return self._bodies[key][1]

@@ -8,12 +8,14 @@ from typing import Any
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import job_actions, logs, nodes, speeds, tenants
+from dlsched.daemon.control.alternatives import Alternatives
 from dlsched.daemon.control.checkpoint_lists import checkpoints
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
 from dlsched.daemon.control.job_details import JobDetails
 from dlsched.daemon.control.job_ends import JobEnds
 from dlsched.daemon.control.job_lists import JobLists
 from dlsched.daemon.control.job_metrics import job_metrics
+from dlsched.daemon.control.shadow import ShadowService
 from dlsched.daemon.control.submission import updating
 from dlsched.daemon.control.submission.submit import Submissions
 from dlsched.daemon.control.sweeps import sweep
@@ -22,6 +24,8 @@ from dlsched.daemon.control.views import Views
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.rpc_errors import NotTaken, answered, streamed
+from dlsched.daemon.supposing.shadow import Shadow
+from dlsched.daemon.supposing.what_if import WhatIf
 from dlsched.db.tokens import StoredTokens
 from dlsched.rpc.identity import identity_of
 from dlsched.rpc.v1 import control_pb2_grpc
@@ -31,7 +35,13 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     """What users and operators ask. Method names are the wire's."""
 
     def __init__(
-        self, cluster: Cluster, rounds: Rounds, predictions: Predictions, admin: ClusterAdmin
+        self,
+        cluster: Cluster,
+        rounds: Rounds,
+        predictions: Predictions,
+        what_if: WhatIf,
+        shadow: Shadow,
+        admin: ClusterAdmin,
     ) -> None:
         """Make the service.
 
@@ -39,6 +49,8 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
             cluster: the state in memory.
             rounds: the round loop.
             predictions: of starts and ends.
+            what_if: answers questions about alternatives.
+            shadow: a policy that decides without acting.
             admin: for what is about the whole cluster.
         """
         self._cluster = cluster
@@ -48,6 +60,8 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         self._lists = JobLists(cluster, views, predictions, rounds)
         self._details = JobDetails(cluster, views, predictions)
         self._ends = JobEnds(cluster, views)
+        self._alternatives = Alternatives(cluster, what_if)
+        self._shadow = ShadowService(cluster, shadow)
         self._admin = admin
 
     def _require_state(self) -> None:
@@ -134,6 +148,20 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     async def Checkpoints(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await checkpoints(self._cluster, request, identity_of(context))
+
+    @answered
+    async def WhatIf(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await self._alternatives.answer(request, identity_of(context))
+
+    @answered
+    async def SetShadow(self, request: Any, context: Any) -> Any:
+        return await self._shadow.set(request, identity_of(context))
+
+    @answered
+    async def Shadow(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await self._shadow.show()
 
     @answered
     async def Calibration(self, request: Any, context: Any) -> Any:

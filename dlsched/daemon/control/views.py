@@ -6,19 +6,21 @@ times are filled in as it goes out. So listing ten thousand jobs twice costs one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.predictions import StartForecast
+from dlsched.daemon.predictions import JobForecast
 from dlsched.daemon.training.current import values_now
 from dlsched.db.reading.loading import JobFacts
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
-from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus
+from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, without_words
 from dlsched.protocol.messages import JobId, StopReason
+from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime
@@ -38,6 +40,12 @@ def word(row: Job, run: Run | None) -> str:
     if row.status is JobStatus.SUSPENDED and run is not None and run.gives_way and not run.is_away:
         return "SUSPENDING"
     return state_word(row)
+
+
+def for_caller(view: control_pb2.JobView, caller: Identity) -> None:
+    """Leave out of a copy of a view what only the owner of the job and operators see."""
+    if view.reason and not caller.is_operator and view.user != caller.name:
+        view.reason = without_words(view.reason)
 
 
 class Views:
@@ -216,14 +224,23 @@ def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb
 
 
 def add_prediction(
-    view: control_pb2.JobView, starts: Mapping[int, StartForecast], ends: Mapping[int, float]
+    view: control_pb2.JobView, starts: Mapping[int, JobForecast], ends: Mapping[int, JobForecast]
 ) -> None:
     """Put in when a waiting job is thought to start, and when it or a running one ends."""
     if view.job in ends and view.state in ("PENDING", "RUNNING"):
-        view.predicted_end_at = ends[view.job]
+        end = ends[view.job]
+        view.predicted_end_at = end.end_at
+        if not math.isnan(end.end_p10):
+            view.predicted_end_p10_at = end.end_p10
+        if not math.isnan(end.end_p90):
+            view.predicted_end_p90_at = end.end_p90
     told = starts.get(view.job) if view.state == "PENDING" else None
     if told is not None:
         view.predicted_start_at, view.predicted_basis = told.at, told.basis
+        if not math.isnan(told.p10):
+            view.predicted_start_p10_at = told.p10
+        if not math.isnan(told.p90):
+            view.predicted_start_p90_at = told.p90
 
 
 def stored_view(stored: StoredJob) -> control_pb2.JobView:

@@ -6,7 +6,7 @@ keeps their order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,6 +46,7 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "begin_at": (_F, -np.inf),
     "not_before": (_F, -np.inf),  # after a start that failed
     "failed_starts": (_I, 0),
+    "bytes": (_I, 0),  # of its script, arguments and environment; its part of what an array shares
     "orphan": (_B, False),  # a run of it that the database does not know is alive
 }
 
@@ -83,8 +84,21 @@ class JobColumns:
         for name, value in values.items():
             self._columns[name][row] = value
 
-    def append(self, jobs: Sequence[int], **values: Any) -> None:
-        """New rows with the same values; ids only grow, so they are the last ones."""
+    def append(
+        self,
+        jobs: Sequence[int],
+        rows: Sequence[Mapping[str, Any]],
+        counts: Sequence[int],
+        **values: Any,
+    ) -> None:
+        """Add rows; ids only grow, so they are the last ones.
+
+        Args:
+            jobs: their ids.
+            rows: values, the same names in each.
+            counts: for how many neighbouring jobs each of `rows` stands.
+            values: the same for all.
+        """
         first, end = self.count, self.count + len(jobs)
         if end > len(self._columns["job"]):
             for name, column in self._columns.items():
@@ -93,6 +107,8 @@ class JobColumns:
         self.count = end
         self.row_of.update(zip(jobs, range(first, end), strict=True))
         self.set(slice(first, end), job=jobs, **values)
+        for name in rows[0] if rows else ():
+            self._columns[name][first:end] = np.repeat([row[name] for row in rows], counts)
 
     def sort(self) -> None:
         """Put the rows in the order of their jobs again, after an earlier job came back."""

@@ -66,20 +66,22 @@ class JobRequests:
     def append(self, specs: Mapping[int, JobSpec], now: float) -> None:
         """Add the rows of jobs; the elements of an array, which ask for the same, in one go."""
         self.specs.update(specs)
+        rows, counts = [], []
         for _, alike in groupby(specs.items(), key=_what_is_asked):
             jobs = dict(alike)
-            values = self._values(list(jobs), next(iter(jobs.values())))
-            self._jobs.append(list(jobs), since=now, **values)
+            rows.append(self._values(list(jobs), next(iter(jobs.values()))))
+            counts.append(len(jobs))
+        self._jobs.append(list(specs), rows, counts, since=now)
 
     def update(self, job: int, fields: Mapping[str, object]) -> JobSpec:
         """Change fields of a job's body; returns its spec. A run goes on as it started."""
         spec = self.specs[job]
         known = {each.name for each in dataclass_fields(spec.body)}
-        values: dict[str, Any] = {n: value for n, value in fields.items() if n in known}
+        changed: dict[str, Any] = {n: value for n, value in fields.items() if n in known}
         array, limit = spec.array, fields.get("array_limit")
         if array is not None and isinstance(limit, int):
             array = replace(array, limit=limit)
-        spec = replace(spec, body=replace(spec.body, **values), array=array)
+        spec = replace(spec, body=replace(spec.body, **changed), array=array)
         self.specs[job] = spec
         self._constraints.forget(job)
         self._jobs.set(self._jobs.row_of[job], **self._values([job], spec))
@@ -108,6 +110,11 @@ class JobRequests:
         )
         return dict(zip(owners, counts.tolist(), strict=True))
 
+    def live_bytes(self, user: str) -> int:
+        """How many bytes of scripts, arguments and environments a user's live jobs have."""
+        mine = self._jobs["user"] == self._codes["user"].get(user, -2)
+        return int(self._jobs["bytes"][mine & (self._jobs["phase"] != ENDED)].sum())
+
     def live_job_in(self, kind: str, name: str) -> int | None:
         """A live job of a user, in an account or in a virtual cluster; None: there is none."""
         mine = self._jobs[kind] == self._codes[kind].get(name, -2)
@@ -132,13 +139,14 @@ class JobRequests:
             "max_gpus": _most_gpus(body),
             "gpu_share": part_of(body.gpu_share),
             "submit_time": submitted,
-            "gang": max(gang, 1),
+            "gang": gang,  # 0: policies do not see it
             "expected": math.nan if body.expected_s is None else body.expected_s,
             "user": self._code("user", spec.user),
             "account": self._code("account", body.account),
             "vc": self._code("vc", body.vc),
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
             "pool": self._constraints.enter(jobs, body),
+            "bytes": spec.content_bytes,
         }
 
     def _code(self, kind: str, name: str) -> int:

@@ -181,23 +181,24 @@ class LiveColumns:
             loss=loss if loss is not None and np.isfinite(loss) else np.nan,
         )
 
-    def revive(self, job: Job, facts: JobFacts, now: float) -> None:
-        """Enter an ended job again that is pending now.
+    def revive(self, jobs: Mapping[JobId, tuple[Job, JobFacts]], now: float) -> None:
+        """Enter ended jobs again that are pending now.
 
         Args:
-            job: as the ledger has it.
-            facts: what the database has of its earlier runs.
+            jobs: as the ledger has them, each with what the database has of its earlier runs.
             now: seconds of the policy's clock.
         """
-        if job.job in self.jobs.row_of:
-            self.jobs.pack(self.jobs["job"] != job.job)
-            self.finished = [other for other in self.finished if other != job.job]
-            self._ended_rows -= 1
-        self.ended.pop(job.job, None)
-        specs = self.requests.submit([job], now)
+        there = jobs.keys() & self.jobs.row_of.keys()
+        if there:
+            self.jobs.pack(~np.isin(self.jobs["job"], list(there)))
+            self.finished = [other for other in self.finished if other not in there]
+            self._ended_rows -= len(there)
+        specs = self.requests.submit([jobs[job][0] for job in sorted(jobs)], now)
         self.jobs.sort()
-        self.eligibility.enter_again(job.job, specs[job.job])
-        self._restore(job, facts)
+        for number, (job, facts) in jobs.items():
+            self.ended.pop(number, None)
+            self.eligibility.enter_again(number, specs[number])
+            self._restore(job, facts)
 
     def note_ended(self, stored: StoredJob) -> None:
         """Note the outcome of an ended job that live ones depend on."""

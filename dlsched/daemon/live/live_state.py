@@ -122,6 +122,10 @@ class LiveState(LiveColumns):
         found: list[int] = self.jobs["job"][rows].tolist()
         return found
 
+    def note_reason(self, job: int, why: str) -> None:
+        """Note why a job that policies do not see waits."""
+        self._reasons[job] = why
+
     def was_known(self, job: int) -> bool:
         """Whether a job of this number was ever submitted."""
         return 0 < job <= self.requests.highest
@@ -177,6 +181,15 @@ class LiveState(LiveColumns):
             hindrance = self.nodes.hindrance(claim.placement, self.share_of(job))
             return f"Resources: {hindrance or 'about to start'}"
         return self._reasons.get(job) or "Resources: waits for the next round"
+
+    def unseen_because(self, job: JobId) -> str:
+        """Why policies do not see a pending job; empty when they do, or it does not wait."""
+        row = self.jobs.row_of.get(job)
+        if row is None or self.jobs.get("phase", row) != c.PENDING:
+            return ""
+        hindrance = self.eligibility.hindrance(job, self._now)
+        known = self._reasons.get(job, "")
+        return hindrance or (known if known.startswith("JobArrayTaskLimit") else "")
 
     def position(self, job: JobId) -> int | None:
         """A waiting job's place in the policy's order, from 1; None while it has none."""

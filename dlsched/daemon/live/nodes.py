@@ -55,6 +55,8 @@ class LiveNode:
     gpu_type: str = ANY_TYPE
     cpus: float = np.nan
     memory_gb: float = np.nan
+    host_cpus: float = 0.0  # that jobs without GPUs hold
+    host_memory_gb: float = 0.0
     switch: str = ""
     rack: str = ""
     domain: str = ""
@@ -155,6 +157,19 @@ class LiveNodes:
                 setattr(node, key, value if isinstance(value, str) else float(value))
                 self.version += 1
 
+    @property
+    def has_host_use(self) -> bool:
+        """Whether jobs without GPUs hold anything."""
+        return any(node.host_cpus or node.host_memory_gb for node in self._all)
+
+    def set_host_use(self, held: Mapping[int, tuple[float, float]]) -> None:
+        """Note the processors and GB that jobs without GPUs hold, by node index."""
+        for index, node in enumerate(self._all):
+            cpus, memory = held.get(index, (0.0, 0.0))
+            if (cpus, memory) != (node.host_cpus, node.host_memory_gb):
+                node.host_cpus, node.host_memory_gb = cpus, memory
+                self.version += 1
+
     def set_drained(self, name: str, drained: bool) -> None:
         """Note that a node is drained, or no longer."""
         node = self.get(name)
@@ -209,7 +224,7 @@ class LiveNodes:
         for share in shares:
             index = self._index.get(share.node)
             mask = 0 if index is None else self._all[index].mask(share.gpus)
-            if index is not None and mask:
+            if index is not None and (mask or not share.gpus):
                 nodes.append(index)
                 masks.append(mask)
         return Placement(tuple(nodes), tuple(masks))

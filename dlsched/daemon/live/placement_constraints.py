@@ -30,6 +30,7 @@ class PlacementConstraints:
         rules: partitions and virtual clusters.
         shapes: GPUs on each node, of jobs that ask for a layout.
         whole_nodes: jobs that share their nodes with no other job.
+        host_only: on how many nodes jobs run that have no GPUs.
         kinds: model and batch size of live jobs, as `kind_of` has them.
     """
 
@@ -37,6 +38,7 @@ class PlacementConstraints:
         self.rules = rules
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
+        self.host_only: dict[int, int] = {}
         self.kinds: dict[int, Kind] = {}
         self._pools: dict[PoolKey, int] = {}
         self._extra: dict[str, dict[int, Any]] = {}
@@ -49,7 +51,10 @@ class PlacementConstraints:
 
     def enter(self, jobs: Sequence[int], body: JobBody) -> int:
         """Note what jobs ask for of which nothing is known; returns the number of their pool."""
-        if body.gang is not None:
+        gang = body.gang if body.gang is not None else (body.gpus,)
+        if not sum(gang):
+            self.host_only.update(dict.fromkeys(jobs, len(gang)))
+        elif body.gang is not None:
             shape = tuple(max(int(gpus), 1) for gpus in body.gang)
             self.shapes.update(dict.fromkeys(jobs, shape))
         if body.exclusive:
@@ -72,6 +77,7 @@ class PlacementConstraints:
         """Remove a job that has ended, or that asks for something else now."""
         self.shapes.pop(job, None)
         self.whole_nodes.discard(job)
+        self.host_only.pop(job, None)
         self.kinds.pop(job, None)
         for values in self._extra.values():
             values.pop(job, None)

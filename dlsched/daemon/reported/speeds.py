@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from posixpath import basename, isabs, splitext
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,11 @@ def kind_of(body: JobBody) -> Kind:
         return f"script#{_digest(said)}", size
     if not body.argv:
         return "", size
-    ends = [k for k, word in enumerate(body.argv) if PurePosixPath(word).suffix in SOURCES]
+    ends = [k for k, word in enumerate(body.argv) if splitext(word)[1] in SOURCES]
     source = body.argv[ends[0] if ends else 0]
-    named = PurePosixPath(source)
-    where = "" if named.is_absolute() else body.working_directory
+    where = "" if isabs(source) else body.working_directory
     said = "\0".join((where, *body.argv)).encode("utf-8", "surrogatepass")
-    return f"{named.name}#{_digest(said)}", size
+    return f"{basename(source.rstrip('/'))}#{_digest(said)}", size
 
 
 def _digest(content: bytes) -> str:

@@ -5,7 +5,7 @@ Invariant: whatever can be refused is refused when a policy is switched on, not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -53,6 +53,20 @@ class RoundSettings:
     def with_policy(self, parts: Mapping[str, str], options: tuple[str, ...]) -> RoundSettings:
         """The same with other parts."""
         return replace(self, parts=dict(parts), options=tuple(options))
+
+    def changed(self, changes: Mapping[str, str], options: Sequence[str] = ()) -> RoundSettings:
+        """The same with some other parts; an empty name removes a part.
+
+        Options are kept where the scheduling policy stays and none are given.
+        """
+        parts = dict(self.parts)
+        for stage, name in changes.items():
+            if name:
+                parts[stage] = name
+            else:
+                parts.pop(stage, None)
+        same = parts.get("scheduling") == self.parts.get("scheduling") and not options
+        return self.with_policy(parts, self.options if same else tuple(options))
 
     @property
     def policy(self) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from dlsched.composition.parts import replace_parts
-from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.context import Change, RoundContext
 from dlsched.core.goodput.scaling import FittedScaling
 from dlsched.core.round.cycle import Cycle
@@ -195,17 +195,25 @@ def _predict_by_steps(
     was.
     """
     ctx, columns = prepared.ctx, prepared.snapshot.columns
-    total, done = columns.get("extra:total_iterations"), columns.get("steps_done")
-    if ctx.perf.by_type is None or total is None or total.dtype.kind != "f" or done is None:
-        return
-    kind: Ints = prepared.snapshot.speeds["kind"]
-    known = np.zeros(len(ctx.table), np.bool_)
-    known[: len(kind)] = kind >= 0
-    rows = np.flatnonzero(present & known & ~np.isnan(total) & np.isnan(columns["expected"]))
+    rows = np.flatnonzero(present & has_known_steps(prepared))
     if rows.size:
+        total, done = columns["extra:total_iterations"], columns["steps_done"]
         left = np.maximum(total[rows] - np.nan_to_num(done[rows]), 0.0)
         left /= ctx.perf.steps_per_work(rows)
         ctx.table.predicted_work[rows] = Units(ctx.table, rows, ctx.now).executed + left
+
+
+def has_known_steps(prepared: PreparedRound) -> Bools:
+    """The rows whose duration follows from their steps and the measured speed of their kind."""
+    ctx, columns = prepared.ctx, prepared.snapshot.columns
+    total, done = columns.get("extra:total_iterations"), columns.get("steps_done")
+    known = np.zeros(len(ctx.table), np.bool_)
+    if ctx.perf.by_type is None or total is None or total.dtype.kind != "f" or done is None:
+        return known
+    kind: Ints = prepared.snapshot.speeds["kind"]
+    known[: len(kind)] = kind >= 0
+    found: Bools = known & ~np.isnan(total) & np.isnan(columns["expected"])
+    return found
 
 
 def _equal(a: Floats, b: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -99,5 +99,7 @@ class RoundState:
                 **{key: np.array([getattr(n, key) for n in every], np.float64) for key in numbers},
                 **{key: [getattr(node, key) for node in every] for key in texts},
             }
+            for key, held in (("cpus", "host_cpus"), ("memory_gb", "host_memory_gb")):
+                value[key] -= np.array([getattr(node, held) for node in every])
             self._cluster = (nodes.version, encode(value))
         return self._cluster[1]

@@ -30,6 +30,7 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}
     columns["claimed"] = np.zeros(jobs.count, np.bool_)
     columns["status"] = _status(live, now)
+    columns["gang"] = np.maximum(columns["gang"], 1)  # of jobs without GPUs, which are not seen
     _bound_elastic(live, columns)
     _show_leaving(live, columns, now)
     held = _holders(live)
@@ -67,11 +68,26 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     )
 
 
+def copy_present(state: RoundState, now: float) -> LiveSnapshot:
+    """Make a snapshot on which no round is decided: for predictions, questions and trials.
+
+    Making one removes claims that have become void. A round must look at their jobs, as it would
+    have done if it had removed them itself.
+    """
+    claims = state.live.claims
+    before = set(claims)
+    snapshot = take_snapshot(state, "full", now)
+    if before != set(claims):
+        state.live.request_round()
+    return snapshot
+
+
 def _status(live: LiveState, now: float) -> Any:
     """The status of each row, in core's words."""
     jobs = live.jobs
     status = np.where(live.judge(now), WAITING, FUTURE).astype(np.int8)
     status[_runs_on(live)] = RUNNING
+    status[[jobs.row_of[job] for job in live.constraints.host_only]] = FUTURE
     ended = jobs["phase"] == c.ENDED
     completed = jobs["outcome"][ended] == c.COMPLETED
     status[ended] = np.where(completed, COMPLETED, int(Status.CANCELLED))
@@ -97,7 +113,10 @@ def _runs_on(live: LiveState) -> Bools:
 
 def _holders(live: LiveState) -> Placed:
     jobs: list[int] = live.jobs["job"][_runs_on(live)].tolist()
-    return [(live.jobs.row_of[job], live.accounting.where[job]) for job in jobs]
+    unseen = live.constraints.host_only
+    return [
+        (live.jobs.row_of[job], live.accounting.where[job]) for job in jobs if job not in unseen
+    ]
 
 
 def _show_leaving(live: LiveState, columns: dict[str, Any], now: float) -> None:
@@ -118,6 +137,8 @@ def _show_claims(live: LiveState, columns: dict[str, Any], held: Placed, now: fl
         use.take(placement, float(share[row]))
     live.claims.drop_void()
     for job, claim in list(live.claims.items()):
+        if job in live.constraints.host_only:
+            continue
         row, placement = live.jobs.row_of[job], claim.placement
         fits = use.has_room(placement, float(share[row]))
         if columns["status"][row] == RUNNING or not fits:

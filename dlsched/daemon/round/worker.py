@@ -18,14 +18,16 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import dlsched
 from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.daemon.round.alternatives import Outcome, Question
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
+from dlsched.daemon.round.scenarios import Foreseen
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
 HEADER = struct.Struct("<Q")
@@ -39,23 +41,6 @@ def _import_path() -> str:
     given = filter(os.path.isabs, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     root = Path(dlsched.__file__).parents[1]
     return os.pathsep.join([*given, *([] if root.name == "site-packages" else [str(root)])])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """When a pending job is predicted to start, and when any job is predicted to end.
-
-    Attributes:
-        job: the job.
-        start_at: seconds of the policy's clock; NaN for a job that is not pending.
-        end_at: seconds of the policy's clock; NaN when the forecast ends before it.
-        basis: what the prediction is based on ("time limits", "expected times", "history", …).
-    """
-
-    job: int
-    start_at: float
-    end_at: float
-    basis: str
 
 
 class PolicyWorker:
@@ -134,7 +119,7 @@ class PolicyWorker:
         *,
         horizon_s: float = 30 * 86400.0,
         limit_s: float = FORECAST_S,
-    ) -> list[Predicted]:
+    ) -> list[Foreseen]:
         """When pending jobs would start, and all end, if nothing more came.
 
         After `limit_s` the process is killed; it ends by itself before, with the starts that it has
@@ -148,11 +133,21 @@ class PolicyWorker:
         )
         task = f"forecast under {snapshot.settings.policy}"
         answer, _ = await self._ask("forecast", data, task, limit_s)
-        rows = decode(answer)
-        return [
-            Predicted(job=job, start_at=start, end_at=end, basis=basis)
-            for job, start, end, basis in rows
-        ]
+        return [Foreseen(*row) for row in decode(answer)]
+
+    async def suppose(self, question: Question, *, limit_s: float) -> list[Outcome]:
+        """What would become of a job, or of all, in some alternatives.
+
+        After `limit_s` the process is killed; it ends by itself before, with what it has come to.
+
+        Raises:
+            BadInput: parts that are not known, or that do not fit the jobs.
+            PolicyFailed: as for a decision.
+        """
+        task = f"what-if under {question.snapshot.settings.policy}"
+        data = replace(question, patience_s=PART * limit_s).to_bytes()
+        answer, _ = await self._ask("suppose", data, task, limit_s)
+        return [Outcome(**each) for each in decode(answer)]
 
     async def close(self) -> None:
         """End the process."""

@@ -14,9 +14,12 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import asdict
 from importlib import import_module
 
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
+from dlsched.daemon.round.alternatives import Question
+from dlsched.daemon.round.answering import answer
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasting import foreseen
@@ -38,9 +41,9 @@ def serve(fd: int) -> None:
                 return
             verb, data = decode(stream.read(HEADER.unpack(header)[0]))
             before = time.process_time()
-            answer = encode([*_answer(verb, data), time.process_time() - before])
-            stream.write(HEADER.pack(len(answer)))
-            stream.write(answer)
+            told = encode([*_answer(verb, data), time.process_time() - before])
+            stream.write(HEADER.pack(len(told)))
+            stream.write(told)
             stream.flush()
             gc.collect(1)
 
@@ -51,7 +54,7 @@ def _answer(verb: str, data: bytes) -> list[object]:
     except SystemExit as error:
         return ["failed", f"{_of_policy(data)}it wanted to end its process: {error!r}"]
     except BadInput as error:
-        return ["refused" if verb == "try" else "failed", str(error)]
+        return ["refused" if verb in ("try", "suppose") else "failed", str(error)]
     except DlschedError as error:
         return ["failed", str(error)]
     except MemoryError:
@@ -90,7 +93,11 @@ def _forecast(data: bytes) -> bytes:
     return encode([tuple(each) for each in found])
 
 
-_VERBS = {"decide": _decide, "try": _try, "forecast": _forecast}
+def _suppose(data: bytes) -> bytes:
+    return encode([asdict(each) for each in answer(Question.from_bytes(data))])
+
+
+_VERBS = {"decide": _decide, "try": _try, "forecast": _forecast, "suppose": _suppose}
 
 
 def main(arguments: list[str]) -> None:

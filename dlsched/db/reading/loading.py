@@ -20,6 +20,7 @@ from dlsched.db.reading.outcomes import JobOverhead, overheads
 from dlsched.db.records import (
     ArrayShape,
     CheckpointCommitted,
+    ContentSizes,
     Drained,
     JobBody,
     JobSpec,
@@ -175,18 +176,20 @@ def read_jobs(connection: Connection, rows: Sequence[Row]) -> dict[JobId, Job]:
     lines = rows_in(connection, select(table), table.c.job, [row["job"] for row in rows])
     for line in sorted(lines, key=lambda line: line["id"]):
         story[line["job"]].append(line["line"])
-    found = {}
+    found, sizes = {}, ContentSizes()
     for row in rows:
         spec = None
         if row["body"] is not None:
             with of_row("jobs", row["job"]):
+                body, array = bodies[row["body"]], shapes.get(row["array"])
                 spec = JobSpec(
-                    body=bodies[row["body"]],
+                    body=body,
                     user=row["spec_user"],
                     uid=row["uid"],
                     submitted_at=row["submitted_at"],
-                    array=shapes[row["array"]] if row["array"] is not None else None,
+                    array=array,
                     index=row["array_index"],
+                    content_bytes=sizes.of(body) // (1 if array is None else len(array.tasks)),
                 )
         found[JobId(row["job"])] = job_of(row, spec=spec, story=story[row["job"]])
     return found

@@ -12,13 +12,19 @@ from dlsched.db.records import Prediction
 from dlsched.db.rows import Row, record_of
 from dlsched.db.statements import rows_in
 
+AS_PREDICTED = ("COMPLETED", "TIMEOUT")  # ends that a prediction is about
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStart:
-    """A job's first prediction and its true start, in seconds since the epoch."""
+    """A job's first prediction, its true start and end, in seconds since the epoch.
+
+    `ended_at` is None unless the job has completed or reached its time limit.
+    """
 
     prediction: Prediction
     started_at: float
+    ended_at: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +114,7 @@ def predicted_starts(connection: Connection, since: float, most: int) -> list[Pr
     table, jobs = schema.predictions, schema.jobs
     first = select(func.min(table.c.id).label("id")).group_by(table.c.job).subquery()
     query = (
-        select(table, jobs.c.first_started_at)
+        select(table, jobs.c.first_started_at, jobs.c.ended_at, jobs.c.state)
         .join_from(first, table, table.c.id == first.c.id)
         .join(
             jobs,
@@ -119,6 +125,10 @@ def predicted_starts(connection: Connection, since: float, most: int) -> list[Pr
         .limit(most)
     )
     return [
-        PredictedStart(prediction=record_of(Prediction, row), started_at=row["first_started_at"])
+        PredictedStart(
+            prediction=record_of(Prediction, row),
+            started_at=row["first_started_at"],
+            ended_at=row["ended_at"] if row["state"] in AS_PREDICTED else None,
+        )
         for row in connection.execute(query).mappings()
     ]

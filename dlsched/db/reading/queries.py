@@ -269,6 +269,11 @@ class Reads:
         """All runs of a job."""
         return self._read(lambda c: _runs_by_job(c, [job])).get(job, [])
 
+    def last_runs(self, jobs: Sequence[JobId]) -> dict[JobId, Run]:
+        """The last run of each of some hundred jobs that has one."""
+        found = self._read(lambda c: _runs_by_job(c, jobs))
+        return {job: runs[-1].run for job, runs in found.items() if runs}
+
     def training(self, job: JobId) -> TrainingRow | None:
         """The reports of a job on its training, also after its end; None: there are none."""
         return next(iter(self._read(lambda c: read_trainings(c, TrainingRow, [job]))), None)

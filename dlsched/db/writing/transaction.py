@@ -323,7 +323,7 @@ def _put_nodes(connection: Connection, rows: list[Values], before: Ledger, at: f
     for row in old:
         del row["node"]
     if old:
-        names = ("boot_id", "incarnation", "revision", "status", "why", "start", "machine")
+        names = tuple(key for key in old[0] if key not in ("b_node", "changed_at"))
         changed_at: Any = func.coalesce(bindparam("changed_at"), table.c.changed_at)
         connection.execute(
             update(table)

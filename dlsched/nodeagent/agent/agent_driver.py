@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import secrets
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.keeper import run_files
 from dlsched.protocol import agent
 from dlsched.protocol import messages as m
+from dlsched.protocol.event_queue import EventQueue
 from dlsched.rpc.channels import ClientTrust
 from dlsched.system import clock
 
@@ -84,8 +84,7 @@ class AgentDriver:
         self.ranks = GangRanks(
             self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
         )
-        self._events: deque[agent.Event] = deque()
-        self._is_stepping = False
+        self._events = EventQueue(self._step)
         # what arrives before `begin` knows all runs; None once it does
         self._before_start: list[Callable[[], None]] | None = []
         self.news = asyncio.Event()  # the node's description has changed
@@ -97,20 +96,16 @@ class AgentDriver:
         if self._before_start is not None:
             self._before_start.append(partial(self.handle, event))
             return
-        self._events.append(event)
-        if self._is_stepping:
-            return
-        self._is_stepping = True
         try:
-            while self._events:
-                self.state, commands = agent.step(self.state, self._events.popleft())
-                for command in commands:
-                    self._do(command)
+            self._events.take(event)
         except Exception as error:
             log.exception("step-failed")
             self.tasks.fail(error)
-        finally:
-            self._is_stepping = False
+
+    def _step(self, event: agent.Event) -> None:
+        self.state, commands = agent.step(self.state, event)
+        for command in commands:
+            self._do(command)
 
     async def begin(self) -> None:
         """Read the disk, find the keepers, and go on from there.
@@ -196,6 +191,8 @@ class AgentDriver:
                 keepers.start(desired, until)
             case agent.OrderKeeper(run_id=run_id, order=order):
                 keepers.order(run_id, order)
+            case agent.KillKeeper(run_id=run_id):
+                keepers.kill(run_id)
             case agent.KillLeftovers(run_id=run_id):
                 start(keepers.kill_leftovers(run_id))
             case agent.WriteLease(until=until, covers=covers, by_leader=by_leader):

@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlsched.nodeagent.json_values import plain
+from dlsched.nodeagent.json_values import UNCLEAR, plain
 from dlsched.nodeagent.keeper.framing import BrokenFrame, Frames, frame
 from dlsched.protocol.messages import Order, RunId
 
@@ -75,10 +76,17 @@ class KeeperLink:
                 if not data:
                     return
                 for message in frames.feed(data):
-                    self.on_message(self.run_id, message)
+                    self._take(message)
             except (OSError, BrokenFrame) as error:
                 log.warning("keeper-connection run=%s why=%s", self.run_id, error)
                 return
+
+    def _take(self, message: dict[str, Any]) -> None:
+        try:
+            self.on_message(self.run_id, message)
+        except UNCLEAR as error:  # a keeper of another version must not end its job
+            what = f"{type(error).__name__}: {error}"
+            log.error("keeper-unclear run=%s why=%.300s", self.run_id, what)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, now or as soon as the keeper is connected."""
@@ -90,6 +98,12 @@ class KeeperLink:
     def order(self, order: Order, **more: object) -> None:
         """Send an order, with what the keeper needs beside it."""
         self.send({"order": type(order).__name__, "with": plain(order), **more})
+
+    def kill(self) -> None:
+        """Kill the keeper's process; `on_end` follows."""
+        if not self._is_closed:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.process_fd, signal.SIGKILL)
 
     def _ended(self) -> None:
         """The process has ended; its last messages are still read."""

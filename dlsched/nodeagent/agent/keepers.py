@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeVar
 
-from dlsched.core.errors import BadInput, DlschedError
+from dlsched.core.errors import DlschedError
 from dlsched.nodeagent.agent import accounts, keeper_cleanup
 from dlsched.nodeagent.agent.keeper_link import KeeperLink
 from dlsched.nodeagent.agent.keeper_start import KeeperStart
@@ -231,6 +231,12 @@ class Keepers:
             link.send(message)
         return link is not None
 
+    def kill(self, run_id: m.RunId) -> None:
+        """Kill a keeper; what it leaves is killed when its end is noticed."""
+        link = self._links.get(run_id)
+        if link is not None:
+            link.kill()
+
     def has(self, run_id: m.RunId) -> bool:
         """Whether a run has a live keeper here."""
         return run_id in self._links
@@ -245,11 +251,7 @@ class Keepers:
 
     def _on_message(self, run_id: m.RunId, message: Message) -> None:
         if "status" in message:
-            try:
-                status = value_of(m.KeeperStatus, message["status"])
-            except BadInput as error:
-                log.error("keeper-unclear run=%s why=%s", run_id, error)
-                return
+            status = value_of(m.KeeperStatus, message["status"])
             self._note_suspension(run_id, message)
             self.handle(agent.KeeperReported(clock.boottime(), status))
         elif "failed" in message:
@@ -257,6 +259,8 @@ class Keepers:
             self._failures[run_id] = str(message["failed"])
             key = desired.key if desired is not None else None
             log.warning("not-kept run=%s why=%s", key, message["failed"])
+        elif "unclear" in message:
+            log.error("not-understood run=%s why=%s", run_id, message["unclear"])
         else:
             self.forward(run_id, message)
 

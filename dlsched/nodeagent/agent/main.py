@@ -17,6 +17,7 @@ from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.agent.zygote_link import ZygoteLink, lock_file
 from dlsched.nodeagent.host.launchers import choose_launcher
 from dlsched.nodeagent.keeper import run_files
+from dlsched.system import slurm_commands
 from dlsched.system.log_lines import log_to_stderr
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ def run_agent(argv: Sequence[str]) -> int:
         log_to_stderr(settings.log_level, "%(asctime)s %(levelname)s %(name)s %(message)s")
         try:
             run_files.make_folders(settings.state_dir, settings.run_dir)
+            slurm_commands.install_for_jobs(os.path.abspath(settings.run_dir))
         except OSError as error:
             raise DlschedError(f"{error.filename}: {error.strerror}") from None
         lock = lock_file(os.path.join(settings.state_dir, "agent.lock"), wait_s=1.0)

@@ -4,24 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from typing import Protocol
 
-from dlsched.nodeagent.agent.agent_driver import AgentDriver
-from dlsched.nodeagent.host.launchers import Launcher
+from dlsched import __version__
+from dlsched.nodeagent.agent.leader_link import LeaderLink
+from dlsched.nodeagent.agent.other_agents import OtherAgents
+from dlsched.nodeagent.agent.settings import Settings
+from dlsched.nodeagent.gpus.backend import Inventory
+from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.rpc.v1 import node_pb2
 
 EVERY_BEATS = 4
 
 
-def node_facts(driver: AgentDriver, launcher: Launcher, address: str) -> node_pb2.NodeFacts:
-    """Return what does not change while the agent runs."""
-    inventory = driver.gpus.inventory
+class Described(Protocol):
+    """The parts of an agent that a description is made of, or sent with."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the agent."""
+
+    @property
+    def gpus(self) -> GpuWatch:
+        """Watches this node's GPUs."""
+
+    @property
+    def leader(self) -> LeaderLink:
+        """Calls the daemon."""
+
+    @property
+    def other_agents(self) -> OtherAgents:
+        """Learn their addresses from the daemon's answers."""
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set when the description has changed."""
+
+
+def machine_size() -> tuple[int, int]:
+    """Return this machine's processors and its bytes of memory."""
+    return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def node_facts(
+    inventory: Inventory,
+    address: str,
+    *,
+    size: tuple[int, int],
+    launcher: str,
+    capabilities: Sequence[str],
+) -> node_pb2.NodeFacts:
+    """Return what does not change while the agent runs.
+
+    Args:
+        inventory: the GPUs.
+        address: where the agent is reached.
+        size: processors, and bytes of memory.
+        launcher: the name of what starts jobs.
+        capabilities: of that launcher.
+    """
     return node_pb2.NodeFacts(
         address=address,
-        cpus=os.cpu_count() or 1,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        launcher=launcher.name,
-        capabilities=launcher.capabilities,
+        cpus=size[0],
+        memory_bytes=size[1],
+        launcher=launcher,
+        capabilities=capabilities,
         driver=inventory.driver,
+        version=__version__,
         gpus=[
             node_pb2.GpuFacts(
                 uuid=gpu.uuid,
@@ -36,14 +86,14 @@ def node_facts(driver: AgentDriver, launcher: Launcher, address: str) -> node_pb
     )
 
 
-def gpu_uses(driver: AgentDriver) -> list[node_pb2.GpuUse]:
+def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
     """Return how busy, how full and how healthy each GPU is now."""
     found = []
-    for uuid, state in driver.gpus.states.items():
+    for uuid, state in gpus.states.items():
         use = node_pb2.GpuUse(
             uuid=uuid,
-            problem=driver.gpus.why.get(uuid, "") or driver.gpus.foreign.get(uuid, ""),
-            foreign=uuid in driver.gpus.foreign,
+            problem=gpus.why.get(uuid, "") or gpus.foreign.get(uuid, ""),
+            foreign=uuid in gpus.foreign,
         )
         if state.utilization is not None:
             use.utilization = state.utilization
@@ -55,30 +105,30 @@ def gpu_uses(driver: AgentDriver) -> list[node_pb2.GpuUse]:
     return found
 
 
-async def send_descriptions(driver: AgentDriver, launcher: Launcher, address: str) -> None:
+async def send_descriptions(agent: Described, facts: node_pb2.NodeFacts) -> None:
     """Send descriptions, for ever: with the facts to a new leader or when asked, else without."""
     in_full = True
     while True:
-        await driver.leader.connected.wait()
-        if driver.leader.new_leader.is_set():
-            driver.leader.new_leader.clear()
+        await agent.leader.connected.wait()
+        if agent.leader.new_leader.is_set():
+            agent.leader.new_leader.clear()
             in_full = True
-        driver.news.clear()
+        agent.news.clear()
         message = node_pb2.NodeDescription(
-            node=driver.settings.name, uses=gpu_uses(driver), problems=driver.gpus.problems
+            node=agent.settings.name, uses=gpu_uses(agent.gpus), problems=agent.gpus.problems
         )
         if in_full:
-            message.facts.CopyFrom(node_facts(driver, launcher, address))
-        reply = await driver.leader.describe(message)
-        wait = driver.settings.timing.beat_s
+            message.facts.CopyFrom(facts)
+        reply = await agent.leader.describe(message)
+        wait = agent.settings.timing.beat_s
         if reply is not None:
-            driver.other_agents.set_addresses(dict(reply.peers))
+            agent.other_agents.set_addresses(dict(reply.peers))
             if reply.want_facts and not in_full:
                 in_full = True
                 continue
             in_full = False
             wait *= EVERY_BEATS
-        waits = [asyncio.create_task(e.wait()) for e in (driver.news, driver.leader.new_leader)]
+        waits = [asyncio.create_task(e.wait()) for e in (agent.news, agent.leader.new_leader)]
         try:
             await asyncio.wait(waits, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -13,7 +13,7 @@ from dlsched.core.errors import BadInput, DlschedError
 from dlsched.nodeagent.agent import accounts
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
 from dlsched.nodeagent.agent.checkpoint_deletion import delete_checkpoints
-from dlsched.nodeagent.agent.job_output import read_output
+from dlsched.nodeagent.agent.job_output import LogReader, read_output
 from dlsched.nodeagent.ranks.launch_spec import RunFacts
 from dlsched.protocol import agent
 from dlsched.protocol.messages import Nudge, RunId, RunKey, Signal, WitnessQuery
@@ -28,9 +28,10 @@ _LAST_SIGNAL = 64
 class AgentService(node_pb2_grpc.AgentServicer):
     """The service of one agent; its methods are described in the proto."""
 
-    def __init__(self, driver: AgentDriver) -> None:
-        """Answer for this agent."""
+    def __init__(self, driver: AgentDriver, reader: LogReader) -> None:
+        """Answer for this agent, with its reader of outputs."""
         self._driver = driver
+        self._reader = reader
 
     async def Nudge(self, request: Any, context: Any) -> Any:  # noqa: N802  # the proto's name
         """Sync with the leader now."""
@@ -117,6 +118,7 @@ class AgentService(node_pb2_grpc.AgentServicer):
             return
 
         chunks = read_output(
+            self._reader,
             facts,
             node=driver.settings.name,
             node_rank=driver.node_rank(key.run_id),
@@ -128,8 +130,9 @@ class AgentService(node_pb2_grpc.AgentServicer):
             is_running=lambda: driver.running_run(key.run_id) is not None,
         )
         try:
-            async with contextlib.aclosing(chunks):
-                async for data in chunks:
-                    yield node_pb2.OutputChunk(data=data)
+            with self._reader.one(facts.uid, facts.user):
+                async with contextlib.aclosing(chunks):
+                    async for data in chunks:
+                        yield node_pb2.OutputChunk(data=data)
         except DlschedError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))

@@ -11,8 +11,13 @@ from typing import Any
 from dlsched import __version__
 from dlsched.nodeagent.agent import trust
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
+from dlsched.nodeagent.agent.job_output import LogReader
 from dlsched.nodeagent.agent.keeper_start import KeeperStart
-from dlsched.nodeagent.agent.node_description import send_descriptions
+from dlsched.nodeagent.agent.node_description import (
+    machine_size,
+    node_facts,
+    send_descriptions,
+)
 from dlsched.nodeagent.agent.service import AgentService
 from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.agent.zygote_link import ZygoteLink
@@ -23,6 +28,7 @@ from dlsched.nodeagent.host.launchers import Launcher
 from dlsched.nodeagent.host.machine import machine_name
 from dlsched.protocol import agent
 from dlsched.protocol.messages import Inventory
+from dlsched.rpc.connection_limits import ConnectionLimits
 from dlsched.rpc.server import add_ports, new_server
 from dlsched.rpc.v1 import node_pb2_grpc
 from dlsched.system import clock
@@ -70,9 +76,10 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         ),
         trust=trust.trust_of_daemon(settings),
     )
-    server = new_server(trust.trust_of_callers(settings))
+    connections, reader = ConnectionLimits(), LogReader()
+    server = new_server(trust.trust_of_callers(settings), connections=connections)
     node_pb2_grpc.add_AgentServicer_to_server(  # type: ignore[no-untyped-call]  # generated
-        AgentService(driver), server
+        AgentService(driver, reader), server
     )
     port = add_ports(server, [settings.listen], trust.trust_of_callers(settings))[0]
     try:
@@ -80,8 +87,16 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         await server.start()  # now: before, it knows neither its runs nor when it was renewed
         address = advertised_address(settings, port)
         log.info("listening address=%s", address)
+        driver.tasks.start(connections.watch())
         driver.tasks.start(driver.reports.run())
-        driver.tasks.start(send_descriptions(driver, launcher, address))
+        facts = node_facts(
+            found,
+            address,
+            size=machine_size(),
+            launcher=launcher.name,
+            capabilities=launcher.capabilities,
+        )
+        driver.tasks.start(send_descriptions(driver, facts))
 
         def on_health() -> None:
             driver.handle(agent.HealthChanged(clock.boottime(), watch.unhealthy))
@@ -102,6 +117,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
     finally:
         notify("STOPPING=1")
         await server.stop(0.2)
+        await reader.close()
         await driver.close()
         watch.close()
 

@@ -50,7 +50,7 @@ class Frames:
             del self._data[:end]
             try:
                 found = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BrokenFrame(str(error)) from None
             if not isinstance(found, dict):
                 raise BrokenFrame("not an object")

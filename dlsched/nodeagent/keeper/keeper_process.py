@@ -13,10 +13,9 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
-from dlsched.core.errors import BadInput
 from dlsched.job import messages as words
 from dlsched.nodeagent.host import lean_socket, processes, syscalls
-from dlsched.nodeagent.json_values import plain, value_of
+from dlsched.nodeagent.json_values import UNCLEAR, plain, value_of
 from dlsched.nodeagent.keeper import run_files
 from dlsched.nodeagent.keeper.agent_connection import AgentConnection
 from dlsched.nodeagent.keeper.event_loop import WRITABLE, EventLoop
@@ -36,6 +35,7 @@ ORDERS: dict[str, type] = {
 }
 
 
+LONGEST_UNCLEAR = 300  # characters of what was wrong with a message
 _NOT_RECORDED = (keeper.Stage.NEW, keeper.Stage.RESERVING, keeper.Stage.GONE)
 _NOT_RELEASED = (keeper.Stage.PREPARED, keeper.Stage.RELEASING)
 
@@ -88,7 +88,7 @@ class Keeper:
         self._agent = AgentConnection(
             self._loop,
             agent,
-            on_message=self._obey,
+            on_message=self._from_agent,
             on_new_agent=self._new_agent,
             on_close=self._agent_gone,
         )
@@ -280,13 +280,16 @@ class Keeper:
         suspended = self.processes.suspension.message()
         self.send_to_agent({"status": plain(status), **suspended})
 
+    def _from_agent(self, message: dict[str, object]) -> None:
+        try:
+            self._obey(message)
+        except UNCLEAR as error:  # an agent of another version must not end the job
+            self.send_to_agent({"unclear": f"{type(error).__name__}: {error}"[:LONGEST_UNCLEAR]})
+
     def _obey(self, message: dict[str, object]) -> None:
         name = message.get("order")
         if isinstance(name, str) and name in ORDERS:
-            try:
-                order: m.Order = value_of(ORDERS[name], message.get("with", {}))
-            except BadInput:
-                return
+            order: m.Order = value_of(ORDERS[name], message.get("with", {}))
             if isinstance(order, m.Freeze):
                 held = message.get("gpu_bytes")
                 self.processes.suspension.level = order.level

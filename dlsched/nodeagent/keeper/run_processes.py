@@ -162,6 +162,12 @@ class RunProcesses:
     def execute(self) -> None:
         """Start the processes of the job on this node."""
         self._has_executed = True
+        try:
+            self._start_ranks()
+        except OSError as error:  # no process, descriptor or space is left
+            self.fail_job(f"cannot start: {error.strerror}")
+
+    def _start_ranks(self) -> None:
         port = self._port.port if self._port else port_of(self._spec.desired.key.run_id)
         if self._port is not None:
             self._port.hand_over()
@@ -187,6 +193,8 @@ class RunProcesses:
                 error=path(launch.error),
                 truncate=not launch.append and rank.rank == 0,
             )
+        for process in list(processes.values())[:1]:
+            self.calls.script_environment = process.environment
         for number, process in self._output.connect(processes).items():
             self._running[self.start_child(process)] = number
         self._output.close()
@@ -201,10 +209,11 @@ class RunProcesses:
             process, cgroup_procs=entrance, tied_to_keeper=not self._spec.namespace
         )
         fault_point("keeper-forked")
-        pid = self._children.start(self._spec, process)
-        if entrance is not None:
-            os.close(entrance)
-        return pid
+        try:
+            return self._children.start(self._spec, process)
+        finally:
+            if entrance is not None:
+                os.close(entrance)
 
     def adopt_writer(self, forked: tuple[int, int]) -> int:
         """Take an output writer that was forked; return its id. No signal to the job reaches it."""

@@ -120,7 +120,12 @@ def fork(become: Callable[[int], None]) -> tuple[int, int]:
         The id of the process, and the other end of its pipe.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if pid:
         os.close(writing)
         return pid, reading
@@ -159,7 +164,7 @@ def _become(spec: KeeperSpec, process: ProcessSpec, keeper: int) -> None:
         syscalls.forbid_new_privileges()
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    os.umask(0o022)
+    os.umask(spec.launch.umask & 0o777)
     enter(process.working_directory)
     if process.gate is not None:
         _wait_for_files(process.gate)

@@ -6,14 +6,20 @@ own environment is passed on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import dlsched
+from dlsched.jobs.sweep import OF_CLIENTS
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
+from dlsched.nodeagent.ranks.rank_plan import RankCommand, ranks_per_node
+from dlsched.protocol.messages import NodeName
+from dlsched.system import slurm_commands
 
 RESERVED = "DLSCHED_"
-SHIMS = "DLSCHED_SLURM_SHIMS"
+STEP = "DLSCHED_STEP"  # the number of a `dlsched run`, in its ranks
+KEPT = {*OF_CLIENTS, slurm_commands.OF_USER}
+# set by the runtime, and by scripts that choose another value for their ranks
+CHANGEABLE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "OMP_NUM_THREADS")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,7 +32,7 @@ class Rank:
     world: int
     local_world: int
     gpus: tuple[str, ...]
-    tasks_per_node: str = ""  # of a `dlsched run`; empty: as the launch mode has it
+    command: RankCommand | None = None  # of a `dlsched run`; None: as the launch mode has it
 
 
 def ranks_on_node(spec: KeeperSpec) -> list[Rank]:
@@ -55,7 +61,6 @@ def build_environment(
     rank: Rank,
     control_socket: str,
     master_port: int,
-    base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the environment of one process.
 
@@ -64,28 +69,29 @@ def build_environment(
         rank: the process's place.
         control_socket: the path of the keeper's socket for the job.
         master_port: on the first node.
-        base: in place of the environment that the job was submitted with.
     """
-    launch = spec.launch
+    launch, command = spec.launch, rank.command
     slurm = launch.slurm_environment
+    base = launch.environment if command is None else command.environment
     values = {
         name: value
-        for name, value in (launch.environment if base is None else base).items()
+        for name, value in base.items()
         if name
         and "=" not in name
         and "\0" not in name + value
-        and not name.startswith(RESERVED)
+        and (name in KEPT or not name.startswith(RESERVED))
         and not (slurm and name.startswith("SLURM_"))  # of a Slurm job around the submission
     }
     values.setdefault("PATH", _PATH)
-    if launch.environment.get(SHIMS) == "1":  # srun and scontrol, where there are none
-        values["PATH"] += f":{dlsched.__path__[0]}/job/shims"
+    if slurm:
+        slurm_commands.put_on_path(values, spec.run_dir)
     values.setdefault("SHELL", launch.shell)
     values.setdefault("PYTHONUNBUFFERED", "1")  # else what a killed program has printed is lost
     values.update(HOME=values.get("HOME", launch.home), USER=launch.user, LOGNAME=launch.user)
     values.update(_own(spec, rank, control_socket, master_port))
     if slurm:
         values.update(_slurm(spec, rank))
+    values.update({name: base[name] for name in (command.changed if command else ())})
     return values
 
 
@@ -111,15 +117,21 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         "DLSCHED_GRACE": f"{desired.grace_s:.0f}",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": visible_devices(spec, rank.gpus),
-        "MASTER_ADDR": first_address(spec),
+        "MASTER_ADDR": rank.command.master_address if rank.command else address_of(spec),
         "MASTER_PORT": str(master_port),
         "WORLD_SIZE": str(rank.world),
         "RANK": str(rank.rank),
         "LOCAL_RANK": str(rank.local_rank),
         "LOCAL_WORLD_SIZE": str(rank.local_world),
-        "NODE_RANK": str(spec.rank),
-        "GROUP_RANK": str(spec.rank),
+        "NODE_RANK": str(node_rank(spec, rank)),
+        "GROUP_RANK": str(node_rank(spec, rank)),
     }
+    if rank.command is not None:
+        values[STEP] = str(rank.command.call - 1)
+    for name in ("ntasks", "ntasks_per_node", "cpus_per_task"):
+        count = getattr(launch, name)
+        if count is not None:
+            values[f"DLSCHED_{name.upper()}"] = str(count)
     if desired.gpu_share is not None:
         percent = f"{100 * desired.gpu_share:g}"
         values["DLSCHED_GPU_SHARE"] = f"{desired.gpu_share:g}"
@@ -143,13 +155,23 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
     return values
 
 
+def node_rank(spec: KeeperSpec, rank: Rank) -> int:
+    """Return this node's place among the nodes of the run, or of the `dlsched run`."""
+    command = rank.command
+    if command is None or spec.node not in command.nodes:
+        return spec.rank
+    return command.nodes.index(spec.node)
+
+
 def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
-    """The variables of Slurm that training frameworks read."""
+    """The variables of Slurm that training frameworks read, set where Slurm sets them."""
     launch, desired = spec.launch, spec.desired
     nodes = [share.node for share in desired.layout]
-    numbers = ",".join(str(spec.gpu_numbers.get(gpu, 0)) for gpu in desired.gpus)
-    cpus = str(desired.limits.cpus or spec.cpus or 1)
+    command = rank.command
+    numbers = ",".join(str(spec.gpu_numbers.get(gpu, 0)) for gpu in rank.gpus)
+    cpus = desired.limits.cpus or spec.cpus or 1
     job = str(desired.key.job)
+    here = len(command.nodes) if command else len(nodes)
     values = {
         "SLURM_JOB_ID": job,
         "SLURM_JOBID": job,
@@ -162,16 +184,14 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
         "SLURM_JOB_NODELIST": compact_names(nodes),
         "SLURM_NODELIST": compact_names(nodes),
         "SLURM_JOB_NUM_NODES": str(len(nodes)),
-        "SLURM_NNODES": str(len(nodes)),
-        "SLURM_JOB_CPUS_PER_NODE": cpus,
-        "SLURM_CPUS_ON_NODE": cpus,
-        "SLURM_GPUS_ON_NODE": str(len(desired.gpus)),
+        "SLURM_NNODES": str(here),
+        "SLURM_JOB_CPUS_PER_NODE": compact_counts([cpus] * len(nodes)),
+        "SLURM_CPUS_ON_NODE": str(cpus),
+        "SLURM_GPUS_ON_NODE": str(len(rank.gpus)),
         "SLURM_JOB_GPUS": numbers,
         "GPU_DEVICE_ORDINAL": numbers,
-        "SLURM_NTASKS": str(rank.world),
-        "SLURM_NPROCS": str(rank.world),
-        "SLURM_TASKS_PER_NODE": rank.tasks_per_node or _tasks_per_node(spec),
-        "SLURM_NODEID": str(spec.rank),
+        "SLURM_TASKS_PER_NODE": command.tasks_per_node if command else _tasks_per_node(spec),
+        "SLURM_NODEID": str(node_rank(spec, rank)),
         "SLURM_PROCID": str(rank.rank),
         "SLURM_LOCALID": str(rank.local_rank),
         "SLURM_SUBMIT_DIR": launch.submit_directory or launch.working_directory,
@@ -180,6 +200,25 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
         "SLURM_CLUSTER_NAME": launch.cluster,
         "SLURM_WORKING_CLUSTER": launch.cluster,
     }
+    if command is not None or desired.mode.value != "batch":
+        values["SLURM_NTASKS"] = values["SLURM_NPROCS"] = str(rank.world)
+    elif launch.ntasks is not None:
+        values["SLURM_NTASKS"] = values["SLURM_NPROCS"] = str(launch.ntasks)
+    if launch.ntasks_per_node is not None:
+        values["SLURM_NTASKS_PER_NODE"] = str(launch.ntasks_per_node)
+    per_task = (command.cpus_per_task if command else 0) or launch.cpus_per_task
+    if per_task:
+        values["SLURM_CPUS_PER_TASK"] = str(per_task)
+    if command is not None:
+        values |= {
+            "SLURM_STEP_ID": str(command.call - 1),
+            "SLURM_STEPID": str(command.call - 1),
+            "SLURM_STEP_NODELIST": compact_names(command.nodes),
+            "SLURM_STEP_NUM_NODES": str(here),
+            "SLURM_STEP_NUM_TASKS": str(rank.world),
+            "SLURM_STEP_TASKS_PER_NODE": command.tasks_per_node,
+            "SLURM_STEP_GPUS": numbers,
+        }
     if desired.key.run > 1:
         values["SLURM_RESTART_COUNT"] = str(desired.key.run - 1)
     if launch.array_task is not None:
@@ -193,12 +232,16 @@ def _slurm(spec: KeeperSpec, rank: Rank) -> dict[str, str]:
 
 
 def _tasks_per_node(spec: KeeperSpec) -> str:
-    mode = spec.desired.mode.value
-    if mode == "batch":
-        return "1"
-    return compact_counts(
-        [max(1, len(s.gpus)) if mode == "gpu" else 1 for s in spec.desired.layout]
-    )
+    layout, launch = spec.desired.layout, spec.launch
+    if spec.desired.mode.value == "gpu":
+        return compact_counts([max(1, len(share.gpus)) for share in layout])
+    if spec.desired.mode.value == "batch" and launch.ntasks is not None and layout:
+        most = launch.ntasks_per_node or 0
+        if most * len(layout) < launch.ntasks:  # spread evenly
+            most = 0
+        counts = ranks_per_node(layout, launch.ntasks, most, overcommit=True)
+        return compact_counts([count for count in counts if count])
+    return compact_counts([1] * len(layout))
 
 
 def compact_counts(counts: Sequence[int]) -> str:
@@ -227,11 +270,12 @@ def checkpoint_folder(spec: KeeperSpec) -> str:
     return f"{base.rstrip('/')}/.dlsched/checkpoints/{key.job}"
 
 
-def first_address(spec: KeeperSpec) -> str:
-    """Return the host of the first node, without its agent's port."""
+def address_of(spec: KeeperSpec, node: NodeName | None = None) -> str:
+    """Return the host of one node of the run, without its agent's port; None: of the first."""
     if len(spec.desired.layout) <= 1 or not spec.launch.addresses:
         return "127.0.0.1"
-    target = spec.launch.addresses[0]
+    nodes = [share.node for share in spec.desired.layout]
+    target = spec.launch.addresses[0 if node is None else nodes.index(node)]
     host = target.rsplit(":", 1)[0] if ":" in target else target
     return host.strip("[]") or "127.0.0.1"
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from dlsched.job import messages as words
@@ -18,6 +19,13 @@ from dlsched.nodeagent.host import lean_socket
 
 _CREDENTIALS = struct.Struct("3i")
 MAX_PEERS = 512
+_DESCRIPTORS_OF_PEER = 4  # at most, with its connection
+
+
+def most_peers() -> int:
+    """How many processes may be connected: they get half of the descriptors that a keeper has."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_PEERS, limit // (2 * _DESCRIPTORS_OF_PEER))
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +80,7 @@ class JobSocket:
         self._on_message, self._on_unclear = on_message, on_unclear
         self.listener: lean_socket.Socket | None = None
         self.peers: dict[int, Peer] = {}
+        self._most_peers = most_peers()
 
     def listen(self, path: str) -> lean_socket.Socket:
         """Listen for peers at `path`, and no longer elsewhere; return the listening socket."""
@@ -100,7 +109,7 @@ class JobSocket:
             lean_socket.SOL_SOCKET, lean_socket.SO_PEERCRED, _CREDENTIALS.size
         )
         pid, uid, _ = _CREDENTIALS.unpack(raw)
-        if uid not in (self._uid, 0) or len(self.peers) >= MAX_PEERS:
+        if uid not in (self._uid, 0) or len(self.peers) >= self._most_peers:
             connection.close()
             return None
         connection.setblocking(False)
@@ -118,16 +127,20 @@ class JobSocket:
             return True
         except OSError:
             return False
-        peer.streams.extend(fds)
-        if not packet:
-            return False
+        message: words.FromJob | None = None
         try:
+            if not packet:
+                return False
             if flags & lean_socket.MSG_TRUNC:
                 raise words.BadMessage("longer than any message")
             message = words.decode_from_job(packet)
         except words.BadMessage as error:
             self._on_unclear(peer)
             return isinstance(error, words.Nonsense)
+        finally:
+            if isinstance(message, words.Hello | words.RunRanks) and not peer.streams:
+                peer.streams, fds = fds[:2], fds[2:]
+            _close_all(fds)  # only these messages bring descriptors, and only once
         if isinstance(message, words.Hello):
             peer.rank = message.rank
             peer.is_foreign = message.run_id not in ("", self._run_id)
@@ -140,11 +153,15 @@ class JobSocket:
         """Close the connection of a peer."""
         self.peers.pop(peer.socket.fileno(), None)
         peer.socket.close()
-        for fd in peer.streams:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        _close_all(peer.streams)
         peer.streams.clear()
 
     def able_to(self, capability: str) -> list[Peer]:
         """Return the ranks with a capability, such as `stop`: they stop when they are told to."""
         return [each for each in self.peers.values() if capability in each.capabilities]
+
+
+def _close_all(fds: Iterable[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)

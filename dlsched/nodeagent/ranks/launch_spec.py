@@ -37,6 +37,9 @@ class LaunchFacts:
     array_min: int | None = None
     array_max: int | None = None
     array_step: int | None = None
+    ntasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
     partition: str = ""
     submit_directory: str = ""
     submit_host: str = ""
@@ -51,6 +54,7 @@ class LaunchFacts:
     vc: str = ""
     cluster: str = ""
     addresses: tuple[str, ...] = ()  # of the nodes' agents, in the order of the layout
+    umask: int = 0o022
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

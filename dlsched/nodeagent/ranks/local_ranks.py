@@ -9,13 +9,12 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.host import processes
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.job_environment import Rank, build_environment
-from dlsched.nodeagent.ranks.rank_plan import RankPlace
+from dlsched.nodeagent.ranks.rank_plan import RankCommand, RankPlace
 from dlsched.system import clock
 
 if TYPE_CHECKING:
@@ -24,18 +23,6 @@ if TYPE_CHECKING:
 WINDOW = 1024 * 1024  # bytes that the caller has not taken yet
 CHUNK = 32 * 1024
 TERM_S = 10.0  # from TERM to KILL when the caller is gone
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankCommand:
-    """What all ranks of one `dlsched run` have in common."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str] = field(repr=False)
-    working_directory: str
-    world: int  # ranks on all nodes
-    master_port: int
-    tasks_per_node: str  # as Slurm writes it
 
 
 class LocalRanks:
@@ -72,7 +59,11 @@ class LocalRanks:
         places: Sequence[RankPlace],
         streams: tuple[int, int] | None,
     ) -> None:
-        """Start the ranks of this node; without `streams`, their output is read here."""
+        """Start the ranks of this node; without `streams`, their output is read here.
+
+        Raises:
+            OSError: when there is no process or descriptor left; some ranks may have started.
+        """
         keeper = self._keeper
         for place in places:
             rank = Rank(
@@ -81,7 +72,7 @@ class LocalRanks:
                 world=command.world,
                 local_world=len(places),
                 gpus=place.gpus,
-                tasks_per_node=command.tasks_per_node,
+                command=command,
             )
             pipes = [os.pipe2(os.O_CLOEXEC) for _ in (1, 2)] if streams is None else []
             process = child_process.ProcessSpec(
@@ -91,16 +82,22 @@ class LocalRanks:
                     rank,
                     keeper.job_socket_path,
                     command.master_port,
-                    command.environment,
                 ),
                 working_directory=command.working_directory or keeper.spec.launch.working_directory,
                 output="",
                 error="",
                 streams=streams or (pipes[0][1], pipes[1][1]),
             )
-            self._pids[keeper.processes.start_child(process)] = place.rank
-            for stream, (fd, theirs) in enumerate(pipes, 1):
-                os.close(theirs)
+            try:
+                self._pids[keeper.processes.start_child(process)] = place.rank
+            except OSError:
+                for fd, _ in pipes:
+                    os.close(fd)
+                raise
+            finally:
+                for _, theirs in pipes:
+                    os.close(theirs)
+            for stream, (fd, _) in enumerate(pipes, 1):
                 os.set_blocking(fd, False)
                 self._pipes[fd] = (place.rank, stream)
                 keeper.watch(fd, lambda _mask, fd=fd: self._readable(fd))  # type: ignore[misc]

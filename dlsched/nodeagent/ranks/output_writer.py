@@ -64,7 +64,7 @@ def _be_writer(
     _close_others({0, 1, 2, started, *pipes, *([gate.fileno()] if gate is not None else [])})
     try:
         child_process.become_user(spec)
-        os.umask(0o022)
+        os.umask(spec.launch.umask & 0o777)
         written = [
             _Written(file, child_process.open_output(file.path, file.truncate)) for file in files
         ]

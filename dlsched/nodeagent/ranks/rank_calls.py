@@ -11,14 +11,27 @@ import base64
 import os
 import signal
 from collections import deque
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlsched.job import messages as words
 from dlsched.nodeagent.json_values import plain, value_of
-from dlsched.nodeagent.ranks.job_environment import compact_counts
-from dlsched.nodeagent.ranks.local_ranks import LocalRanks, RankCommand
+from dlsched.nodeagent.ranks.job_environment import (
+    CHANGEABLE,
+    STEP,
+    address_of,
+    compact_counts,
+)
+from dlsched.nodeagent.ranks.local_ranks import LocalRanks
 from dlsched.nodeagent.ranks.master_port import port_of
-from dlsched.nodeagent.ranks.rank_plan import CannotPlace, RankPlace, plan_ranks
+from dlsched.nodeagent.ranks.rank_plan import (
+    CannotPlace,
+    RankCommand,
+    RankPlace,
+    part_of,
+    plan_ranks,
+)
+from dlsched.protocol.messages import GpuId
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.job_socket import Peer
@@ -26,13 +39,17 @@ if TYPE_CHECKING:
 
 
 class RankCalls:
-    """All calls of one run on one node: of callers here, and shares of callers elsewhere."""
+    """All calls of one run on one node: of callers here, and shares of callers elsewhere.
+
+    A call that wants GPUs of its own waits until other such calls have given them back.
+    """
 
     def __init__(self, keeper: KeeperInterface) -> None:
         """Know no call yet."""
         self._keeper = keeper
         self._count = 0
         self._calls: dict[int, Call] = {}
+        self.script_environment: Mapping[str, str] = {}  # of the job's first process here
         self._shares: dict[int, LocalRanks] = {}
 
     @property
@@ -62,17 +79,33 @@ class RankCalls:
                 )
                 return
             self._count += 1
-            call = Call(self._keeper, peer, message, self._count)
-            try:
-                call.begin()
-            except CannotPlace as error:
-                peer.send_message(words.Refused(why=str(error)))
-                return
+            call = Call(self._keeper, peer, message, self._count, self._changed(message))
             self._calls[self._count] = call
+            self._begin(self._count)
         elif isinstance(message, words.SignalRanks):
             for call in self._calls.values():
                 if call.peer is peer and 0 < message.number < signal.NSIG:
                     call.send(message.number)
+
+    def _changed(self, message: words.RunRanks) -> tuple[str, ...]:
+        """The variables of the runtime that the caller, a script, has set to another value."""
+        given, now = self.script_environment, message.environment
+        if not given or STEP in now:  # a rank's own variables are not the script's
+            return ()
+        return tuple(name for name in CHANGEABLE if name in now and now[name] != given.get(name))
+
+    def _begin(self, number: int) -> None:
+        """Start the ranks of a call if its GPUs are free; tell the caller why they cannot start."""
+        call = self._calls[number]
+        taken = {gpu for each in self._calls.values() if each is not call for gpu in each.gpus}
+        try:
+            call.begin(taken)
+        except CannotPlace as error:
+            call.peer.send_message(words.Refused(why=str(error)))
+            del self._calls[number]
+        except OSError as error:  # no process or descriptor is left
+            call.peer.send_message(words.Refused(why=str(error)))
+            call.abandon()
 
     def closed(self, peer: Peer) -> None:
         """End the ranks of a caller that has closed its connection."""
@@ -104,6 +137,8 @@ class RankCalls:
     def _tidy(self) -> None:
         for key in [key for key, call in self._calls.items() if call.over]:
             del self._calls[key]
+            for number in [each for each, call in self._calls.items() if not call.begun]:
+                self._begin(number)
         for key in [key for key, share in self._shares.items() if not share.running]:
             del self._shares[key]
 
@@ -151,17 +186,27 @@ class RankCalls:
             event = {"call": number, "rank": rank, "exited": True, "code": code, "signal": ended_by}
             keeper.send_to_agent({"rank_event": event})
 
+        places = [value_of(RankPlace, each) for each in request["ranks"]]
+        command = value_of(RankCommand, request | {"call": number})  # JSON has int64 as a text
         share = LocalRanks(keeper, on_output=on_output, on_exit=on_exit)
         self._shares[number] = share
-        places = [value_of(RankPlace, each) for each in request["ranks"]]
-        share.start(value_of(RankCommand, request), places, streams=None)
+        try:
+            share.start(command, places, streams=None)
+        except OSError as error:  # no process or descriptor is left
+            share.stop()
+            keeper.send_to_agent({"rank_event": {"call": number, "refused": str(error)}})
 
 
 class Call:
     """One caller's ranks on all nodes."""
 
     def __init__(
-        self, keeper: KeeperInterface, peer: Peer, request: words.RunRanks, number: int
+        self,
+        keeper: KeeperInterface,
+        peer: Peer,
+        request: words.RunRanks,
+        number: int,
+        changed: tuple[str, ...] = (),
     ) -> None:
         """Start no rank yet.
 
@@ -170,8 +215,12 @@ class Call:
             peer: the caller.
             request: what the caller wants to run.
             number: of the call; it tells the calls of the run apart.
+            changed: variables of the runtime whose values the caller has set.
         """
         self._keeper, self.peer, self._request, self._number = keeper, peer, request, number
+        self._changed = changed
+        self.begun = False
+        self.gpus: frozenset[GpuId] = frozenset()  # that no other call gets meanwhile
         self._left: set[int] = set()  # ranks that have not ended
         self._node_of: dict[int, str] = {}  # by rank
         self._outgoing: deque[tuple[bytes, int, str]] = (
@@ -188,46 +237,67 @@ class Call:
         knows = self._done and not self._outgoing
         return (knows or self._abandoned) and not self.ranks.running
 
-    def begin(self) -> None:
-        """Start all ranks.
+    def begin(self, taken: Collection[GpuId] = ()) -> None:
+        """Start all ranks, unless their GPUs are among those `taken` by other calls.
 
         Raises:
             CannotPlace: when they do not fit; no rank was started then.
         """
         request, spec = self._request, self._keeper.spec
-        layout = spec.desired.layout
-        plans = plan_ranks(layout, request.ntasks, request.per_node, request.gpus_per_task)
+        taken = () if request.overlap else taken
+        layout = part_of(spec.desired.layout, request.nodes, request.gpus, taken)
+        if layout is None:
+            return
+        plans = plan_ranks(
+            layout,
+            request.ntasks,
+            request.per_node,
+            request.gpus_per_task,
+            overcommit=request.overcommit,
+        )
+        self.begun = True
+        if request.gpus is not None and not request.overlap:
+            self.gpus = frozenset(gpu for share in layout for gpu in share.gpus)
         for share, places in zip(layout, plans, strict=True):
             self._node_of.update({place.rank: share.node for place in places})
         self._left = set(self._node_of)
+        nodes = tuple(share.node for share, places in zip(layout, plans, strict=True) if places)
         command = RankCommand(
+            call=self._number,
             argv=tuple(request.argv),
             environment=dict(request.environment),
             working_directory=request.working_directory,
             world=sum(len(each) for each in plans),
+            nodes=nodes,
+            master_address=address_of(spec, nodes[0]),
             master_port=port_of(spec.desired.key.run_id, self._number - 1),
             tasks_per_node=compact_counts([len(each) for each in plans if each]),
+            cpus_per_task=request.cpus_per_task,
+            changed=self._changed,
         )
         streams = None
         if len(self.peer.streams) >= 2 and not request.label:
             streams = (self.peer.streams[0], self.peer.streams[1])
-        self._send(words.Started(ranks=command.world))
-        self.ranks.start(command, plans[0], streams)
+        where = tuple(self._node_of[rank] for rank in range(command.world))
+        self._send(words.Started(ranks=command.world, call=self._number, nodes=where))
+        by_node = {share.node: places for share, places in zip(layout, plans, strict=True)}
+        self.ranks.start(command, by_node.get(spec.node, ()), streams)
         for fd in self.peer.streams:
             os.close(fd)
         self.peer.streams.clear()
-        for place, (share, places) in enumerate(zip(layout, plans, strict=True)):
-            if place and places:
-                address = spec.launch.addresses[place] if spec.launch.addresses else ""
+        names = (share.node for share in spec.desired.layout)
+        addresses = dict(zip(names, spec.launch.addresses, strict=False))
+        for node, places in by_node.items():
+            if node != spec.node and places:
+                address = addresses.get(node, "")
                 message = {
                     **plain(command),
-                    "call": self._number,
-                    "node": share.node,
+                    "node": node,
                     "address": address,
                     "ranks": [plain(each) for each in places],
                 }
                 if not self._keeper.send_to_agent({"ranks": message}):
-                    self._refuse_node(share.node, "the agent of the first node is away")
+                    self._refuse_node(node, "the agent of the first node is away")
 
     # -- output and ends ------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
-"""Which ranks of a `dlsched run` go to which node of the allocation, and which GPUs they see."""
+"""What a `dlsched run` starts: which ranks go to which node, and which GPUs they see."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from dlsched.core.errors import plural
-from dlsched.protocol.messages import GpuId, Share
+from dlsched.protocol.messages import GpuId, NodeName, Share
 
 MAX_RANKS = 4096  # of one call
 
@@ -24,11 +24,65 @@ class RankPlace:
     gpus: tuple[GpuId, ...]
 
 
-def ranks_per_node(layout: Sequence[Share], ntasks: int, per_node: int) -> list[int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCommand:
+    """What all ranks of one `dlsched run` have in common."""
+
+    call: int  # its number among those of the run, from 1
+    argv: tuple[str, ...]
+    environment: dict[str, str] = field(repr=False)
+    working_directory: str
+    world: int  # ranks on all nodes
+    nodes: tuple[NodeName, ...]  # that have ranks
+    master_address: str  # of the first of them
+    master_port: int
+    tasks_per_node: str  # as Slurm writes it
+    cpus_per_task: int = 0  # 0: as the job has it
+    changed: tuple[str, ...] = ()  # variables of the runtime that the script has set anew
+
+
+def part_of(
+    layout: Sequence[Share], nodes: Sequence[str], gpus: int | None, taken: Collection[GpuId]
+) -> list[Share] | None:
+    """Return the part of an allocation that one call gets; None while other calls have its GPUs.
+
+    Args:
+        layout: of the allocation.
+        nodes: some of its nodes; empty: all.
+        gpus: on each node, which no other such call has; None: all that the node has.
+        taken: the GPUs that other calls have.
+
+    Raises:
+        CannotPlace: when the allocation has no such part.
+    """
+    own = {str(share.node): share for share in layout}
+    for name in nodes:
+        if name not in own:
+            raise CannotPlace(f"node {name} is not of this allocation ({', '.join(own)})")
+    found = []
+    for share in [own[name] for name in dict.fromkeys(nodes)] or layout:
+        if gpus is None:
+            found.append(share)
+            continue
+        if gpus > len(share.gpus):
+            raise CannotPlace(
+                f"{plural(gpus, 'GPU')} on each node: node {share.node} has {len(share.gpus)}"
+            )
+        free = tuple(each for each in share.gpus if each not in taken)
+        if gpus > len(free):
+            return None
+        found.append(replace(share, gpus=free[:gpus]))
+    return found
+
+
+def ranks_per_node(
+    layout: Sequence[Share], ntasks: int, per_node: int, *, overcommit: bool = False
+) -> list[int]:
     """Return how many ranks each node gets.
 
     `ntasks` is ranks in all, 0 for `per_node` on each node or one for each GPU; `per_node` is ranks
-    on each node, filled in order, 0 to spread them evenly.
+    on each node, filled in order, 0 to spread them evenly. With `overcommit`, they may be more than
+    GPUs.
 
     Raises:
         CannotPlace: when they do not fit.
@@ -46,6 +100,9 @@ def ranks_per_node(layout: Sequence[Share], ntasks: int, per_node: int) -> list[
         full, rest = divmod(ntasks, per_node)
         found = [per_node] * full + ([rest] if rest else [])
         return found + [0] * (len(layout) - len(found))
+    if overcommit:
+        full, rest = divmod(ntasks, len(layout))
+        return [full + (place < rest) for place in range(len(layout))]
     if ntasks > sum(room):
         raise CannotPlace(
             f"{ntasks} ranks for {plural(sum(room), 'GPU')}: "
@@ -61,7 +118,12 @@ def ranks_per_node(layout: Sequence[Share], ntasks: int, per_node: int) -> list[
 
 
 def plan_ranks(
-    layout: Sequence[Share], ntasks: int, per_node: int, gpus_per_task: int
+    layout: Sequence[Share],
+    ntasks: int,
+    per_node: int,
+    gpus_per_task: int,
+    *,
+    overcommit: bool = False,
 ) -> list[list[RankPlace]]:
     """Return the ranks of each node, in the order of the layout.
 
@@ -70,13 +132,15 @@ def plan_ranks(
         ntasks: as of `ranks_per_node`.
         per_node: as of `ranks_per_node`.
         gpus_per_task: GPUs of each rank; 0: each sees all GPUs of its node.
+        overcommit: as of `ranks_per_node`.
 
     Raises:
         CannotPlace: when they, or their GPUs, do not fit.
     """
     found: list[list[RankPlace]] = []
     rank = 0
-    for share, count in zip(layout, ranks_per_node(layout, ntasks, per_node), strict=True):
+    counts = ranks_per_node(layout, ntasks, per_node, overcommit=overcommit)
+    for share, count in zip(layout, counts, strict=True):
         if count * gpus_per_task > len(share.gpus):
             raise CannotPlace(
                 f"{plural(count, 'rank')} with {plural(gpus_per_task, 'GPU')} each: "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dlsched.job import messages as words
 from dlsched.job.reported import LONGEST_NAME, known_names
 from dlsched.nodeagent.json_values import plain
+from dlsched.nodeagent.ranks.rank_plan import MAX_RANKS
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.job_socket import Peer
@@ -54,7 +55,9 @@ class TrainingMessages:
                     not_finite=known_names(message.not_finite),
                 )
             case words.Failed():
-                self._said_why[peer.rank or 0] = message.error[:LONGEST_ERROR]
+                rank = peer.rank or 0
+                if rank in self._said_why or len(self._said_why) < MAX_RANKS:
+                    self._said_why[rank] = message.error[:LONGEST_ERROR]
                 self._report(peer, error=message.error[:LONGEST_ERROR], error_at=message.at)
             case words.Doing():
                 self._report(peer, doing=message.what[:LONGEST_NAME])

@@ -23,6 +23,17 @@ class ConstantOverhead(LaunchPart[NoOptions]):
         return usual
 
 
+class OverheadBySize(LaunchPart[NoOptions]):
+    """Large gangs take longer: the run's restart overhead × (1 + log2 GPUs)."""
+
+    name = "by-size"
+    summary = "a start costs the run's restart overhead × (1 + log2 GPUs)"
+
+    def overhead(self, row: int, placement: Placement, units: UnitTable, usual: float) -> float:
+        """The overhead of so many GPUs, in seconds."""
+        return usual * (1.0 + math.log2(placement.gpus))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledOptions:
     """Each job's own overhead."""

@@ -186,6 +186,13 @@ class OrderKeeper(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class KillKeeper(Command):
+    """Kill a keeper that does not obey; its end is an event."""
+
+    run_id: m.RunId
+
+
+@dataclass(frozen=True, slots=True)
 class KillLeftovers(Command):
     """Kill the processes that a lost keeper may have left, then read the run's file."""
 

@@ -111,13 +111,13 @@ class RepliesTurn(RunsTurn):
             until = sent_at + reply.lease.duration_s
             self.change(renewed_at=now, renewed_sequence=reply.sequence)
             self.write_lease(until, reply.lease.covers, by_leader=True)
-        self.acknowledge(reply)
-        changed = self.reconcile()
+        self.acknowledge(now, reply)
+        changed = self.reconcile(now)
         self.change(applied=reply.term)
         if changed:
             self.sync(now)
 
-    def acknowledge(self, reply: m.Reply) -> None:
+    def acknowledge(self, now: float, reply: m.Reply) -> None:
         """Drop the ends that the leader has committed, and kill the runs that it knows are over."""
         ended, held = dict(self.state.ended), dict(self.state.held)
         for run_id in reply.acknowledged:
@@ -136,7 +136,7 @@ class RepliesTurn(RunsTurn):
                 self.change(held=held)
                 self.emit(WriteEnd(end))
             elif not held[run_id].lost:
-                self.emit(OrderKeeper(run_id, m.Kill(m.StopReason.OVER)))
+                self.order_end(now, run_id, m.Kill(m.StopReason.OVER))
 
     def write_lease(self, until: float, covers: frozenset[m.RunId], *, by_leader: bool) -> None:
         """Replace the lease file."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.agent.interface import (
+    KillKeeper,
     KillLeftovers,
     LogLine,
     OrderKeeper,
@@ -21,7 +22,7 @@ from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
 class RunsTurn(Turn):
     """What an agent does with runs."""
 
-    def reconcile(self) -> bool:
+    def reconcile(self, now: float) -> bool:
         """Act on each difference between desired and held; true when a run was refused."""
         news = False
         for want in self.state.desired:
@@ -31,7 +32,7 @@ class RunsTurn(Turn):
                 continue
             if held is not None:
                 if not held.lost:
-                    self.steer(held, want)
+                    self.steer(now, held, want)
             elif reason := self.veto(want):
                 self.refuse(want, reason)
                 news = True
@@ -39,7 +40,7 @@ class RunsTurn(Turn):
                 self.spawn(want)
         return news
 
-    def steer(self, held: Held, want: m.DesiredRun) -> None:
+    def steer(self, now: float, held: Held, want: m.DesiredRun) -> None:
         """Order the keeper of a held run to do what the leader wants."""
         run_id, has = want.key.run_id, held.desired
         if (want.limits, want.grace_s) != (has.limits, has.grace_s):
@@ -47,12 +48,10 @@ class RunsTurn(Turn):
         match want.want, held.phase:
             case m.Want.STOPPED, _:
                 reason = want.stop or m.StopReason.OVER
+                order: m.Stop | m.Kill = m.Stop(reason=reason, step=want.stop_step)
                 if held.let_go and self.blocks_resume(held) is not None:
-                    self.emit(
-                        OrderKeeper(run_id, m.Kill(reason))
-                    )  # without its GPUs it cannot save
-                else:
-                    self.emit(OrderKeeper(run_id, m.Stop(reason=reason, step=want.stop_step)))
+                    order = m.Kill(reason)  # without its GPUs it cannot save
+                self.order_end(now, run_id, order)
             case m.Want.RUNNING, m.Phase.STARTING | m.Phase.PREPARED:
                 self.emit(OrderKeeper(run_id, m.Release()))
             case m.Want.RUNNING, m.Phase.SUSPENDED if self.blocks_resume(held) is None:
@@ -63,6 +62,38 @@ class RunsTurn(Turn):
                 self.emit(OrderKeeper(run_id, m.Freeze(want.suspend_level, want.suspension)))
             case _:
                 pass
+
+    def order_end(self, now: float, run_id: m.RunId, order: m.Stop | m.Kill) -> None:
+        """Order a keeper to end its run, and note by when it must have begun to."""
+        held = self.state.held[run_id]
+        if held.kill_keeper_at is None and not held.quarantined:
+            due = replace(held, kill_keeper_at=self._ends_by(now, held))
+            self.change(held={**self.state.held, run_id: due})
+        self.emit(OrderKeeper(run_id, order))
+
+    def kill_unresponsive_keepers(self, now: float) -> None:
+        """Kill each keeper that was told to end its run and has not done it in time."""
+        for run_id, held in self.state.held.items():
+            if held.kill_keeper_at is not None and now >= held.kill_keeper_at and not held.lost:
+                self.emit(LogLine(f"the keeper of run {held.desired.key} does not end it: killed"))
+                self.emit(KillKeeper(run_id))
+
+    def wait_for_keepers_again(self, now: float) -> None:
+        """Let all times in which keepers must obey begin anew: this process was paused."""
+        held = {
+            run_id: each
+            if each.kill_keeper_at is None
+            else replace(each, kill_keeper_at=max(each.kill_keeper_at, self._ends_by(now, each)))
+            for run_id, each in self.state.held.items()
+        }
+        self.change(held=held)
+
+    def _ends_by(self, now: float, held: Held) -> float:
+        """When a run that is to end must be over, or its keeper must have begun to end it."""
+        timing = self.state.timing
+        if held.phase is not m.Phase.STOPPING:
+            return now + timing.obeys_s
+        return now + held.desired.grace_s + timing.unkillable_s + timing.obeys_s
 
     def blocks_resume(self, held: Held) -> Held | None:
         """A run without which a run that has left its GPUs could use them again; None: no run."""
@@ -149,6 +180,8 @@ class RunsTurn(Turn):
             suspension=status.suspension,
             let_go=status.let_go,
         )
+        if news.kill_keeper_at is not None and held.phase is not news.phase:
+            news = replace(news, kill_keeper_at=self._ends_by(now, news))
         self.change(held={**self.state.held, run_id: news})
         self.sync(now)
 
@@ -178,7 +211,14 @@ class RunsTurn(Turn):
         held = self.state.held.get(run_id)
         if held is None or held.lost:
             return
-        lost = replace(held, lost=True, phase=m.Phase.STOPPING, why=why, let_go=False)
+        lost = replace(
+            held,
+            lost=True,
+            phase=m.Phase.STOPPING,
+            why=why,
+            let_go=False,
+            kill_keeper_at=None,
+        )
         self.change(held={**self.state.held, run_id: lost})
         self.emit(KillLeftovers(run_id))
 

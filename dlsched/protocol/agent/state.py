@@ -27,6 +27,8 @@ class Held:
     why: str = ""  # the keeper could not be started
     suspension: int = 0
     let_go: bool = False
+    # when its keeper is killed: it was told to stop its run and does not
+    kill_keeper_at: float | None = None
     # how it ends as soon as an operator confirms that none of its processes is left
     in_doubt: m.ExitRecord | None = None
 
@@ -150,6 +152,7 @@ class Turn:
                     health=m.Health(quarantined=state.quarantined(), unhealthy=state.unhealthy),
                     inventory=None if state.registered else state.inventory,
                     starts=state.record.starts,
+                    witnesses=state.witnesses,
                 )
             )
         )

@@ -68,7 +68,9 @@ class AgentTurn(RepliesTurn):
         state = self.state
         if state.last_tick is not None and rules.was_paused(state.last_tick, now, state.timing):
             self.change(renewed_at=now)  # a renewal during the pause cannot be excluded
+            self.wait_for_keepers_again(now)
         self.change(last_tick=now)
+        self.kill_unresponsive_keepers(now)
         self.sync(now)
         unrenewed = state.timing.witness_beats * state.timing.beat_s
         fenced = now < state.lease_until and now - self.state.renewed_at >= unrenewed

@@ -209,6 +209,14 @@ class DownConfirmed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOff(Event):
+    """The site's fencing command says that a node is off, as `PowerOff` has asked."""
+
+    node: m.NodeName
+    asked: PowerOff
+
+
+@dataclass(frozen=True, slots=True)
 class OverConfirmed(Event):
     """An operator confirms that no process of a job's run is left where its nodes cannot tell."""
 
@@ -253,6 +261,18 @@ class Persist:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerOff:
+    """Have the site's fencing command switch a silent node off; asked again at each tick.
+
+    `asked_at` and `incarnation` say until when an answer counts: until the node is heard again.
+    """
+
+    node: m.NodeName
+    asked_at: float
+    incarnation: m.Incarnation
+
+
+@dataclass(frozen=True, slots=True)
 class SendReply:
     """Answer a sync."""
 
@@ -291,4 +311,14 @@ class PlacementRefused:
     reason: str
 
 
-Command = Contend | Confirm | Persist | SendReply | SendNudge | Answer | Alarm | PlacementRefused
+Command = (
+    Contend
+    | Confirm
+    | Persist
+    | PowerOff
+    | SendReply
+    | SendNudge
+    | Answer
+    | Alarm
+    | PlacementRefused
+)

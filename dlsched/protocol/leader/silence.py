@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
+from dlsched.protocol.leader.interface import PowerOff
 from dlsched.protocol.leader.state import Turn
 from dlsched.protocol.ledger import (
     MemberOver,
+    Node,
     NodeStatus,
     OrphanOver,
     RunStatus,
@@ -34,43 +36,82 @@ class SilenceTurn(Turn):
                 self.write(StopRun(run.key.run_id, m.StopReason.ABORT))
 
     def check_silence(self, now: float) -> None:
-        """Raise alarms for late nodes; end their fenced runs if enough witnesses are renewed."""
+        """Raise alarms for late nodes; end their runs where that is safe, or switch them off.
+
+        A node is switched off only when it, and not this daemon, is cut off.
+        """
         state = self.state
         for name, node in state.reserved.nodes.items():
             last = state.last_syncs.get(name)
             heard = last.at if last is not None else float("-inf")
             since = max(state.window_from, heard, state.renewed.get(name, float("-inf")))
-            if node.status is not NodeStatus.UP or not rules.window_passed(
-                since, now, state.timing
-            ):
+            if node.status is NodeStatus.DOWN or not rules.window_passed(since, now, state.timing):
                 continue
-            fenced = [
-                run
-                for run in self.state.reserved.runs_on(name)
-                if self.state.reserved.jobs[run.key.job].request.fence is m.Fence.LEASE
-            ]
-            self.alarm(f"{name} is late: its runs stay as they are")
-            if not fenced:
-                continue
-            chains = [
-                other.chain
-                for witness in state.witnesses
-                if witness != name
-                and (other := state.last_syncs.get(witness)) is not None
-                and other.chain is not None
-            ]
-            if rules.is_witnessed(chains, len(state.witnesses), now, state.timing):
-                self.write(SetNode(name, NodeStatus.LOST, "silent, fenced"))
-                for run in fenced:
-                    self.write(MemberOver(run.key.run_id, name, presumed="fenced"))
-            else:
-                self.alarm(f"quorum lost: {name} is silent and too few witnesses are renewed")
+            if node.status is NodeStatus.UP:
+                self.lose_if_fenced(node, now)
+            if self.state.reserved.runs_on(name) and self.is_cut_off(node, now):
+                self.emit(PowerOff(name, now, node.incarnation))
 
-    def node_down(self, name: m.NodeName) -> None:
-        """End all runs of a node, because an operator confirms that nothing runs there."""
+    def lose_if_fenced(self, node: Node, now: float) -> None:
+        """Raise the alarm for a late node; end its fenced runs if enough witnesses are renewed."""
+        name = node.name
+        fenced = [
+            run
+            for run in self.state.reserved.runs_on(name)
+            if self.state.reserved.jobs[run.key.job].request.fence is m.Fence.LEASE
+            and node.can_fence
+        ]
+        self.alarm(f"{name} is late: its runs stay as they are")
+        if not fenced:
+            return
+        if self.is_cut_off(node, now):
+            self.write(SetNode(name, NodeStatus.LOST, "silent, fenced"))
+            for run in fenced:
+                self.write(MemberOver(run.key.run_id, name, presumed="fenced"))
+        else:
+            self.alarm(f"quorum lost: {name} is silent and too few witnesses are renewed")
+
+    def is_cut_off(self, node: Node, now: float) -> bool:
+        """Whether a silent node cannot extend its own lease, whichever witnesses it may have.
+
+        After the database has stepped back, the sets of nodes that have not been heard are unknown.
+        """
+        state = self.state
+        known = not state.stepped_back or node.name in state.last_syncs
+        if not node.witnesses or not known:
+            return False
+        return all(
+            rules.is_witnessed(
+                [
+                    other.chain
+                    for witness in witnesses
+                    if witness != node.name
+                    and (other := state.last_syncs.get(witness)) is not None
+                    and other.chain is not None
+                ],
+                len(witnesses),
+                now,
+                state.timing,
+            )
+            for witnesses in node.witnesses
+        )
+
+    def node_off(self, asked: PowerOff) -> None:
+        """A node was switched off: its runs are over, unless it was heard since that was asked.
+
+        It may have been switched on again, and have runs that no command knows of.
+        """
+        state = self.state
+        node, last = state.reserved.nodes.get(asked.node), state.last_syncs.get(asked.node)
+        heard = max(state.window_from, last.at if last is not None else state.window_from)
+        if node is not None and heard < asked.asked_at and node.incarnation == asked.incarnation:
+            self.node_down(asked.node, "switched off by the fencing command")
+
+    def node_down(self, name: m.NodeName, why: str = "confirmed by an operator") -> None:
+        """End all runs of a node, because it is confirmed that nothing runs there."""
         if name not in self.state.reserved.nodes:
             return
-        self.write(SetNode(name, NodeStatus.DOWN, "confirmed by an operator"))
+        self.write(SetNode(name, NodeStatus.DOWN, why))
         for run in self.state.reserved.runs_on(name):
             self.write(MemberOver(run.key.run_id, name, presumed="confirmed down"))
         for place, run_id in list(self.state.reserved.orphans):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -14,7 +14,10 @@ from dlsched.protocol.leader.interface import (
     Persist,
 )
 from dlsched.protocol.ledger import (
+    Job,
     Ledger,
+    Node,
+    NodeStatus,
     Run,
     Write,
     apply_all,
@@ -22,7 +25,7 @@ from dlsched.protocol.ledger import (
 from dlsched.protocol.rules import Chain
 from dlsched.protocol.timing import Timing
 
-WITNESSES = 5  # at most; of more nodes, the first five by name
+WITNESSES = 5  # at most; of more nodes that are up, the first five by name
 
 
 class Role(Enum):
@@ -44,6 +47,8 @@ class LastSync:
     held_digest: m.Digest = m.Digest("")
     renewals: Mapping[int, float] = field(default_factory=dict)  # reply sequence -> sent at
     chain: Chain | None = None
+    offered: tuple[m.NodeName, ...] = ()  # the witnesses in the last replies
+    offered_from: float = 0.0  # when the first reply with them was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,22 @@ class Refusal:
 
     at: float
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredSet:
+    """The desired set of one node, and the rows of the ledger that it was made of."""
+
+    rows: Sequence[tuple[Run, Job]]
+    runs: tuple[m.DesiredRun, ...]
+    digest: m.Digest
+
+    def is_of(self, rows: Sequence[tuple[Run, Job]]) -> bool:
+        """Whether it was made of these very rows; rows are never changed, only replaced."""
+        return len(rows) == len(self.rows) and all(
+            run is known_run and job is known_job
+            for (run, job), (known_run, known_job) in zip(rows, self.rows, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +108,11 @@ class LeaderState:
     # orphans and runs in doubt that an operator ends, on these nodes
     ending: frozenset[tuple[m.NodeName, m.RunId]] = frozenset()
     alarms: frozenset[str] = frozenset()  # that were raised and still hold
+    witnesses: tuple[m.NodeName, ...] = ()  # the nodes that a silent node asks
+    # the last desired set of each node; its rows are checked before it is used again
+    known_desired: dict[m.NodeName, DesiredSet] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def epoch(self) -> m.Epoch:
@@ -97,10 +123,27 @@ class LeaderState:
         """The nodes that cannot tell whether processes of a run are left."""
         return sorted(node for node, run_id in self.in_doubt if run_id == run.key.run_id)
 
-    @property
-    def witnesses(self) -> tuple[m.NodeName, ...]:
-        """The nodes that a silent node asks."""
-        return tuple(sorted(self.committed.nodes)[:WITNESSES])
+    def desired(self, node: m.NodeName) -> DesiredSet:
+        """The runs of the committed ledger that a node should hold, but those that are over."""
+        committed, reserved = self.committed, self.reserved
+        rows = [
+            (run, committed.jobs[run.key.job])
+            for run in committed.runs_on(node)
+            if not reserved.runs[run.key.run_id].members[node].is_over
+        ]
+        known = self.known_desired.get(node)
+        if known is not None and known.is_of(rows):
+            return known
+        runs = tuple(committed.desired_run(run, node) for run, _ in rows)
+        made = DesiredSet(rows=rows, runs=runs, digest=m.digest_of(runs))
+        self.known_desired[node] = made
+        return made
+
+
+def witnesses_of(nodes: Mapping[m.NodeName, Node]) -> tuple[m.NodeName, ...]:
+    """The nodes that a silent node asks: the same few for all, of those that are up."""
+    up = [name for name, node in nodes.items() if node.status is NodeStatus.UP]
+    return tuple(sorted(up)[:WITNESSES])
 
 
 # -- one step ------------------------------------------------------------------------------------

@@ -83,6 +83,8 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                     self.answer_after_commit(interface.Answer(token_))
             case interface.DownConfirmed(node=node):
                 self.node_down(node)
+            case interface.NodeOff(asked=asked):
+                self.node_off(asked)
             case interface.EndOrphans(run_ids=run_ids):
                 self.end_orphans(run_ids)
             case interface.OverConfirmed(job=job):

@@ -10,7 +10,7 @@ from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.leader.interface import SendReply, SyncArrived
 from dlsched.protocol.leader.placing import may_repeat_at_once
-from dlsched.protocol.leader.state import LastSync, Refusal, Turn
+from dlsched.protocol.leader.state import LastSync, Refusal, Turn, witnesses_of
 from dlsched.protocol.ledger import (
     GPU_UNHEALTHY,
     Job,
@@ -57,6 +57,7 @@ class SyncTurn(Turn):
         self.compare_held(sync, held)
         if sync.health.quarantined != self.state.reserved.nodes[name].quarantined:
             self.write(change.Quarantine(name, sync.health.quarantined))
+        self.offer_witnesses(now, sync)
         self.reply(now, sync, held)
 
     def notice_step_back(self, sync: m.Sync) -> None:
@@ -189,6 +190,8 @@ class SyncTurn(Turn):
                 start=sync.starts[-1] if sync.starts else "",
             )
         )
+        if not self.state.reserved.nodes[sync.node].witnesses:
+            self.write(change.SetWitnesses(sync.node, (witnesses_of(self.state.reserved.nodes),)))
         self.record_ends(event)  # its exit records first
         for runs, why in ((rebooted, "rebooted"), (lost, RECORDS_LOST)):
             for run in runs:
@@ -358,13 +361,7 @@ class SyncTurn(Turn):
     def reply(self, now: float, sync: m.Sync, held: tuple[m.HeldRun, ...]) -> None:
         """Reply from the committed ledger."""
         state, name = self.state, sync.node
-        committed, reserved = state.committed, state.reserved
-        desired = tuple(
-            want
-            for want in committed.desired(name)
-            if not reserved.runs[want.key.run_id].members[name].is_over
-        )
-        digest = m.digest_of(desired)
+        committed, desired = state.committed, state.desired(name)
         over = [mine.key.run_id for mine in held if self.is_to_be_killed(name, mine.key.run_id)]
         acknowledged = tuple(
             record.key.run_id for record in sync.ended if is_committed(committed, name, record.key)
@@ -379,15 +376,39 @@ class SyncTurn(Turn):
                     incarnation=sync.incarnation,
                     sequence=sync.sequence,
                     term=term,
-                    desired_digest=digest,
-                    desired=None if digest == sync.desired_digest else desired,
+                    desired_digest=desired.digest,
+                    desired=None if desired.digest == sync.desired_digest else desired.runs,
                     acknowledged=acknowledged,
                     over=tuple(over),
-                    lease=self.renew(now, sync, [d.key.run_id for d in desired]),
-                    witnesses=state.witnesses,
+                    lease=self.renew(now, sync, [d.key.run_id for d in desired.runs]),
+                    witnesses=_newest(committed.nodes[name].witnesses),
                 )
             )
         )
+
+    def offer_witnesses(self, now: float, sync: m.Sync) -> None:
+        """Note durably which witnesses a node may have, before a reply tells it of others.
+
+        Nodes that join change the set. A node that is cut off keeps the one that it has, and the
+        two need not share a witness; so it is lost only by every set that it may have.
+        """
+        name, wanted = sync.node, self.state.witnesses
+        known, last = self.state.reserved.nodes[name].witnesses, self.state.last_syncs[name]
+        offered = _newest(self.state.committed.nodes[name].witnesses)
+        if last.offered != offered:
+            last = replace(last, offered=offered, offered_from=now)
+            self.change(last_syncs=having(self.state.last_syncs, name, last))
+        sets = known
+        if _newest(known) != wanted:
+            sets = (*(each for each in known if each != wanted), wanted)
+        elif wanted == offered and rules.has_no_earlier_witnesses(
+            sync, offered, now - last.offered_from, self.state.epoch, self.state.timing
+        ):
+            sets = (wanted,)
+        if sync.witnesses and sync.witnesses not in sets:  # told by a later database
+            sets = (sync.witnesses, *sets)
+        if sets != known:
+            self.write(change.SetWitnesses(name, sets))
 
     def is_to_be_killed(self, node: m.NodeName, run_id: m.RunId) -> bool:
         """Whether a run that a node holds is over there, or an operator ends it.
@@ -422,6 +443,10 @@ def _is_agent_of(node: Node, sync: m.Sync) -> bool:
     return node.status is NodeStatus.UP and (node.boot_id, node.incarnation, node.start) == (
         sync.boot_id, sync.incarnation, start
     )  # fmt: skip
+
+
+def _newest(sets: tuple[tuple[m.NodeName, ...], ...]) -> tuple[m.NodeName, ...]:
+    return sets[-1] if sets else ()
 
 
 def is_committed(ledger: Ledger, node: m.NodeName, key: m.RunKey) -> bool:

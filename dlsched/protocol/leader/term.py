@@ -11,7 +11,7 @@ from dlsched.protocol.leader.interface import (
     Persist,
     SendNudge,
 )
-from dlsched.protocol.leader.state import LeaderState, Role, Turn
+from dlsched.protocol.leader.state import LeaderState, Role, Turn, witnesses_of
 from dlsched.protocol.ledger import (
     Adopt,
     Ledger,
@@ -43,6 +43,7 @@ class TermTurn(Turn):
             role=Role.LEADING,
             committed=ledger,
             reserved=ledger,
+            witnesses=witnesses_of(ledger.nodes),
             confirmed_at=asked_at,
             last_tick=now,
             window_from=now,
@@ -91,6 +92,10 @@ class TermTurn(Turn):
         self.emit(*state.in_flight_answers)
         for name, node in after.nodes.items():
             old = before.nodes.get(name)
+            if old is node and before.epoch == after.epoch:
+                continue  # nearly all of them: a comparison of their fields would cost more
+            if old is None or old.status is not node.status:
+                self.change(witnesses=witnesses_of(after.nodes))
             if old is None or old != node or before.epoch != after.epoch:
                 term = m.Term(after.epoch, node.revision)
                 self.emit(SendNudge(m.Nudge(node=name, term=term)))

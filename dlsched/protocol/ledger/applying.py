@@ -69,18 +69,10 @@ def apply(ledger: Ledger, write: change.Write) -> Ledger:  # noqa: PLR0911, PLR0
             live = ledger.live_run(job)
             return ledger if live is None else _bump(ledger, live.members)
         case change.RegisterNode():
-            node = ledger.nodes.get(write.node, Node(name=write.node))
-            node = replace(
-                node,
-                boot_id=write.boot_id,
-                incarnation=write.incarnation,
-                gpus=write.inventory.gpus,
-                start=write.start,
-                machine=write.inventory.machine,
-                status=NodeStatus.UP,
-                why="",
-            )
-            return replace(ledger, nodes=having(ledger.nodes, write.node, node))
+            return _register(ledger, write)
+        case change.SetWitnesses(node=name, sets=sets):
+            node = replace(ledger.nodes[name], witnesses=sets)
+            return replace(ledger, nodes=having(ledger.nodes, name, node))
         case change.SetNode(node=name, status=status, why=why):
             node = replace(ledger.nodes[name], status=status, why=why)
             if status is NodeStatus.DOWN:  # its disk may come back empty
@@ -252,6 +244,28 @@ def _assign(
 
 
 SUSPENSIONS = 1 << 20  # of a run, in one term
+
+
+def _register(ledger: Ledger, write: change.RegisterNode) -> Ledger:
+    """Take over what an agent says of its node.
+
+    Runs that an agent without a fence has started stay without one under the next agent.
+    """
+    name, inventory = write.node, write.inventory
+    node = ledger.nodes.get(name, Node(name=name))
+    earlier_runs = node.boot_id == write.boot_id and bool(ledger.held_by.get(name))
+    node = replace(
+        node,
+        boot_id=write.boot_id,
+        incarnation=write.incarnation,
+        gpus=inventory.gpus,
+        start=write.start,
+        machine=inventory.machine,
+        can_fence=inventory.can_fence and (node.can_fence or not earlier_runs),
+        status=NodeStatus.UP,
+        why="",
+    )
+    return replace(ledger, nodes=having(ledger.nodes, name, node))
 
 
 def _suspend(ledger: Ledger, write: change.SuspendRun) -> Ledger:

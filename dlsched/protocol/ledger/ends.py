@@ -6,6 +6,7 @@ cases from there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -24,6 +25,8 @@ from dlsched.protocol.ledger.rows import (
 PREEMPTIONS = frozenset({m.StopReason.PREEMPT, m.StopReason.MIGRATE, m.StopReason.RESIZE})
 INFRASTRUCTURE = frozenset({m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST})
 BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
+_REASONS = "|".join(reason.value for reason in m.ExitReason)
+_HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
 _LONGEST = 300  # characters of what a node says
 GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
 STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
@@ -251,6 +254,19 @@ def in_words(record: m.ExitRecord) -> str:
     where = f"{record.node}: " if len(record.nodes) > 1 else ""
     said = _one_line(record.detail) if record.reason is not m.ExitReason.KEEPER_LOST else ""
     return f"{where}{how_it_ended(record)}{': ' if said else ''}{said}"
+
+
+def without_words(text: str) -> str:
+    """A reason or event up to how a run ended, without what was said of it.
+
+    Words of a failure come from the user's program or name the user's files; so they are for the
+    owner of the job and for operators.
+    """
+    found = _HOW_IT_ENDED.search(text)
+    if found is None:
+        return text
+    kept = text[: found.end()]
+    return kept + ")" * (kept.count("(") - kept.count(")"))
 
 
 def _one_line(text: str) -> str:

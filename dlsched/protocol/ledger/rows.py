@@ -237,6 +237,8 @@ class Node:
     quarantined: tuple[m.GpuId, ...] = ()
     start: str = ""  # random name of the registered agent's start; empty: an earlier version
     machine: str = ""  # names its hardware; empty: nothing names it
+    can_fence: bool = False  # killing a keeper kills its whole job: true of all runs on it
+    witnesses: tuple[tuple[m.NodeName, ...], ...] = ()  # sets of which it may have one; newest last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,9 +329,10 @@ class Ledger:
 
     def desired(self, node: m.NodeName) -> tuple[m.DesiredRun, ...]:
         """The desired set of a node; it contains no runs that are over."""
-        return tuple(self._desired_run(run, node) for run in self.runs_on(node))
+        return tuple(self.desired_run(run, node) for run in self.runs_on(node))
 
-    def _desired_run(self, run: Run, node: m.NodeName) -> m.DesiredRun:
+    def desired_run(self, run: Run, node: m.NodeName) -> m.DesiredRun:
+        """What a node of a run that is not over should do with it."""
         job = self.jobs[run.key.job]
         request, terms = job.request, job.terms
         if run.stop is not None:
@@ -346,7 +349,8 @@ class Ledger:
             gpus=run.members[node].gpus,
             layout=run.shares,
             mode=request.mode,
-            fence=request.fence,
+            # a job that its keeper cannot end need not be frozen: the leader holds it anyway
+            fence=request.fence if self.nodes[node].can_fence else m.Fence.HOLD,
             limits=terms.limits,
             grace_s=terms.grace_s,
             suspend_level=request.suspend_level,

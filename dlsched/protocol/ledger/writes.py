@@ -113,6 +113,14 @@ class RegisterNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SetWitnesses:
+    """A node may have one of these sets of witnesses; it is told of the last one from now on."""
+
+    node: m.NodeName
+    sets: tuple[tuple[m.NodeName, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetNode:
     """A node is up, lost or down, and why."""
 
@@ -180,6 +188,7 @@ Write = (
     | Restart
     | ChangeTerms
     | RegisterNode
+    | SetWitnesses
     | SetNode
     | Quarantine
     | Adopt

@@ -187,7 +187,9 @@ class SimNode:
                 return  # a crash point has struck
             self.do_agent(command)
 
-    def do_agent(self, command: agent.Command) -> None:
+    def do_agent(  # noqa: PLR0912  # one case a command
+        self, command: agent.Command
+    ) -> None:
         """Carry out one command of the agent."""
         world = self.world
         match command:
@@ -205,6 +207,8 @@ class SimNode:
                 world.after(LOCAL_S, lambda: self.spawn(desired, until, self.boots))
             case agent.OrderKeeper(run_id=run_id, order=order):
                 self.to_keeper(run_id, lambda: keeper.OrderArrived(self.clock(), order))
+            case agent.KillKeeper(run_id=run_id):
+                self.kill_keeper(run_id)
             case agent.KillLeftovers(run_id=run_id):
                 self.to_agent_later(
                     lambda: agent.LeftoversGone(self.clock(), run_id, self.disk.runs.get(run_id))
@@ -313,11 +317,23 @@ class SimNode:
         """Deliver over the local socket, in order, if the keeper still lives by then."""
         box = self.keepers.get(run_id)
 
+        if box is not None:
+            self.world.after(LOCAL_S, lambda: self.when_it_runs(run_id, box, event))
+
+    def keeper_name(self, run_id: m.RunId) -> str:
+        """A keeper as a party that can be paused."""
+        return f"{self.name}/{run_id}"
+
+    def when_it_runs(
+        self, run_id: m.RunId, box: KeeperBox, event: Callable[[], keeper.Event]
+    ) -> None:
+        """Deliver to a keeper that is alive, now or when its paused process continues."""
+
         def deliver() -> None:
-            if box is not None and box.alive and self.keepers.get(run_id) is box:
+            if box.alive and self.keepers.get(run_id) is box:
                 self.keeper_event(run_id, event())
 
-        self.world.after(LOCAL_S, deliver)
+        self.world.when_awake(self.keeper_name(run_id), deliver)
 
     def keeper_event(self, run_id: m.RunId, event: keeper.Event) -> None:
         """Do one step of a keeper and carry out its commands."""
@@ -344,9 +360,9 @@ class SimNode:
 
     def ring(self, run_id: m.RunId, box: KeeperBox, deadline: float) -> None:
         """The keeper's timer."""
-        if box.alive and self.keepers.get(run_id) is box and box.wake == deadline:
+        if box.wake == deadline:
             box.wake = None
-            self.keeper_event(run_id, keeper.DeadlinePassed(self.clock()))
+            self.when_it_runs(run_id, box, lambda: keeper.DeadlinePassed(self.clock()))
 
     def do_keeper(  # noqa: PLR0912  # one case a command
         self, run_id: m.RunId, box: KeeperBox, command: keeper.Command
@@ -388,11 +404,12 @@ class SimNode:
         """Report that a frozen process is suspended, and whether it has left its GPUs."""
         if box.alive and box.process is process and process.frozen:
             process.let_go = process.behaviour.lets_go
-            self.keeper_event(run_id, keeper.JobSuspended(self.clock(), process.let_go))
+            let_go = process.let_go
+            self.when_it_runs(run_id, box, lambda: keeper.JobSuspended(self.clock(), let_go))
 
     def later(self, run_id: m.RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
         """Deliver a completion to a keeper."""
-        self.world.after(FSYNC_S, lambda: self.keeper_event(run_id, event()) if box.alive else None)
+        self.world.after(FSYNC_S, lambda: self.when_it_runs(run_id, box, event))
 
     def reserve(self, run_id: m.RunId, box: KeeperBox, released: bool) -> None:
         """Create the reserved-run file, exclusively."""
@@ -475,7 +492,8 @@ class SimNode:
             self.end_process(box)
             self.world.tell(self.name, f"{process.desired.key} ends {code}:{signal}")
             self.world.checker.ended(process, succeeded=(code, signal) == (0, 0))
-            self.keeper_event(run_id, self.exit_event(process, code, signal))
+            exit_event = self.exit_event(process, code, signal)
+            self.when_it_runs(run_id, box, lambda: replace(exit_event, now=self.clock()))
 
         self.world.after(wait, end)
 

@@ -36,6 +36,8 @@ class Theme:
     codes: tuple[int, ...] = CODES  # of jobs that end by themselves
     shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; empty: the whole GPU
     can_fence: bool = True  # a keeper's death ends its job
+    power_cycles: bool = False  # the site has a fencing command
+    joins: int = 0  # of the nodes, so many start within the first minute
     rough: bool = True  # a network that loses, doubles and delays
 
 
@@ -67,6 +69,35 @@ THEMES = {
         jobs=4,
         gangs=True,
         can_fence=False,
+    ),
+    "paused keepers": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, *("pause keeper",) * 5), gangs=True, jobs=4
+    ),
+    "unfenced lease": Theme(
+        kinds=(*("crash keeper",) * 4, *("isolate",) * 4, "cut", "crash agent", "reboot"),
+        nodes=4,
+        jobs=4,
+        fence=Fence.LEASE,
+        can_fence=False,
+    ),
+    "switched off": Theme(
+        kinds=(*("isolate",) * 6, "cut", "pause", "crash leader"),
+        leaders=2,
+        nodes=4,
+        jobs=9,
+        gangs=True,
+        gpus=1,
+        power_cycles=True,
+        rough=False,
+    ),
+    "joining": Theme(
+        kinds=(*MANAGEMENT, "isolate", "isolate", "cut", "cut", "reboot", "cut from database"),
+        leaders=2,
+        nodes=5,
+        jobs=4,
+        gangs=True,
+        fence=Fence.LEASE,
+        joins=3,
     ),
     "giving way": Theme(
         kinds=(*MANAGEMENT, *MACHINES, "restore", "preempt", "resume"),
@@ -129,6 +160,8 @@ def world(theme: str, seed: int) -> World:
         ),
         can_freeze=chosen.fence is Fence.HOLD or rng.random() < 0.7,
         can_fence=chosen.can_fence,
+        power_cycles=chosen.power_cycles,
+        joins={node: rng.uniform(5, 60) for node in nodes[: chosen.joins]},
         unrest=rng.choice([0.0, chosen.unrest]),
         gives_way=chosen.gives_way,
         whole_runs=rng.random() < chosen.whole_runs,
@@ -186,7 +219,7 @@ def _job(theme: Theme, rng: random.Random, number: int) -> tuple[Request, Behavi
     return request, behaviour
 
 
-def _draw(  # noqa: PLR0911  # one case a kind
+def _draw(  # noqa: PLR0911, PLR0912  # one case a kind
     theme: Theme, rng: random.Random, nodes: list[str], leaders: list[str]
 ) -> list[Fault]:
     at = rng.uniform(2, CALM_AT - 80)
@@ -197,6 +230,12 @@ def _draw(  # noqa: PLR0911  # one case a kind
             return [Fault(at=at, kind=kind, target=leader, for_s=for_s)]
         case "crash agent" | "reboot" | "crash keeper" | "lose records":
             return [Fault(at=at, kind=kind, target=node, for_s=for_s)]
+        case "pause keeper":
+            asked = [
+                Fault(at=at + 1.0, kind=rng.choice(["cancel", "preempt"]), target=str(job))
+                for job in range(1, theme.jobs + 1)
+            ]
+            return [Fault(at=at, kind=kind, target=node, for_s=for_s), *asked]
         case "cut":
             return [Fault(at=at, kind=kind, target=node, other=leader, for_s=for_s)]
         case "cut one way":

@@ -8,8 +8,7 @@ from dlsched.protocol.leader import Persist
 from dlsched.protocol.ledger import Ledger, apply_all
 from dlsched.protocol.messages import DesiredRun, Epoch, JobId, NodeName
 from dlsched.protocol.simulation.scenario import Behaviour
-
-STALE_S = 15.0  # on the database's clock: then a leader without heartbeats may be replaced
+from dlsched.protocol.timing import STALE_S
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ on purpose (first fit, a few random preemptions): the protocol must be safe unde
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from dlsched.protocol import agent, leader
@@ -59,6 +59,8 @@ class World(Agenda):
         resumes: bool = True,
         gives_way: float = 0.0,
         whole_runs: bool = False,
+        joins: Mapping[str, float] | None = None,
+        power_cycles: bool = False,
     ) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.timing = timing or Timing()
@@ -84,6 +86,9 @@ class World(Agenda):
             for k in range(1, nodes + 1)
         }
         self.leaders = {f"d{k}": LeaderBox(f"d{k}") for k in range(1, leaders + 1)}
+        self.power_cycles = power_cycles  # the site has a fencing command
+        self.switching: set[m.NodeName] = set()
+        self.joins = joins or {}  # when a node's agent starts for the first time, if not at once
         self.jobs = list(jobs)
         self.behaviours: dict[m.RequestId, Behaviour] = {r.request_id: b for r, b in self.jobs}
         self.by_job: dict[m.JobId, Behaviour] = {}
@@ -96,8 +101,8 @@ class World(Agenda):
     def _begin(self) -> None:
         for name in self.leaders:
             self.start_leader(name)
-        for node in self.nodes.values():
-            self.after(self.rng.uniform(0, 1), node.start_agent)
+        for name, node in self.nodes.items():
+            self.after(self.joins.get(name, self.rng.uniform(0, 1)), node.start_agent)
         for k, (request, _) in enumerate(self.jobs):
             self.after(3.0 + 0.5 * k, partial(self.submit, request))
         self.after(4.0, self.round)
@@ -221,7 +226,7 @@ class World(Agenda):
         if box.generation != generation or box.state is None:
             return
         self.to_leader(name, lambda: leader.Tick(self.clock(name)))
-        self.after_local(name, self.timing.beat_s / 2, lambda: self.leader_beat(name, generation))
+        self.after_local(name, self.timing.tick_s, lambda: self.leader_beat(name, generation))
 
     def to_leader(self, name: str, event: Callable[[], leader.Event]) -> None:
         """Deliver to the present daemon process."""
@@ -260,8 +265,27 @@ class World(Agenda):
                 self.tell(name, f"alarm: {text}")
             case leader.PlacementRefused(job=job, reason=reason):
                 self.tell(name, f"{job}. not placed: {reason}")
+            case leader.PowerOff() if self.power_cycles:
+                self.power_cycle(name, command)
             case leader.Contend() | leader.Confirm() | leader.Persist():
                 self.ask_database(name, box, command)
+
+    def power_cycle(self, name: str, asked: leader.PowerOff) -> None:
+        """Switch a node off, and on again, and answer at some time after it was off."""
+        node = self.nodes[asked.node]
+        if asked.node in self.switching:
+            return
+        self.switching.add(asked.node)
+        off = self.rng.uniform(0.5, 20.0)
+
+        def answer() -> None:
+            self.switching.discard(asked.node)
+            event = lambda: leader.NodeOff(self.clock(name), asked.node, asked)  # noqa: E731
+            self.to_leader(name, event)
+
+        self.after(off, node.power_off)
+        self.after(off + self.rng.uniform(0.5, 30.0), node.power_on)
+        self.after(off + self.rng.uniform(0.0, 60.0), answer)
 
     def ask_database(
         self, name: str, box: LeaderBox, command: leader.Contend | leader.Confirm | leader.Persist
@@ -548,6 +572,10 @@ class World(Agenda):
                 node = self.nodes[m.NodeName(fault.target)]
                 for run_id in list(node.keepers)[:1]:
                     node.kill_keeper(run_id)
+            case "pause keeper":
+                node = self.nodes[m.NodeName(fault.target)]
+                for run_id in list(node.keepers)[:1]:
+                    self.asleep[node.keeper_name(run_id)] = end
             case "reboot":
                 node = self.nodes[m.NodeName(fault.target)]
                 node.power_off()

@@ -92,7 +92,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,10 @@ class JobRequest(_message.Message):
     RETRY_ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     SWEEP_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     name: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     script: bytes
@@ -224,7 +228,11 @@ class JobRequest(_message.Message):
     retry_elsewhere: bool
     label: Label
     sweep: SweepTable
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ...) -> None: ...
+    umask: int
+    ntasks: int
+    ntasks_per_node: int
+    cpus_per_task: int
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class SweepTable(_message.Message):
     __slots__ = ("columns", "rows", "halving")
@@ -257,16 +265,18 @@ class Halving(_message.Message):
     def __init__(self, metric: _Optional[str] = ..., mode: _Optional[str] = ..., eta: _Optional[int] = ..., rung: _Optional[int] = ..., most: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("request_id", "jobs", "test_only", "environment")
+    __slots__ = ("request_id", "jobs", "test_only", "environment", "require_sla")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_SLA_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobRequest]
     test_only: bool
     environment: _containers.RepeatedCompositeFieldContainer[EnvironmentVariable]
-    def __init__(self, request_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ...) -> None: ...
+    require_sla: bool
+    def __init__(self, request_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobRequest, _Mapping]]] = ..., test_only: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., require_sla: _Optional[bool] = ...) -> None: ...
 
 class Submitted(_message.Message):
     __slots__ = ("job", "elements")
@@ -277,22 +287,58 @@ class Submitted(_message.Message):
     def __init__(self, job: _Optional[int] = ..., elements: _Optional[int] = ...) -> None: ...
 
 class Supposed(_message.Message):
-    __slots__ = ("start_at", "basis")
+    __slots__ = ("start_at", "basis", "start", "end", "deadline")
     START_AT_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
     start_at: float
     basis: str
-    def __init__(self, start_at: _Optional[float] = ..., basis: _Optional[str] = ...) -> None: ...
+    start: PredictedMoment
+    end: PredictedMoment
+    deadline: DeadlineOutlook
+    def __init__(self, start_at: _Optional[float] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., deadline: _Optional[_Union[DeadlineOutlook, _Mapping]] = ...) -> None: ...
+
+class DeadlineOutlook(_message.Message):
+    __slots__ = ("job", "deadline_at", "on_time", "verdict", "earliest_at", "end")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    ON_TIME_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_AT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    deadline_at: float
+    on_time: float
+    verdict: str
+    earliest_at: float
+    end: PredictedMoment
+    def __init__(self, job: _Optional[int] = ..., deadline_at: _Optional[float] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., earliest_at: _Optional[float] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("jobs", "warnings", "supposed")
+    __slots__ = ("jobs", "warnings", "supposed", "deadlines", "declined")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     SUPPOSED_FIELD_NUMBER: _ClassVar[int]
+    DEADLINES_FIELD_NUMBER: _ClassVar[int]
+    DECLINED_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[Submitted]
     warnings: _containers.RepeatedScalarFieldContainer[str]
     supposed: _containers.RepeatedCompositeFieldContainer[Supposed]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Submitted, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., supposed: _Optional[_Iterable[_Union[Supposed, _Mapping]]] = ...) -> None: ...
+    deadlines: _containers.RepeatedCompositeFieldContainer[DeadlineOutlook]
+    declined: _containers.RepeatedCompositeFieldContainer[Declined]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Submitted, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., supposed: _Optional[_Iterable[_Union[Supposed, _Mapping]]] = ..., deadlines: _Optional[_Iterable[_Union[DeadlineOutlook, _Mapping]]] = ..., declined: _Optional[_Iterable[_Union[Declined, _Mapping]]] = ...) -> None: ...
+
+class Declined(_message.Message):
+    __slots__ = ("place", "deadline", "why")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    place: int
+    deadline: DeadlineOutlook
+    why: str
+    def __init__(self, place: _Optional[int] = ..., deadline: _Optional[_Union[DeadlineOutlook, _Mapping]] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RunView(_message.Message):
     __slots__ = ("run", "layout", "started_at", "ended_at", "end", "code", "signal", "executed_s", "last_step", "gpu_memory_bytes")
@@ -335,7 +381,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training", "predicted_start_p10_at", "predicted_start_p90_at", "predicted_end_p10_at", "predicted_end_p90_at")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -387,6 +433,10 @@ class JobView(_message.Message):
     GPU_SHARE_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_START_P10_AT_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_START_P90_AT_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_END_P10_AT_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_END_P90_AT_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -438,7 +488,11 @@ class JobView(_message.Message):
     gpu_share: float
     asked: JobRequest
     training: TrainingNow
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ...) -> None: ...
+    predicted_start_p10_at: float
+    predicted_start_p90_at: float
+    predicted_end_p10_at: float
+    predicted_end_p90_at: float
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ..., predicted_start_p10_at: _Optional[float] = ..., predicted_start_p90_at: _Optional[float] = ..., predicted_end_p10_at: _Optional[float] = ..., predicted_end_p90_at: _Optional[float] = ...) -> None: ...
 
 class TrainingNow(_message.Message):
     __slots__ = ("loss", "steps_s", "samples_s", "gpu_memory_bytes", "gpu_utilization", "report_age_s", "metrics", "not_finite")
@@ -903,7 +957,7 @@ class GpuView(_message.Message):
     def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., type: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices")
+    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices", "job_names")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
@@ -922,6 +976,7 @@ class NodeView(_message.Message):
     LAUNCHER_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    JOB_NAMES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     why: str
@@ -940,7 +995,8 @@ class NodeView(_message.Message):
     launcher: str
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     devices: _containers.RepeatedCompositeFieldContainer[GpuView]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ...) -> None: ...
+    job_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ..., job_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodesRequest(_message.Message):
     __slots__ = ("names",)
@@ -973,7 +1029,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster", "standby")
+    __slots__ = ("health", "problems", "leader", "epoch", "database", "policy", "parts", "round", "round_s", "policy_failures", "nodes_up", "nodes_late", "nodes_down", "pending", "running", "up_s", "version", "cluster", "standby", "nodes_unheard", "standbys")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1000,6 +1056,8 @@ class StatusReply(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
+    NODES_UNHEARD_FIELD_NUMBER: _ClassVar[int]
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
     health: str
     problems: _containers.RepeatedScalarFieldContainer[str]
     leader: str
@@ -1019,7 +1077,9 @@ class StatusReply(_message.Message):
     version: str
     cluster: str
     standby: bool
-    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ...) -> None: ...
+    nodes_unheard: int
+    standbys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ..., nodes_unheard: _Optional[int] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
     __slots__ = ("by_user", "since")
@@ -1141,6 +1201,224 @@ class SnapshotChunk(_message.Message):
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
+class WhatIfRequest(_message.Message):
+    __slots__ = ("filter", "described", "gpus", "gpu_types", "policies", "options", "schedule")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBED_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    filter: Filter
+    described: JobRequest
+    gpus: _containers.RepeatedScalarFieldContainer[int]
+    gpu_types: _containers.RepeatedScalarFieldContainer[str]
+    policies: _containers.RepeatedScalarFieldContainer[str]
+    options: _containers.RepeatedScalarFieldContainer[str]
+    schedule: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., described: _Optional[_Union[JobRequest, _Mapping]] = ..., gpus: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policies: _Optional[_Iterable[str]] = ..., options: _Optional[_Iterable[str]] = ..., schedule: _Optional[bool] = ...) -> None: ...
+
+class PredictedMoment(_message.Message):
+    __slots__ = ("at", "p10", "p90")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    P10_FIELD_NUMBER: _ClassVar[int]
+    P90_FIELD_NUMBER: _ClassVar[int]
+    at: float
+    p10: float
+    p90: float
+    def __init__(self, at: _Optional[float] = ..., p10: _Optional[float] = ..., p90: _Optional[float] = ...) -> None: ...
+
+class WhatIfJob(_message.Message):
+    __slots__ = ("job", "name", "user", "gpus", "waits", "start", "end", "submitted_at")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    name: str
+    user: str
+    gpus: int
+    waits: bool
+    start: PredictedMoment
+    end: PredictedMoment
+    submitted_at: float
+    def __init__(self, job: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., gpus: _Optional[int] = ..., waits: _Optional[bool] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., submitted_at: _Optional[float] = ...) -> None: ...
+
+class WhatIfBlocks(_message.Message):
+    __slots__ = ("job", "node", "gpus", "start", "end")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    job: _containers.RepeatedScalarFieldContainer[int]
+    node: _containers.RepeatedScalarFieldContainer[int]
+    gpus: _containers.RepeatedScalarFieldContainer[int]
+    start: _containers.RepeatedScalarFieldContainer[float]
+    end: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, job: _Optional[_Iterable[int]] = ..., node: _Optional[_Iterable[int]] = ..., gpus: _Optional[_Iterable[int]] = ..., start: _Optional[_Iterable[float]] = ..., end: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class WhatIfOutcome(_message.Message):
+    __slots__ = ("gpus", "gpu_types", "policy", "why", "basis", "start", "end", "on_time", "verdict", "gpu_s", "others_later_s", "jobs", "never", "mean_jct_s", "p95_jct_s", "all_done_s", "was_cut", "all", "blocks", "must_move")
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ON_TIME_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    GPU_S_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_LATER_S_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEVER_FIELD_NUMBER: _ClassVar[int]
+    MEAN_JCT_S_FIELD_NUMBER: _ClassVar[int]
+    P95_JCT_S_FIELD_NUMBER: _ClassVar[int]
+    ALL_DONE_S_FIELD_NUMBER: _ClassVar[int]
+    WAS_CUT_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    MUST_MOVE_FIELD_NUMBER: _ClassVar[int]
+    gpus: int
+    gpu_types: _containers.RepeatedScalarFieldContainer[str]
+    policy: str
+    why: str
+    basis: str
+    start: PredictedMoment
+    end: PredictedMoment
+    on_time: float
+    verdict: str
+    gpu_s: float
+    others_later_s: float
+    jobs: int
+    never: int
+    mean_jct_s: float
+    p95_jct_s: float
+    all_done_s: float
+    was_cut: bool
+    all: _containers.RepeatedCompositeFieldContainer[WhatIfJob]
+    blocks: WhatIfBlocks
+    must_move: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, gpus: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., why: _Optional[str] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., gpu_s: _Optional[float] = ..., others_later_s: _Optional[float] = ..., jobs: _Optional[int] = ..., never: _Optional[int] = ..., mean_jct_s: _Optional[float] = ..., p95_jct_s: _Optional[float] = ..., all_done_s: _Optional[float] = ..., was_cut: _Optional[bool] = ..., all: _Optional[_Iterable[_Union[WhatIfJob, _Mapping]]] = ..., blocks: _Optional[_Union[WhatIfBlocks, _Mapping]] = ..., must_move: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WhatIfNode(_message.Message):
+    __slots__ = ("name", "gpus", "gpu_type")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPU_TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    gpus: int
+    gpu_type: str
+    def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., gpu_type: _Optional[str] = ...) -> None: ...
+
+class WhatIfReply(_message.Message):
+    __slots__ = ("at", "policy", "job", "state", "deadline_at", "outcomes", "nodes")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    at: float
+    policy: str
+    job: int
+    state: str
+    deadline_at: float
+    outcomes: _containers.RepeatedCompositeFieldContainer[WhatIfOutcome]
+    nodes: _containers.RepeatedCompositeFieldContainer[WhatIfNode]
+    def __init__(self, at: _Optional[float] = ..., policy: _Optional[str] = ..., job: _Optional[int] = ..., state: _Optional[str] = ..., deadline_at: _Optional[float] = ..., outcomes: _Optional[_Iterable[_Union[WhatIfOutcome, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[WhatIfNode, _Mapping]]] = ...) -> None: ...
+
+class SetShadowRequest(_message.Message):
+    __slots__ = ("off", "parts", "options")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    OFF_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    off: bool
+    parts: _containers.ScalarMap[str, str]
+    options: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, off: _Optional[bool] = ..., parts: _Optional[_Mapping[str, str]] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ShadowRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShadowDifference(_message.Message):
+    __slots__ = ("job", "name", "user", "gpus", "would", "nodes")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    WOULD_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    name: str
+    user: str
+    gpus: int
+    would: str
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., gpus: _Optional[int] = ..., would: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ShadowReply(_message.Message):
+    __slots__ = ("on", "policy", "parts", "options", "present", "set_by", "since", "looks", "differing", "failures", "failure", "at", "cost_s", "every_s", "differences", "more_differences", "under_present", "under_shadow")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ON_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    LOOKS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERING_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    COST_S_FIELD_NUMBER: _ClassVar[int]
+    EVERY_S_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    MORE_DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    UNDER_PRESENT_FIELD_NUMBER: _ClassVar[int]
+    UNDER_SHADOW_FIELD_NUMBER: _ClassVar[int]
+    on: bool
+    policy: str
+    parts: _containers.ScalarMap[str, str]
+    options: _containers.RepeatedScalarFieldContainer[str]
+    present: str
+    set_by: str
+    since: float
+    looks: int
+    differing: int
+    failures: int
+    failure: str
+    at: float
+    cost_s: float
+    every_s: float
+    differences: _containers.RepeatedCompositeFieldContainer[ShadowDifference]
+    more_differences: int
+    under_present: WhatIfOutcome
+    under_shadow: WhatIfOutcome
+    def __init__(self, on: _Optional[bool] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., options: _Optional[_Iterable[str]] = ..., present: _Optional[str] = ..., set_by: _Optional[str] = ..., since: _Optional[float] = ..., looks: _Optional[int] = ..., differing: _Optional[int] = ..., failures: _Optional[int] = ..., failure: _Optional[str] = ..., at: _Optional[float] = ..., cost_s: _Optional[float] = ..., every_s: _Optional[float] = ..., differences: _Optional[_Iterable[_Union[ShadowDifference, _Mapping]]] = ..., more_differences: _Optional[int] = ..., under_present: _Optional[_Union[WhatIfOutcome, _Mapping]] = ..., under_shadow: _Optional[_Union[WhatIfOutcome, _Mapping]] = ...) -> None: ...
+
 class CalibrationRequest(_message.Message):
     __slots__ = ("since",)
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -1148,26 +1426,40 @@ class CalibrationRequest(_message.Message):
     def __init__(self, since: _Optional[float] = ...) -> None: ...
 
 class CalibrationView(_message.Message):
-    __slots__ = ("basis", "jobs", "mean_error_s", "median_abs_error_s", "p90_abs_error_s", "mean_lead_s")
+    __slots__ = ("basis", "jobs", "mean_error_s", "median_abs_error_s", "p90_abs_error_s", "mean_lead_s", "start_within", "start_relative", "ended", "end_within", "end_relative")
     BASIS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     MEAN_ERROR_S_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_ABS_ERROR_S_FIELD_NUMBER: _ClassVar[int]
     P90_ABS_ERROR_S_FIELD_NUMBER: _ClassVar[int]
     MEAN_LEAD_S_FIELD_NUMBER: _ClassVar[int]
+    START_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    START_RELATIVE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    END_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    END_RELATIVE_FIELD_NUMBER: _ClassVar[int]
     basis: str
     jobs: int
     mean_error_s: float
     median_abs_error_s: float
     p90_abs_error_s: float
     mean_lead_s: float
-    def __init__(self, basis: _Optional[str] = ..., jobs: _Optional[int] = ..., mean_error_s: _Optional[float] = ..., median_abs_error_s: _Optional[float] = ..., p90_abs_error_s: _Optional[float] = ..., mean_lead_s: _Optional[float] = ...) -> None: ...
+    start_within: float
+    start_relative: float
+    ended: int
+    end_within: float
+    end_relative: float
+    def __init__(self, basis: _Optional[str] = ..., jobs: _Optional[int] = ..., mean_error_s: _Optional[float] = ..., median_abs_error_s: _Optional[float] = ..., p90_abs_error_s: _Optional[float] = ..., mean_lead_s: _Optional[float] = ..., start_within: _Optional[float] = ..., start_relative: _Optional[float] = ..., ended: _Optional[int] = ..., end_within: _Optional[float] = ..., end_relative: _Optional[float] = ...) -> None: ...
 
 class CalibrationReply(_message.Message):
-    __slots__ = ("by_basis",)
+    __slots__ = ("by_basis", "by_policy", "by_class")
     BY_BASIS_FIELD_NUMBER: _ClassVar[int]
+    BY_POLICY_FIELD_NUMBER: _ClassVar[int]
+    BY_CLASS_FIELD_NUMBER: _ClassVar[int]
     by_basis: _containers.RepeatedCompositeFieldContainer[CalibrationView]
-    def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
+    by_policy: _containers.RepeatedCompositeFieldContainer[CalibrationView]
+    by_class: _containers.RepeatedCompositeFieldContainer[CalibrationView]
+    def __init__(self, by_basis: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ..., by_policy: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ..., by_class: _Optional[_Iterable[_Union[CalibrationView, _Mapping]]] = ...) -> None: ...
 
 class ConfirmOverRequest(_message.Message):
     __slots__ = ("jobs",)
@@ -1460,7 +1752,7 @@ class LaunchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs")
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs", "umask", "ntasks", "ntasks_per_node", "cpus_per_task")
     KEY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -1498,6 +1790,10 @@ class LaunchSpec(_message.Message):
     LABEL_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     LABEL_ERROR_FIELD_NUMBER: _ClassVar[int]
     RUNGS_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     user: str
     uid: int
@@ -1535,7 +1831,11 @@ class LaunchSpec(_message.Message):
     label_output: bool
     label_error: bool
     rungs: str
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ...) -> None: ...
+    umask: int
+    ntasks: int
+    ntasks_per_node: int
+    cpus_per_task: int
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ...) -> None: ...
 
 class RunReport(_message.Message):
     __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks")

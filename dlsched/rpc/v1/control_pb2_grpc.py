@@ -124,6 +124,21 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
                 _registered_method=True)
+        self.WhatIf = channel.unary_unary(
+                '/dlsched.v1.Control/WhatIf',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfReply.FromString,
+                _registered_method=True)
+        self.SetShadow = channel.unary_unary(
+                '/dlsched.v1.Control/SetShadow',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetShadowRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.FromString,
+                _registered_method=True)
+        self.Shadow = channel.unary_unary(
+                '/dlsched.v1.Control/Shadow',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.FromString,
+                _registered_method=True)
         self.Calibration = channel.unary_unary(
                 '/dlsched.v1.Control/Calibration',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CalibrationRequest.SerializeToString,
@@ -305,6 +320,26 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WhatIf(self, request, context):
+        """What would become of a job, or of all jobs, in some alternatives. It changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetShadow(self, request, context):
+        """A second policy that decides on the live state without acting. Setting it: operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Shadow(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Calibration(self, request, context):
         """The errors of predicted starts.
         """
@@ -478,6 +513,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Snapshot,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'WhatIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhatIf,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfReply.SerializeToString,
+            ),
+            'SetShadow': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetShadow,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SetShadowRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.SerializeToString,
+            ),
+            'Shadow': grpc.unary_unary_rpc_method_handler(
+                    servicer.Shadow,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.SerializeToString,
             ),
             'Calibration': grpc.unary_unary_rpc_method_handler(
                     servicer.Calibration,
@@ -1026,6 +1076,87 @@ class Control:
             '/dlsched.v1.Control/Snapshot',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhatIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/WhatIf',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.WhatIfReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetShadow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/SetShadow',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.SetShadowRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Shadow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Shadow',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.ShadowReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,7 +59,7 @@ class DescribeReply(_message.Message):
     def __init__(self, want_facts: _Optional[bool] = ..., peers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class NodeFacts(_message.Message):
-    __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver")
+    __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver", "version")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class NodeFacts(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     address: str
     cpus: int
     memory_bytes: int
@@ -74,7 +75,8 @@ class NodeFacts(_message.Message):
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     gpus: _containers.RepeatedCompositeFieldContainer[GpuFacts]
     driver: str
-    def __init__(self, address: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., gpus: _Optional[_Iterable[_Union[GpuFacts, _Mapping]]] = ..., driver: _Optional[str] = ...) -> None: ...
+    version: str
+    def __init__(self, address: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., gpus: _Optional[_Iterable[_Union[GpuFacts, _Mapping]]] = ..., driver: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class GpuFacts(_message.Message):
     __slots__ = ("uuid", "index", "type", "memory_bytes", "numa_node", "linked")
@@ -121,7 +123,7 @@ class DesiredSet(_message.Message):
     def __init__(self, runs: _Optional[_Iterable[_Union[_run_pb2.DesiredRun, _Mapping]]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("node", "boot_id", "incarnation", "sequence", "last", "applied", "held_digest", "held", "ended", "desired_digest", "renewed_sequence", "health", "inventory", "starts")
+    __slots__ = ("node", "boot_id", "incarnation", "sequence", "last", "applied", "held_digest", "held", "ended", "desired_digest", "renewed_sequence", "health", "inventory", "starts", "witnesses")
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +138,7 @@ class SyncRequest(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
+    WITNESSES_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     incarnation: int
@@ -150,7 +153,8 @@ class SyncRequest(_message.Message):
     health: Health
     inventory: Inventory
     starts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., last: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., applied: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., held_digest: _Optional[str] = ..., held: _Optional[_Union[HeldSet, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[_run_pb2.ExitRecord, _Mapping]]] = ..., desired_digest: _Optional[str] = ..., renewed_sequence: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., starts: _Optional[_Iterable[str]] = ...) -> None: ...
+    witnesses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., last: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., applied: _Optional[_Union[_run_pb2.Term, _Mapping]] = ..., held_digest: _Optional[str] = ..., held: _Optional[_Union[HeldSet, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[_run_pb2.ExitRecord, _Mapping]]] = ..., desired_digest: _Optional[str] = ..., renewed_sequence: _Optional[int] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., starts: _Optional[_Iterable[str]] = ..., witnesses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("duration_s", "covers")
@@ -295,7 +299,7 @@ class RankPlace(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., gpus: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RanksRequest(_message.Message):
-    __slots__ = ("asker", "key", "call", "argv", "environment", "working_directory", "ranks", "world", "master_port", "tasks_per_node")
+    __slots__ = ("asker", "key", "call", "argv", "environment", "working_directory", "ranks", "world", "master_port", "tasks_per_node", "nodes", "master_address", "cpus_per_task", "changed")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -313,6 +317,10 @@ class RanksRequest(_message.Message):
     WORLD_FIELD_NUMBER: _ClassVar[int]
     MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
     TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MASTER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     asker: str
     key: _run_pb2.RunKey
     call: int
@@ -323,7 +331,11 @@ class RanksRequest(_message.Message):
     world: int
     master_port: int
     tasks_per_node: str
-    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ...) -> None: ...
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    master_address: str
+    cpus_per_task: int
+    changed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankEvent(_message.Message):
     __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.deadlines import STEPS_FORM, deadline_steps
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import CSV
 from simulate.traces.ledger import Ledger
@@ -30,13 +31,14 @@ NUMBER_COLUMNS = frozenset(
     {
         *(name for name, row in CSV.items() if row.form in _NUMBERS),
         *("submit_time", "duration", "num_nodes", "start_time", "end_time", "round_delivered"),
-        *("attempts", "restart_overhead"),
+        *("attempts", "restart_overhead", "begin", "array_limit"),
     }
 )
 TEXT_COLUMNS = frozenset(
     {
         *(name for name, row in CSV.items() if row.form not in _NUMBERS),
         *("job_id", "user", "status", "group", "parents", "note", "attempt_durations"),
+        *("gang", "array", "deadline_steps"),
     }
 )
 _IN_TRACE = frozenset({*REQUIRED, "duration", "user", "vc", "status"})
@@ -89,6 +91,8 @@ def _refuse_unusable(table: Table, options: ReadOptions) -> None:
         missing["duration"] = np.isnan(table.number("duration")) & np.isnan(
             table.number("total_iterations")
         )
+    if "deadline_steps" in table.header:
+        _refuse_unclear_steps(table)
     for name, rows in missing.items():
         table.refuse(np.flatnonzero(rows), f"{name} is empty", f"{name} is empty")
     if options.drop_cpu_jobs:
@@ -100,6 +104,19 @@ def _refuse_unusable(table: Table, options: ReadOptions) -> None:
                 "(CPU jobs only when they are to be kept)"
             ),
         )
+
+
+def _refuse_unclear_steps(table: Table) -> None:
+    column = table.text("deadline_steps")
+    for row in np.flatnonzero(column != ""):
+        try:
+            deadline_steps(column[row])
+        except ValueError:
+            table.refuse(
+                [int(row)],
+                "deadline_steps are unclear",
+                f"deadline_steps is {column[row]!r}, not {STEPS_FORM}",
+            )
 
 
 def _column(table: Table, name: str) -> NDArray[Any]:

@@ -24,6 +24,7 @@ def test_a_pending_job_ends_with_why(dlsched, control, job_view, local_is_utc):
     job = job_view(
         11157, name="gpt", state="PENDING", gpus=32, reason="Resources", position=2,
         predicted_start_at=1795243620.0, predicted_basis="las, user estimates",
+        predicted_start_p10_at=1795243620.0 - 420, predicted_start_p90_at=1795243620.0 + 600,
         priority_class="high",
     )  # fmt: skip
     detail = pb.JobDetail(
@@ -49,7 +50,8 @@ def test_a_pending_job_ends_with_why(dlsched, control, job_view, local_is_utc):
         "  2026-11-21 06:25:40+00:00  submitted by alice\n"
         "Why pending:\n"
         "  32 GPUs are wanted, 16 are free\n"
-        "  predicted start 2026-11-21 06:47:00+00:00 (las, user estimates)\n"
+        "  predicted start 2026-11-21 06:47:00+00:00, from 11-21 06:40 to 11-21 06:57"
+        " (las, user estimates)\n"
     )
     assert control.request("Show").why_order
 
@@ -221,13 +223,15 @@ def test_status(dlsched, control):
         health="yellow", problems=["agent n2 late"], leader="host:1", epoch=3, database="sqlite",
         policy="las", parts={"scheduling": "las", "placement": "min-nodes"}, round=812,
         round_s=0.014, nodes_up=3, nodes_late=1, pending=2, running=4, up_s=61, version="0.1.0",
-        cluster="lab",
+        cluster="lab", standbys=["host:2"],
     )  # fmt: skip
     assert dlsched("admin", "status").out == (
         "health    yellow\n"
         "problem   agent n2 late\n"
         "cluster   lab, dlsched 0.1.0\n"
-        "leader    host:1, epoch 3, up 1:01\n"
+        "role      leads, up 1:01\n"
+        "leader    host:1, epoch 3\n"
+        "standbys  host:2\n"
         "database  sqlite\n"
         "policy    las (placement min-nodes)\n"
         "round     812, 14 ms\n"
@@ -259,11 +263,15 @@ def test_calibration_prints_the_errors_of_predicted_starts(dlsched, control):
     done = dlsched("admin", "calibration", "--since", "2h")
     assert done.code == 0
     assert done.out.splitlines()[1].split() == [
-        "time", "limits", "12", "-1:30", "1:00", "1:00:00", "2:00:00",
+        "time", "limits", "12", "-1:30", "1:00", "1:00:00", "2:00:00", "-", "-", "0", "-", "-",
     ]  # fmt: skip
     assert control.request("Calibration").HasField("since")
     found = dlsched("admin", "calibration", "--json")
     assert json.loads(found.out)["by_basis"][0]["mean_error_s"] == -90
+    wrong = dlsched("admin", "calibration", "--by", "user")
+    assert (wrong.code, wrong.err) == (
+        2, "dlsched: --by: 'user' is not known; known: basis, policy, class\n",
+    )  # fmt: skip
 
 
 def test_the_error_of_a_predicted_start_is_a_column(dlsched, control, job_view):

@@ -151,7 +151,7 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
     request = accepts.request("Submit")
     sent = {each.name: each.value for each in request.environment}
     assert sent["MINE"] == "two\nlines"
-    assert sent["DLSCHED_NTASKS"] == sent["SLURM_NTASKS"] == "4"
+    assert request.jobs[0].ntasks == 4
     assert "DLSCHED_DAEMON" in sent
     assert not {"DLSCHED_JOB_ID", "DLSCHED_ARRAY_TASK_ID", "SLURM_JOB_ID", "MASTER_PORT"} & set(
         sent
@@ -172,7 +172,7 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
         (["-J", "x" * 300, "--", "true"], "--name: 300 bytes; at most 255"),
         (["--", "true", "\udcff"], "arguments: not valid UTF-8"),
         (["-o", "%q", "--", "true"],
-         "--output: %q is not known; known: %j %A %a %x %u %N %n %t %%"),
+         "--output: %q is not known; known: %j %A %a %x %u %N %n %t %s %%"),
         (["--mem", "99999P", "--", "true"], "--mem: 99999P is more than any node has"),
         (["nofile.sh"], "nofile.sh: can't be read (No such file or directory)"),
         (["--interactive", "x"], "--interactive: not supported; submit a script and follow it with "
@@ -190,17 +190,17 @@ def test_wrong_use_prints_one_line_and_sends_nothing(dlsched, control, script, w
 
 
 def test_unknown_directives_are_refused_by_name_and_line(dlsched, accepts, script):
-    name = script("#SBATCH -J x", "#SBATCH --switches=1@10")
+    name = script("#SBATCH -J x", "#SBATCH --licenses=a:1")
     done = dlsched("submit", name)
     assert done.code == 2
     assert done.err == (
-        "dlsched: train.sh:3: #SBATCH --switches: not supported "
+        "dlsched: train.sh:3: #SBATCH --licenses: not supported "
         "(--ignore-unknown-directives leaves it out)\n"
     )
     assert not accepts.asked
     done = dlsched("submit", "--ignore-unknown-directives", name)
     assert done.code == 0
-    assert done.err == "dlsched: train.sh:3: #SBATCH --switches: left out\n"
+    assert done.err == "dlsched: train.sh:3: #SBATCH --licenses: left out\n"
 
 
 def test_the_daemons_refusal_is_shown_as_it_is(dlsched, control, script, refusal):

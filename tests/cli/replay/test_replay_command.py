@@ -25,6 +25,7 @@ def test_a_single_run_prints_its_trace_its_parts_and_a_row(dlsched, trace):
         "tiny (dlsched): 5 jobs over 5.00 min, offered load 0.667 on 1x4:v100 (4 GPUs)",
         "  semantics events; placement min-nodes; admission accept-all; estimate oracle; "
         "ρ shockwave-static; seed 0",
+        "  assumed: a start costs nothing; jobs are as fast wherever their GPUs lie",
         "",
         "policy  Done  Refused  Left  Avg JCT (min)  Median (min)  p95 (min)  p99 (min)  "
         "Avg delay (s)  Makespan (min)  GPU util (%)  Preempt  Restarts  Lost (s)  "
@@ -209,3 +210,17 @@ def test_a_terminal_gets_colours_and_no_line_wider_than_itself(trace):
     plain = table.replace("\x1b[1;32m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
     assert max(len(line) for line in plain.splitlines()[1:-1]) <= 70
     assert "Refused" not in plain
+
+
+def test_a_replay_says_what_it_takes_for_granted(dlsched, trace):
+    words = ["replay", trace, "--cluster", "1x2:v100+1x2:k80", "--policy", "fifo,srtf,sia"]
+    called = dlsched(*words, "--estimate", "noise", "--restart-overhead", "30")
+    assert called.code == 0
+    assert (
+        "  assumed: a start costs 30 s; jobs are as fast on v100 as on k80 (no --profiles); jobs "
+        "are as fast wherever their GPUs lie; durations are believed as noise has them (srtf)\n"
+    ) in called.out
+    assert "note: sia: all GPU types are taken for alike: no --profiles say" in called.out
+    called = dlsched(*words[:3], "1x4:v100", "--policy", "sia", "--launch", "elan")
+    assert "  assumed: a start costs what elan says, and else nothing; " in called.out
+    assert "taken for alike" not in called.out

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlsched.nodeagent.agent.tail import RankLines
+from dlsched.nodeagent.agent.log_reader import RankLines
 from dlsched.nodeagent.ranks.line_merger import LONGEST, LineMerger, label_of
 
 RANKS = 3

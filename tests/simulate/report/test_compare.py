@@ -110,3 +110,13 @@ def test_findings_name_the_best_and_how_sure(make) -> None:
     assert "is significant" in sure
     chance = findings(study(make(n=5), {"a": [10.0, 30.0], "b": [20.0, 21.0]}))[0]
     assert "cannot be told from chance" in chance
+
+
+def test_durations_that_no_unit_suits_have_each_their_own(make) -> None:
+    values = {"slow": [2.5 * 3600], "middle": [2 * 3600.0], "fast": [6.0]}
+    [outcomes, _] = summary_tables(study(make(n=5), values))
+    column = outcomes.columns.index("Avg JCT")
+    assert [row[column] for row in outcomes.rows] == ["2.50 h", "2.00 h", "6.00 s"]
+    [outcomes, _] = summary_tables(study(make(n=5), values | {"fast": [1800.0]}))
+    column = outcomes.columns.index("Avg JCT (h)")
+    assert [row[column] for row in outcomes.rows] == ["2.50", "2.00", "0.500"]

@@ -69,6 +69,20 @@ def test_processes_give_the_same_bytes(inputs, expected):
     assert [run.number for run, _ in outcome.failed] == [run.number for run, _ in expected.failed]
 
 
+def test_processes_tell_how_far_each_run_is(inputs, expected):
+    told: dict[int, list[int]] = {}
+    conduct(
+        inputs, RUNS, lambda missing: Processes(2),
+        on_progress=lambda run, ended: told.setdefault(run.number, []).append(ended),
+    )  # fmt: skip
+    assert all(counts == sorted(set(counts)) for counts in told.values())
+    jobs = {run.number: len(inputs.traces[run.trace]) for run in RUNS}
+    failed = {run.number for run, _ in expected.failed}
+    assert {number: counts[-1] for number, counts in told.items() if number not in failed} == {
+        number: count for number, count in jobs.items() if number not in failed
+    }
+
+
 def test_a_worker_that_is_killed_fails_its_runs_in_a_line(inputs):
     outcome = conduct(
         inputs, [replace(RUNS[0], settings=RunSettings(policy="fifo", check=True))],

@@ -18,6 +18,8 @@ HEADERS = {
     "alibaba2023": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
     "creation_time,deletion_time,scheduled_time",
     "slurm": "JobID|JobName|State|Submit|AllocTRES|Elapsed|",
+    "chronus": "job_id,user,num_gpu,submit_time,model_name,duration,expect_time_list,"
+    "expect_value_list,best_effort,job_type",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
     "shockwave": "job_id,model,scale_factor,total_steps,mode,arrival_time_s",

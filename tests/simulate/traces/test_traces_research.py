@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from dlsched.core.errors import BadInput
 from simulate.traces.open import open_trace
+
+
+def test_chronus_gives_deadlines_to_strict_and_soft_jobs(trace_file):
+    header = "job_id,user,num_gpu,submit_time,model_name,duration,expect_time_list,"
+    trace = open_trace(
+        trace_file(
+            header + "expect_value_list,best_effort,job_type\n"
+            "a,u,1,0,vgg16,3,10,10,0,strict\nb,u,2,1,vgg16,3,10-20,10-8,0,soft\n"
+            "c,v,1,2,vgg16,3,9,10,1,best\n"
+        )
+    )
+    assert trace.source == "chronus"
+    assert trace.submit_time.tolist() == [0, 60, 120]
+    assert trace.duration.tolist() == [180, 180, 180]
+    assert trace.columns["deadline"][:2].tolist() == [600, 600]
+    assert np.isnan(trace.columns["deadline"][2])
+    assert trace.columns["deadline_steps"].tolist() == ["", "600:10 1200:8", ""]
+
+
+@pytest.mark.parametrize(
+    "deadlines", ["10,10-8", "20-10,10-8", "a,10", ",", "0,10", "10-20,8-10", "nan,10"]
+)
+def test_unclear_deadlines_of_chronus_name_the_line(trace_file, deadlines):
+    header = "job_id,user,num_gpu,submit_time,model_name,duration,expect_time_list,"
+    path = trace_file(
+        header + f"expect_value_list,best_effort,job_type\na,u,1,0,m,3,{deadlines},0,soft\n"
+    )
+    with pytest.raises(BadInput, match=r":2: expect_time_list"):
+        open_trace(path)
 
 
 def test_tiresias(trace_file):

@@ -6,6 +6,7 @@ on this cluster as it is configured or present, unless the client said that it w
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
-from dlsched.daemon.capacity import Capacity
+from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.submission.arrays import parse_array
@@ -46,6 +47,11 @@ class ValidJob:
     held: bool
     tasks: tuple[int | None, ...] = ()  # of dependencies: the element's task number
 
+    @property
+    def elements(self) -> int:
+        """How many jobs these are."""
+        return 1 if self.array is None else len(self.array.tasks)
+
 
 def validate(
     wanted: control_pb2.JobRequest,
@@ -60,16 +66,22 @@ def validate(
     Raises:
         BadInput: one line that names the limit or the known values.
     """
+    if "," in wanted.partition:
+        return _in_first_partition(wanted, common, settings, capacity, now, resolve)
     limits = settings.limits
     dependencies, tasks = read_dependencies(wanted.dependencies)
     partition = _partition(wanted.partition, settings)
     values: dict[str, Any] = {
         row.name: check_field(row, get_field(wanted, row), now) for row in SENT
     }
+    if _says_no_gpus(values):
+        values["gpus"] = settings.default_gpus(partition)
     account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
     gang, gpus = _gang(values)
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
+    if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
+        raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
     if values["deadline_at"] is not None and values["deadline_at"] <= now:
         raise BadInput("deadline: it has passed already")
     if not wanted.argv and not wanted.script:
@@ -87,7 +99,7 @@ def validate(
         "gpus": gpus,
         "min_gpus": minimum,
         "max_gpus": maximum,
-        "gpu_share": _part(values["gpu_share"]),
+        "gpu_share": _part(values["gpu_share"], limits.gpu_share),
         "gpu_types": _types(wanted.gpu_types, capacity, wanted.open_ended),
         "only_nodes": _nodes(wanted.only_nodes, capacity, wanted.open_ended),
         "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
@@ -124,6 +136,34 @@ def validate(
     return ValidJob(body=body, request=request, array=array, held=wanted.held, tasks=tasks)
 
 
+def _in_first_partition(
+    wanted: control_pb2.JobRequest,
+    common: Mapping[str, str],
+    settings: Settings,
+    capacity: Capacity,
+    now: float,
+    resolve: Resolve | None,
+) -> ValidJob:
+    """The job in the first of the partitions that it names which could ever run it.
+
+    Raises:
+        BadInput: none could; what is wrong with the last one.
+    """
+    *names, last = [name.strip() for name in wanted.partition.split(",")]
+    for name in (*names, last):
+        _partition(name, settings)  # each must be known
+    for name in (*names, last):
+        one = control_pb2.JobRequest()
+        one.CopyFrom(wanted)
+        one.partition = name
+        try:
+            return validate(one, common, settings, capacity, now, resolve)
+        except BadInput:
+            if name == last:
+                raise
+    raise AssertionError("a partition that is refused raises")
+
+
 def check_priority(wanted: float | None, present: float | None, caller: Identity) -> None:
     """Refuse a user's priority above the default, or above what an operator has given the job.
 
@@ -155,29 +195,87 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
         and (not types or not host.gpu_type or host.gpu_type.lower() in types)
         and (not only or host.name in only)
         and host.name not in unwanted
-        and (
-            body.memory_bytes is None
-            or host.memory_bytes is None
-            or host.memory_bytes >= body.memory_bytes
-        )
     ]
-    there = sorted((host.gpus for host in hosts), reverse=True)
     where = " of that kind" if types or body.only_nodes or body.partition else ""
     least = body.min_gpus if body.min_gpus is not None else body.gpus
-    if body.gang is None:
-        if sum(there) < least:
+    needs = sorted(body.gang or (), reverse=True)
+    _check_gpus(needs, least, [host.gpus for host in hosts], where)
+    _check_host(body, needs, least, hosts)
+
+
+def _check_gpus(needs: Sequence[int], least: int, gpus: Sequence[int], where: str) -> None:
+    """Refuse what the nodes' GPUs can never give."""
+    there = sorted(gpus, reverse=True)
+    if not needs:
+        if sum(there) < least or not there:
             raise BadInput(
                 f"needs {plural(least, 'GPU')}, and the cluster has {sum(there)}{where} "
                 "(--open-ended waits for more)"
             )
         return
-    needs = sorted(body.gang, reverse=True)
     if len(needs) > len(there) or any(a > b for a, b in zip(needs, there, strict=False)):
         raise BadInput(
             f"needs {plural(len(needs), 'node')} with {plural(needs[0], 'GPU')} each at most; "
             f"the cluster has {plural(len(there), 'node')}{where}, the largest "
             f"with {there[0] if there else 0} (--open-ended waits for others)"
         )
+
+
+def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence[Host]) -> None:
+    """Refuse what the nodes' processors and memory can never give; `hosts` have the GPUs."""
+    nodes, gpus = len(needs) or 1, body.gpus
+    cpus_each = (body.cpus or 0) / (gpus or nodes)  # of a GPU, or of a node where it has none
+
+    def on_node(count: int) -> int:
+        return math.ceil(cpus_each * (count if gpus else 1) - 1e-9)
+
+    fits = [
+        host
+        for host in hosts
+        if body.memory_bytes is None
+        or (host.memory_bytes or body.memory_bytes) >= body.memory_bytes
+    ]
+    if len(fits) < nodes:
+        best = max(hosts, key=lambda host: host.memory_bytes or 0)
+        has, asked = (best.memory_bytes or 0) / 2**30, (body.memory_bytes or 0) / 2**30
+        raise BadInput(
+            f"node {best.name} has {_shown(has)} of memory, {_shown(asked)} is asked for"
+            f"{_more(nodes)}"
+        )
+    counts = needs or (1 if gpus else 0,)
+    big = [host for host in fits if host.cpus is None or host.cpus >= on_node(counts[0])]
+    if len(big) < sum(count == counts[0] for count in counts):
+        best = max(fits, key=lambda host: host.cpus or 0)
+        raise BadInput(
+            f"node {best.name} has {plural(best.cpus or 0, 'CPU')}, {on_node(counts[0])} are "
+            f"asked for{_more(nodes)}"
+        )
+    if not needs and gpus and cpus_each:
+        usable = [
+            host.gpus if host.cpus is None else min(host.gpus, int(host.cpus / cpus_each + 1e-9))
+            for host in fits
+        ]
+        if sum(usable) < least:
+            raise BadInput(
+                f"needs {plural(least, 'GPU')} with {cpus_each:g} CPUs each, and the processors of "
+                f"the cluster suffice for {sum(usable)}"
+            )
+
+
+def _shown(gib: float) -> str:
+    return f"{gib:.1f}".removesuffix(".0") + "G"
+
+
+def _more(nodes: int) -> str:
+    """How a need for each of several nodes is told, and the way out."""
+    return f"{' on each node' if nodes > 1 else ''} (--open-ended waits for others)"
+
+
+def _says_no_gpus(values: Mapping[str, Any]) -> bool:
+    """Whether a job asks neither for GPUs nor for anything that only GPUs have."""
+    of_gpus = ("gpus", "gpus_per_node", "min_gpus", "max_gpus", "gpu_share", "gpu_types")
+    named = any(values[name] not in (None, (), []) for name in of_gpus)
+    return not (named or values["adaptive"] or values["fixed_batch"] or values["exclusive"])
 
 
 def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
@@ -195,7 +293,7 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
     if nodes is not None:
         bounds.check_count("nodes", nodes, NODES_OF_A_JOB)
         total = gpus if gpus is not None else nodes
-        if total < nodes:
+        if 0 < total < nodes:
             raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
         return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
     return None, gpus if gpus is not None else 1
@@ -238,9 +336,13 @@ def _nodes(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[
     return found
 
 
-def _part(share: float | None) -> float | None:
+def _part(share: float | None, least: float) -> float | None:
+    """The part of a GPU; its floor is also what bounds how many jobs share one."""
     if share is not None and not share > 0:
         raise BadInput(f"share: {share:g} is not above 0 and at most 1")
+    if share is not None and share < least:
+        most = plural(int(1 / least), "job")
+        raise BadInput(f"share: {share:g} is less than {least:g}: at most {most} on one GPU")
     return share if share != 1 else None
 
 

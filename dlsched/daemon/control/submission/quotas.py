@@ -75,8 +75,10 @@ class JobQuotas:
         return self._live
 
 
-def check_room(cluster: Cluster, user: str, more: int) -> None:
+def check_room(cluster: Cluster, user: str, more: int, more_bytes: int = 0) -> None:
     """Refuse more live jobs than one user, or all users together, may have.
+
+    The same holds for the bytes of what jobs execute.
 
     Raises:
         TooMuch: one line that names the bound.
@@ -90,4 +92,11 @@ def check_room(cluster: Cluster, user: str, more: int) -> None:
         if live + more > limits.jobs_per_user:
             raise TooMuch(
                 f"{user} would have {live + more} live jobs, at most {limits.jobs_per_user}"
+            )
+    if more_bytes:
+        there = cluster.live.requests.live_bytes(user) + more_bytes
+        if there > limits.bytes_per_user:
+            raise TooMuch(
+                f"the live jobs of {user} would have {there} bytes of scripts, arguments and "
+                f"environments, at most {limits.bytes_per_user} (see --export)"
             )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -12,6 +14,7 @@ from itertools import islice
 from dlsched.core.errors import BadInput, NotAllowed, Unavailable, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
+from dlsched.daemon.control.predicted import put_deadline, put_moment
 from dlsched.daemon.control.submission.job_dependencies import resolved
 from dlsched.daemon.control.submission.job_validation import (
     ValidJob,
@@ -26,12 +29,13 @@ from dlsched.daemon.control.submission.quotas import (
     refuse_beyond_quota,
 )
 from dlsched.daemon.control.submission.rate_limit import RateLimit
+from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
 from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
 from dlsched.db.reading.queries import KnownRequest
-from dlsched.db.records import CheckpointCommitted, Event, HoldChanged, JobSpec
+from dlsched.db.records import CheckpointCommitted, ContentSizes, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
 from dlsched.protocol.ledger import Request
 from dlsched.protocol.messages import JobId, RequestId
@@ -42,6 +46,7 @@ from dlsched.rpc.v1 import control_pb2
 from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
 
+DEADLINE_PATIENCE_S = 5.0  # an answer waits so long for what a deadline's prediction says
 MOST_TESTED = 200  # jobs, and elements of an array, whose start test_only predicts
 SEPARATOR = "#"  # between a call's request id and the number of a job in it
 
@@ -56,6 +61,7 @@ class Submissions:
     def __init__(self, cluster: Cluster, predictions: Predictions) -> None:
         self._cluster = cluster
         self._predictions = predictions
+        self._requiring = asyncio.Lock()
         self.rate_limit = RateLimit()
 
     async def submit(
@@ -74,18 +80,40 @@ class Submissions:
         if not request.jobs:
             raise BadInput("nothing to submit")
         self.rate_limit.take(caller.name, limits.submits_per_s, limits.submit_burst, boottime())
-        if len(request.jobs) > limits.batch_size:
-            raise TooMuch(f"{len(request.jobs)} jobs in one call, at most {limits.batch_size}")
+        _check_batch(len(request.jobs), limits.batch_size)
         name = _request_id_of(request)
-        asked = await _admit_all(cluster, request, caller)
-        total = sum(len(a.array.tasks) if a.array is not None else 1 for a in asked)
-        if total > limits.batch_size:
-            raise TooMuch(f"{total} jobs in one call, at most {limits.batch_size}")
+        sizes = ContentSizes()
+        asked = await _admit_all(cluster, request, caller, sizes)
+        total = sum(each.elements for each in asked)
+        _check_batch(total, limits.batch_size)
         asked = await _with_dependencies(cluster, asked)
+        if request.require_sla:
+            check_has_deadlines(asked)
         if request.test_only:
             await _beginnings(cluster, asked, caller)
             return await self._test(asked, caller, total)
-        now = wall()
+        return await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
+
+    async def _take_in(
+        self,
+        asked: Sequence[ValidJob],
+        name: str,
+        caller: Identity,
+        sizes: ContentSizes,
+        *,
+        require_sla: bool,
+    ) -> control_pb2.SubmitReply:
+        """Have the jobs of a call stored; a repeated call gets the same answer again.
+
+        Args:
+            asked: its jobs and arrays.
+            name: its request id.
+            caller: whose call it is.
+            sizes: of what the jobs execute.
+            require_sla: take them in only if they keep their deadlines.
+        """
+        cluster, driver = self._cluster, self._cluster.driver
+        total, now = sum(each.elements for each in asked), wall()
         first = RequestId(f"{name}{SEPARATOR}0")
         known = driver.reserved.requests.get((caller.name, first))
         stored = None
@@ -95,7 +123,7 @@ class Submissions:
         if known is not None:
             spec = driver.reserved.jobs[known].request.spec
             now = spec.submitted_at if isinstance(spec, JobSpec) else now
-        requests = [each async for each in in_turns(_requests(asked, name, caller, now))]
+        requests = [each async for each in in_turns(_requests(asked, name, caller, now, sizes))]
         if known != driver.reserved.requests.get((caller.name, first)):
             raise Unavailable("the same call was made meanwhile; ask again")
         if known is not None:
@@ -104,7 +132,7 @@ class Submissions:
             return await _again(asked, stored, name, caller, cluster)
         begin_at: dict[str, CheckpointCommitted] = {}
         if known is None:
-            check_room(cluster, caller.name, total)
+            check_room(cluster, caller.name, total, sum(map(sizes.of, (a.body for a in asked))))
             JobQuotas(cluster).check(_by_tenants(caller.name, asked))
             begin_at = await _beginnings(cluster, asked, caller)
 
@@ -116,11 +144,45 @@ class Submissions:
             return BatchAsked(boottime(), token, tuple(requests), next_job, rows)
 
         try:
-            job = await driver.ask(event)
+            if require_sla and known is None:
+                job = await self._ask_if_kept(event, asked, requests)
+            else:
+                job = await driver.ask(event)
         except Conflict:
             raise _conflict(name, known) from None
+        if isinstance(job, control_pb2.SubmitReply):
+            return job
         assert job is not None
-        return _reply(asked, job)
+        return await self._with_deadlines(_reply(asked, job), () if known else asked)
+
+    async def _ask_if_kept(
+        self,
+        event: Callable[[int], BatchAsked],
+        asked: Sequence[ValidJob],
+        requests: Sequence[Request],
+    ) -> JobId | control_pb2.SubmitReply | None:
+        """Take jobs in that keep their deadlines; else the reply that says why not."""
+        specs = [each.spec for each in requests if isinstance(each.spec, JobSpec)]
+        async with self._requiring:  # two calls that fit one by one may not fit together
+            refused = await declined(self._predictions, asked, specs)
+            return refused or await self._cluster.driver.ask(event)
+
+    async def _with_deadlines(
+        self, reply: control_pb2.SubmitReply, asked: Sequence[ValidJob]
+    ) -> control_pb2.SubmitReply:
+        """Say of the first new jobs with a deadline whether they keep it; of arrays the first."""
+        until = boottime() + DEADLINE_PATIENCE_S
+        pairs = zip(reply.jobs, asked, strict=False)
+        due = [
+            (each.job, one.body.deadline_at)
+            for each, one in pairs
+            if one.body.deadline_at is not None
+        ]
+        for job, deadline_at in due[:MOST_TESTED]:
+            forecast = await self._predictions.of(job, max(until - boottime(), 0.0))
+            if forecast is not None and not math.isnan(forecast.on_time):
+                put_deadline(reply.deadlines.add(), forecast, deadline_at, job)
+        return reply
 
     async def _partly_forgotten(
         self, requests: list[Request], caller: Identity, name: str, known: JobId
@@ -150,10 +212,10 @@ class Submissions:
     ) -> control_pb2.SubmitReply:
         """Predict the starts of a call's jobs, without taking them in."""
         reply = control_pb2.SubmitReply(warnings=[f"would be accepted: {plural(total, 'job')}"])
-        requests = iter(_requests(asked, "test", caller, wall()))
+        requests = iter(_requests(asked, "test", caller, wall(), ContentSizes()))
         specs: list[list[JobSpec]] = []
         for each in asked[:MOST_TESTED]:
-            count = len(each.array.tasks) if each.array is not None else 1
+            count = each.elements
             mine = [next(requests).spec for _ in range(count)]
             seen = () if each.held else mine[:MOST_TESTED]
             specs.append([spec for spec in seen if isinstance(spec, JobSpec)])
@@ -163,7 +225,12 @@ class Submissions:
             elif isinstance(start, str):
                 reply.supposed.add(basis=start)
             else:
-                reply.supposed.add(start_at=start.at, basis=start.basis)
+                told = reply.supposed.add(start_at=start.at, basis=start.basis)
+                put_moment(told.start, start.at, start.p10, start.p90)
+                put_moment(told.end, start.end_at, start.end_p10, start.end_p90)
+                deadline_at = each.body.deadline_at
+                if deadline_at is not None and not math.isnan(start.on_time):
+                    put_deadline(told.deadline, start, deadline_at)
         return reply
 
 
@@ -189,15 +256,23 @@ async def _with_dependencies(cluster: Cluster, asked: list[ValidJob]) -> list[Va
     ]
 
 
+def _check_batch(jobs: int, most: int) -> None:
+    if jobs > most:
+        raise TooMuch(f"{jobs} jobs in one call, at most {most}")
+
+
 async def _admit_all(
-    cluster: Cluster, request: control_pb2.SubmitRequest, caller: Identity
+    cluster: Cluster,
+    request: control_pb2.SubmitRequest,
+    caller: Identity,
+    sizes: ContentSizes,
 ) -> list[ValidJob]:
     now, capacity = wall(), cluster.capacity()
     resolve = partial(cluster.tenants.resolve, caller.name, operator=caller.is_operator)
     most = cluster.settings.limits.environment_bytes
     common = checked_environment({}, request.environment, most)
     asked: list[ValidJob] = []
-    total = _Work(common)
+    total = _Work(sizes)
     async for number, wanted in in_turns(enumerate(request.jobs, 1)):
         try:
             each = validate(wanted, common, cluster.settings, capacity, now, resolve)
@@ -215,8 +290,8 @@ async def _admit_all(
 class _Work:
     """What a call has the daemon store, counted over its jobs."""
 
-    def __init__(self, common: Mapping[str, str]) -> None:
-        self._common, self._common_bytes = common, _bytes_of(common)
+    def __init__(self, sizes: ContentSizes) -> None:
+        self._sizes = sizes
         self._nodes = self._bytes = 0
 
     def add(self, job: ValidJob) -> None:
@@ -225,26 +300,21 @@ class _Work:
         Raises:
             BadInput: the call is too much work; one line that names the bound.
         """
-        elements = len(job.array.tasks) if job.array is not None else 1
-        self._nodes += len(job.request.gang) * elements
+        self._nodes += len(job.request.gang) * job.elements
         if self._nodes > GANG_NODES:
             raise BadInput(f"more than {GANG_NODES} nodes in one call, counted for each element")
-        mine = job.body.environment
-        self._bytes += self._common_bytes if mine is self._common else _bytes_of(mine)
+        self._bytes += self._sizes.of_environment(job.body.environment)
         if self._bytes > ENVIRONMENT_BYTES:
             raise BadInput(f"more than {ENVIRONMENT_BYTES} bytes of environments in one call")
 
 
-def _bytes_of(environment: Mapping[str, str]) -> int:
-    return sum(len(name) + len(value) + 2 for name, value in environment.items())
-
-
 def _requests(
-    asked: Iterable[ValidJob], name: str, caller: Identity, now: float
+    asked: Iterable[ValidJob], name: str, caller: Identity, now: float, sizes: ContentSizes
 ) -> Iterable[Request]:
     number = 0
     for each in asked:
-        for index in range(len(each.array.tasks) if each.array is not None else 1):
+        mine = sizes.of(each.body) // each.elements
+        for index in range(each.elements):
             spec = JobSpec(
                 body=each.body,
                 user=caller.name,
@@ -252,6 +322,7 @@ def _requests(
                 submitted_at=now,
                 array=each.array,
                 index=index,
+                content_bytes=mine,
             )
             yield replace(
                 each.request,
@@ -268,7 +339,7 @@ def _rows(
     rows: list[object] = []
     job = first
     for each in asked:
-        count = len(each.array.tasks) if each.array is not None else 1
+        count = each.elements
         text = f"array of {count}" if each.array is not None else each.body.name
         rows.append(Event(at=now, kind="submit", actor=caller.name, job=job, text=text))
         if each.held:
@@ -322,7 +393,7 @@ def _first_checkpoints(
     rows: list[object] = []
     job = first
     for each in asked:
-        count = len(each.array.tasks) if each.array is not None else 1
+        count = each.elements
         if each.body.resume_from:
             at = begin_at[each.body.resume_from]
             rows += [cluster.checkpoints.first_of(JobId(job + k), at) for k in range(count)]
@@ -333,17 +404,17 @@ def _first_checkpoints(
 def _reply(asked: Iterable[ValidJob], first: JobId) -> control_pb2.SubmitReply:
     reply, job = control_pb2.SubmitReply(), first
     for each in asked:
-        count = len(each.array.tasks) if each.array is not None else 1
+        count = each.elements
         reply.jobs.add(job=job, elements=count if each.array is not None else 0)
         job = JobId(job + count)
     return reply
 
 
 async def _again(
-    asked: list[ValidJob], stored: KnownRequest, name: str, caller: Identity, cluster: Cluster
+    asked: Sequence[ValidJob], stored: KnownRequest, name: str, caller: Identity, cluster: Cluster
 ) -> control_pb2.SubmitReply:
     """Answer a repeated call whose jobs have left memory: with the same ids, or a conflict."""
-    requests = list(_requests(asked, name, caller, 0.0))
+    requests = list(_requests(asked, name, caller, 0.0, ContentSizes()))
     driver = cluster.driver
     last = requests[-1].request_id
     end = await driver.read(partial(driver.store.request_lookup, caller.name, last))
@@ -366,6 +437,6 @@ def _by_tenants(user: str, asked: Sequence[ValidJob]) -> Counter[Tenants]:
     """How many jobs are asked for, by user, account and VC."""
     found: Counter[Tenants] = Counter()
     for each in asked:
-        count = len(each.array.tasks) if each.array is not None else 1
+        count = each.elements
         found[user, each.body.account, each.body.vc] += count
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from dlsched.client.submission.durations import duration_text
@@ -71,7 +72,7 @@ def _value(row: Field, text: str) -> Any:
 async def update(
     cluster: Cluster, request: control_pb2.UpdateRequest, caller: Identity
 ) -> control_pb2.ActReply:
-    """Change fields of the named jobs, in one transaction.
+    """Change fields of the named jobs, some hundred in a transaction.
 
     Raises:
         BadInput: for a field that cannot be changed, or a value that could not be submitted.
@@ -107,13 +108,14 @@ async def update(
             continue
         reply.done.append(name)
         reply.lines.extend(f"job {name}: {line}" for line in said)
-    if changes.events:
-        await driver.ask(
-            lambda token: leader.Together(
-                boottime(), (*changes.events, leader.AttachAsked(boottime(), (), token))
-            )
-        )
+        if len(changes.taken) >= AT_ONCE:
+            await changes.commit()
+    await changes.commit()
     return reply
+
+
+Asked = leader.AttachAsked | leader.TermsAsked
+AT_ONCE = 200  # jobs changed in one transaction
 
 
 class _Changes:
@@ -123,8 +125,20 @@ class _Changes:
         self.cluster = cluster
         self.fields = fields
         self.caller = caller
-        self.events: list[leader.AttachAsked | leader.TermsAsked] = []
+        self.taken: list[tuple[Asked, ...]] = []  # the events of each job
         self._limited: set[JobId] = set()  # arrays by their first element
+
+    async def commit(self) -> None:
+        """Ask for the changes that were taken since the last time."""
+        taken, self.taken = self.taken, []
+        for start in range(0, len(taken), AT_ONCE):
+            some = list(chain.from_iterable(taken[start : start + AT_ONCE]))
+
+            def together(token: int, some: list[Asked] = some) -> leader.Together:
+                answered = leader.AttachAsked(boottime(), (), token)
+                return leader.Together(boottime(), (*some, answered))
+
+            await self.cluster.driver.ask(together)
 
     def take(self, row: Job, name: str) -> list[str]:
         """Change one job; what changes, old -> new.
@@ -151,8 +165,7 @@ class _Changes:
             limits = replace(terms.limits, time_s=fields["time_limit_s"])
             terms = replace(terms, limits=limits)
         now = boottime()
-        if terms != row.terms:
-            self.events.append(leader.TermsAsked(now, row.job, terms))
+        asked = (leader.TermsAsked(now, row.job, terms),) if terms != row.terms else ()
         rows: list[object] = [
             Event(
                 at=wall(), kind="update", actor=self.caller.name, job=row.job, text="; ".join(said)
@@ -160,7 +173,7 @@ class _Changes:
         ]
         if fields:
             rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
-        self.events.append(leader.AttachAsked(now, tuple(rows)))
+        self.taken.append((*asked, leader.AttachAsked(now, tuple(rows))))
         return said
 
     def _limit_array(self, row: Job, limit: int) -> None:
@@ -175,12 +188,11 @@ class _Changes:
         self._limited.add(first)
         ids = (JobId(first + k) for k in range(len(spec.array.tasks)))
         live = [j for j in ids if j in driver.reserved.jobs]
-        rows = tuple(
-            FieldsChanged(job=job, fields={"array_limit": limit}, actor=self.caller.name)
-            for job in live
-            if not driver.reserved.jobs[job].status.is_terminal
-        )
-        self.events.append(leader.AttachAsked(boottime(), rows))
+        for job in live:
+            if not driver.reserved.jobs[job].status.is_terminal:
+                fields = {"array_limit": limit}
+                change = FieldsChanged(job=job, fields=fields, actor=self.caller.name)
+                self.taken.append((leader.AttachAsked(boottime(), (change,)),))
 
 
 def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:

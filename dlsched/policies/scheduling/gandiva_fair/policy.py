@@ -80,6 +80,7 @@ class GandivaFairOptions:
 class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
     """Users share by tickets: gangs, servers, and GPU types."""
 
+    weighs_types = True
     name = "gandiva-fair"
     summary = "users share by tickets: gang-aware split stride, balancing, trading of GPU types"
     preemptive = True

@@ -42,6 +42,7 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         late: how often the last X was kept because a solve took too long.
     """
 
+    weighs_types = True
     name = "gavel"
     summary = "time on each GPU type by optimisation (fairness, makespan, cost, …), in rounds"
     preemptive = True

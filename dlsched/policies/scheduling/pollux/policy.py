@@ -34,6 +34,7 @@ CHANGED = Refused("Resources", "the GPUs chosen for it are not free")
 class Pollux(SchedulingPolicy[PolluxOptions]):
     """Largest goodput by a search over matrices of jobs × nodes."""
 
+    weighs_types = True
     name = "pollux"
     summary = "elastic jobs: GPUs and batch sizes that maximise goodput, fairly, at restarts' cost"
     preemptive = True

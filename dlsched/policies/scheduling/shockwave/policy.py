@@ -63,6 +63,7 @@ class ShockwaveOptions:
 class Shockwave(SchedulingPolicy[ShockwaveOptions]):
     """Plans of rounds by integer programs."""
 
+    weighs_types = True
     name = "shockwave"
     summary = "plans the next rounds by integer programs: welfare, makespan, finish-time fairness"
     needs: ClassVar[frozenset[str]] = frozenset({"predicted_work"})

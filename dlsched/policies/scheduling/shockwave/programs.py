@@ -13,66 +13,14 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-import highspy
 import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
-from dlsched.policies.highs import Limits, best_found, new_solver
+from dlsched.policies.highs import Limits, MixedProgram
 from dlsched.policies.scheduling.shockwave.window import Plan, Window
 
 BASES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 ORIGIN = 1e-6  # stands for no progress at all, since the logarithm of 0 is infinite
-
-
-class _Program:
-    """The columns and rows of one program, passed to HiGHS at once."""
-
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
-        self.whole: list[bool] = []
-        self.rows: list[tuple[float, float, list[int], list[float]]] = []
-
-    def column(self, cost: float, low: float, high: float, *, whole: bool = False) -> int:
-        self.cost.append(cost)
-        self.low.append(low)
-        self.high.append(high)
-        self.whole.append(whole)
-        return len(self.cost) - 1
-
-    def row(self, low: float, high: float, entries: dict[int, float]) -> None:
-        self.rows.append((low, high, list(entries), list(entries.values())))
-
-    def solve(self, limits: Limits, start: Floats | None) -> tuple[Floats, float, float] | None:
-        """Maximise; returns x, objective and gap, or None when no solution was found."""
-        solver = new_solver(
-            seconds=limits.seconds,
-            mip_rel_gap=limits.gap,
-            mip_abs_gap=0.0,  # weights span many orders of magnitude
-            mip_max_nodes=limits.nodes,
-        )
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = len(self.cost), len(self.rows)
-        model.sense_ = highspy.ObjSense.kMaximize
-        model.col_cost_ = np.array(self.cost)
-        model.col_lower_, model.col_upper_ = np.array(self.low), np.array(self.high)
-        model.row_lower_ = np.array([low for low, *_ in self.rows])
-        model.row_upper_ = np.array([high for _, high, *_ in self.rows])
-        counts = [len(index) for *_, index, _ in self.rows]
-        matrix = model.a_matrix_
-        matrix.format_ = highspy.MatrixFormat.kRowwise
-        matrix.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        matrix.index_ = np.array([i for *_, index, _ in self.rows for i in index], np.int32)
-        matrix.value_ = np.array([v for *_, values in self.rows for v in values])
-        kinds = highspy.HighsVarType
-        model.integrality_ = [kinds.kInteger if each else kinds.kContinuous for each in self.whole]
-        x = best_found(solver, model, start)
-        if x is None:
-            return None
-        info = solver.getInfo()
-        gap = float(info.mip_gap) if math.isfinite(info.mip_gap) else 0.0
-        return x, float(info.objective_function_value), gap
 
 
 def make_plan(
@@ -118,7 +66,7 @@ def _welfare(
 ) -> tuple[Bools, float, float] | None:
     """Program 1 (with `spare`, the most remaining time of each job) or 2 (without)."""
     jobs, rounds = len(window), window.rounds
-    program = _Program()
+    program = MixedProgram()
     weight = np.exp(urgency) / (jobs * rounds)
     longest = program.column(-makespan, 0.0, math.inf)
     on = [[program.column(0.0, 0.0, 1.0, whole=True) for _ in range(rounds)] for _ in range(jobs)]
@@ -153,7 +101,7 @@ def _order(
     """Program 3: as many rounds for each job as before, urgent jobs first."""
     counts = runs.sum(axis=1)
     jobs = np.flatnonzero(counts).tolist()
-    program = _Program()
+    program = MixedProgram()
     weight = np.exp(urgency)
     on = {
         job: [

@@ -44,6 +44,7 @@ SPLIT = Refused("Fragmented", "the free GPUs of the chosen type lie on too many 
 class Sia(SchedulingPolicy[SiaOptions]):
     """Configurations by an integer program."""
 
+    weighs_types = True
     name = "sia"
     summary = "GPU type, number of GPUs and batch size of every job, by goodput and an ILP a round"
     preemptive = True

@@ -87,6 +87,7 @@ class Grants:
 class _Leases(SchedulingPolicy[O]):
     """The common part of both policies: accounts, leases, and placing jobs."""
 
+    weighs_types = True
     preemptive = True
     rests = False
     needs = frozenset({"predicted_work"})

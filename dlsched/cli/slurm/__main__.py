@@ -1,0 +1,53 @@
+"""`python -m dlsched.cli.slurm squeue …`: one command of Slurm, and its errors as one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from dlsched.core.errors import DlschedError
+
+# where each command is; a module is imported when its command is called
+_MODULES = {
+    "sbatch": "submitting",
+    "salloc": "submitting",
+    "srun": "submitting",
+    "squeue": "squeue",
+    "sacct": "sacct",
+    "sinfo": "sinfo",
+    "scancel": "scancel",
+    "scontrol": "scontrol",
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one command; return its exit code: 1 for what is refused, 2 for wrong use."""
+    if not words or words[0] not in _MODULES:
+        print(f"one of these: {' '.join(_MODULES)}", file=sys.stderr)
+        return 2
+    name, *rest = words
+    if name == "srun" and os.environ.get("DLSCHED_CTL_SOCK"):
+        from dlsched.job.srun import main as srun  # noqa: PLC0415  # the standard library only
+
+        return srun(rest)
+    try:
+        module = importlib.import_module(f"dlsched.cli.slurm.{_MODULES[name]}")
+        code: int = getattr(module, name)(rest)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except DlschedError as error:
+        from dlsched.cli.output.terminal import shown  # noqa: PLC0415  # only errors need it
+
+        print(f"{name}: error: {shown(' '.join(str(error).splitlines()))}", file=sys.stderr)
+        return error.exit_code
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

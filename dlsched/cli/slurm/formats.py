@@ -1,0 +1,133 @@
+"""Slurm's formats of listings: `%.18i %j`, `JobID:20,State`; and the lines that they give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dlsched.cli.output.terminal import shown
+from dlsched.core.errors import BadInput, not_known, shorten
+
+T = TypeVar("T")
+_LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z%])", re.ASCII)
+_WORD = re.compile(r"([A-Za-z_]+)(?:[:%]([.-]?)(\d+)?\w*)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """One thing that a listing may show: its title, and its text for a row."""
+
+    title: str
+    text: Callable[[T], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[T]):
+    """A cell with its width (0: as wide as its texts), or text between cells."""
+
+    cell: Cell[T] | None = None
+    between: str = ""
+    width: int = 0
+    right: bool = False
+
+
+def by_letters(text: str, known: Mapping[str, Cell[T]], option: str = "-o") -> list[Part[T]]:
+    """Read a format of `%` letters, as of squeue and sinfo.
+
+    Raises:
+        BadInput: a letter that is not known.
+    """
+    parts: list[Part[T]] = []
+    at = 0
+    for match in _LETTER.finditer(text):
+        if match.start() > at:
+            parts.append(Part(between=text[at : match.start()]))
+        at = match.end()
+        dot, width, letter = match.groups()
+        if letter == "%":
+            parts.append(Part(between="%"))
+            continue
+        if letter not in known:
+            letters = " ".join(f"%{each}" for each in known)
+            raise BadInput(f"{option}: %{letter} is not known; known: {letters}")
+        parts.append(Part(cell=known[letter], width=int(width or 0), right=bool(dot)))
+    rest = text[at:]
+    if "%" in rest:
+        raise BadInput(f"{option}: {shorten(rest)!r}: a letter is missing after %")
+    return [*parts, Part(between=rest)] if rest else parts
+
+
+def by_names(
+    text: str, known: Mapping[str, Cell[T]], option: str, *, usual: int = 0
+) -> list[Part[T]]:
+    """Read names joined by commas, with or without widths: `JobID:20`, `State%10`.
+
+    Raises:
+        BadInput: a name that is not known.
+    """
+    by_word = {name.lower(): cell for name, cell in known.items()}
+    parts: list[Part[T]] = []
+    for word in text.split(","):
+        match = _WORD.fullmatch(word.strip())
+        if match is None or match[1].lower() not in by_word:
+            raise not_known(f"{option}:", word.strip(), known)
+        width = int(match[3] or usual)
+        if parts:
+            parts.append(Part(between=" "))
+        cell = by_word[match[1].lower()]
+        parts.append(Part(cell=cell, width=width, right=match[2] == "."))
+    return parts
+
+
+def lines(
+    parts: Sequence[Part[T]],
+    rows: Iterable[T],
+    *,
+    header: bool = True,
+    separator: str | None = None,
+    rule: bool = False,
+    padded: bool = True,
+) -> Iterator[str]:
+    """Give the lines of a listing.
+
+    Args:
+        parts: of each line; a width cuts, as in Slurm.
+        rows: one line each.
+        header: whether the titles come first.
+        separator: stands between cells, in place of widths and what is between them.
+        rule: a line of dashes below the titles.
+        padded: whether cells without a width are as wide as the widest; else as their texts.
+    """
+    kept = list(rows)
+    cells = [part for part in parts if part.cell is not None] if separator else parts
+    texts = [[shown(part.cell.text(row)) if part.cell else "" for row in kept] for part in cells]
+    titles = [part.cell.title if part.cell else "" for part in cells]
+    if separator is not None:
+        table = [*([titles] if header else []), *zip(*texts, strict=True)]
+        yield from (separator.join(line) for line in table)
+        return
+    widths = [
+        part.width or max([len(title) if header else 0, *map(len, column)])
+        for part, title, column in zip(cells, titles, texts, strict=True)
+    ]
+
+    def line(words: Sequence[str]) -> str:
+        made = []
+        for part, word, width in zip(cells, words, widths, strict=True):
+            if part.cell is None:
+                made.append(part.between)
+            else:
+                if not (padded or part.width):
+                    made.append(word)
+                    continue
+                cut = word[:width]
+                made.append(cut.rjust(width) if part.right else cut.ljust(width))
+        return "".join(made).rstrip()
+
+    if header:
+        yield line(titles)
+        if rule:
+            yield line(["-" * width for width in widths])
+    yield from map(line, zip(*texts, strict=True))

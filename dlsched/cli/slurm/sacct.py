@@ -1,0 +1,163 @@
+"""`sacct`: jobs that have ended or run, a line each; there are no lines of steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from dlsched.cli.jobs.job_columns import exit_text
+from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
+from dlsched.cli.output.times import moment_or_ago
+from dlsched.cli.slurm.arguments import Arguments, joined, own_name
+from dlsched.cli.slurm.formats import Cell, by_names, lines
+from dlsched.client.daemon_client import Client
+from dlsched.client.records import Job
+from dlsched.core.cluster.host_lists import fold
+
+USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+BRIEF = "JobID,State,ExitCode"
+
+
+def _moment(at: float | None) -> str:
+    return "Unknown" if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def _elapsed(job: Job) -> str:
+    minutes, seconds = divmod(int(job.run_s or 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"
+
+
+def _limit(job: Job) -> str:
+    if job.time_limit_s is None:
+        return "UNLIMITED"
+    minutes, seconds = divmod(int(job.time_limit_s), 60)
+    days, rest = divmod(minutes, 1440)
+    return (f"{days}-" if days else "") + f"{rest // 60:02}:{rest % 60:02}:{seconds:02}"
+
+
+def _state(job: Job) -> str:
+    if job.state == "CANCELLED" and job.cancelled_by:
+        return f"CANCELLED by {job.cancelled_by}"
+    return {"STARTING": "RUNNING"}.get(job.state, job.state)
+
+
+def _cpus(job: Job) -> str:
+    return str(job.asked.get("cpus") or 1)
+
+
+def _tres(job: Job) -> str:
+    gpus = f",gres/gpu={job.gpus}" if job.gpus else ""
+    return f"cpu={_cpus(job)}{gpus},node={max(1, len(job.nodes) or len(job.gang))}"
+
+
+CELLS: dict[str, Cell[Job]] = {
+    "JobID": Cell("JobID", lambda job: job.shown_id),
+    "JobIDRaw": Cell("JobIDRaw", lambda job: str(job.job_id)),
+    "JobName": Cell("JobName", lambda job: job.name or ""),
+    "User": Cell("User", lambda job: job.user or ""),
+    "Partition": Cell("Partition", lambda job: job.partition or ""),
+    "Account": Cell("Account", lambda job: job.account or job.vc or ""),
+    "QOS": Cell("QOS", lambda job: job.priority_class or ""),
+    "AllocCPUS": Cell("AllocCPUS", _cpus),
+    "NCPUS": Cell("NCPUS", _cpus),
+    "ReqCPUS": Cell("ReqCPUS", _cpus),
+    "NNodes": Cell("NNodes", lambda job: str(max(1, len(job.nodes) or len(job.gang)))),
+    "AllocTRES": Cell("AllocTRES", _tres),
+    "ReqTRES": Cell("ReqTRES", _tres),
+    "State": Cell("State", _state),
+    "ExitCode": Cell("ExitCode", lambda job: exit_text(job).replace("-", "0:0")),
+    "Elapsed": Cell("Elapsed", _elapsed),
+    "ElapsedRaw": Cell("ElapsedRaw", lambda job: str(int(job.run_s or 0))),
+    "Timelimit": Cell("Timelimit", _limit),
+    "Submit": Cell("Submit", lambda job: _moment(job.submitted_at)),
+    "Eligible": Cell("Eligible", lambda job: _moment(job.begin_at or job.submitted_at)),
+    "Start": Cell("Start", lambda job: _moment(job.first_started_at)),
+    "End": Cell("End", lambda job: _moment(job.ended_at)),
+    "NodeList": Cell("NodeList", lambda job: fold(job.nodes) or "None assigned"),
+    "Reason": Cell("Reason", lambda job: job.reason or "None"),
+    "Restarts": Cell("Restarts", lambda job: str(max(0, job.starts - 1))),
+    "Priority": Cell("Priority", lambda job: f"{job.priority or 0:g}"),
+    "Comment": Cell("Comment", lambda job: job.comment or ""),
+}
+# what is not measured of jobs here; an empty cell says so
+CELLS |= {name: Cell(name, lambda job: "") for name in ("MaxRSS", "ReqMem", "TotalCPU", "WorkDir")}
+
+
+def _parser() -> Arguments:
+    found = Arguments("sacct", "List jobs, a line each.")
+    option = found.option
+    option("-j", "--jobs", help="these")
+    option("-u", "--user", "--uid", help="of these users")
+    option("-a", "--allusers", flag=True, help="of all users")
+    option("-s", "--state", help="in these states")
+    option("-S", "--starttime", help="since: a time, now-2hours; today without it")
+    option("-E", "--endtime", help="until")
+    option("-A", "--accounts", "--account", help="of these accounts")
+    option("-r", "--partition", help="in these partitions")
+    option("-N", "--nodelist", help="on these nodes")
+    option("--name", help="of these names")
+    option("-o", "--format", help=f"names: {USUAL}")
+    option("-b", "--brief", flag=True, help=BRIEF)
+    option("-X", "--allocations", flag=True, help="no steps; there are none here")
+    option("-n", "--noheader", flag=True, help="without the titles")
+    option("-p", "--parsable", flag=True, help="cells end with |")
+    option("-P", "--parsable2", flag=True, help="cells are joined by |")
+    option("--delimiter", help="in place of |")
+    option("-D", "--duplicates", flag=True)
+    return found
+
+
+def sacct(words: Sequence[str]) -> int:
+    """List jobs."""
+    given = _parser().read(words)
+    names = ",".join(given.format) if given.format else BRIEF if given.brief else USUAL
+    parts = by_names(names, CELLS, "--format")
+    users = joined(given.user)
+    if not users and not given.allusers and not given.jobs:
+        users = [own_name()]
+    wanted = job_filter(
+        given.jobs,
+        FilterOptions(
+            users=users or None,
+            partitions=joined(given.partition) or None,
+            vcs=joined(given.accounts) or None,
+            nodes=given.nodelist,
+            names=joined(given.name) or None,
+        ),
+        states=joined(given.state) or None,
+        all_users=given.allusers,
+    )
+    since = _when("-S", given.starttime)
+    if since is None and not given.jobs:
+        since = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))  # midnight
+    separator = (given.delimiter or ["|"])[-1] if given.parsable or given.parsable2 else None
+    end = separator if given.parsable else ""
+    with Client() as cluster:
+        until = _when("-E", given.endtime)
+        found = list(cluster.history(wanted, since=since, until=until, live_too=True))
+    found.sort(key=lambda job: job.job_id)
+    for line in lines(
+        parts, found, header=not given.noheader, separator=separator, rule=separator is None
+    ):
+        print(f"{line}{end}")
+    return 0
+
+
+def _when(option: str, given: Sequence[str] | None) -> float | None:
+    if not given:
+        return None
+    text = given[-1].strip()
+    if text.lower().startswith("now-"):  # as Slurm: now-2hours, now-1day
+        text = _ago(text[4:])
+    elif text.lower() == "now":
+        return time.time()
+    return moment_or_ago(option, text)
+
+
+def _ago(text: str) -> str:
+    """`2hours` as `2h`; a bare number is seconds, as in Slurm."""
+    digits = text[: len(text) - len(text.lstrip("0123456789"))]
+    unit = text[len(digits) :].strip().lower()[:1] or "s"
+    return f"{digits}{unit}"

@@ -1,0 +1,298 @@
+"""`scontrol`: show jobs, nodes, partitions and host lists; requeue, hold, release, update."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.job import hostlist
+from dlsched.job.errors import JobError
+
+_ACTIONS = {
+    "requeue": "requeue",
+    "hold": "hold",
+    "uhold": "hold",
+    "release": "release",
+    "suspend": "suspend",
+    "resume": "resume",
+}
+# what `update JobId=` may set, and the option of `dlsched update` that it is
+_FIELDS = {
+    "timelimit": "time",
+    "partition": "partition",
+    "priority": "priority",
+    "nice": "nice",
+    "qos": "priority_class",
+    "account": "vc",
+    "jobname": "name",
+    "name": "name",
+    "comment": "comment",
+    "starttime": "begin",
+    "deadline": "deadline",
+    "excnodelist": "exclude",
+    "nodelist": "nodelist",
+    "reqnodelist": "nodelist",
+    "mailtype": "notify",
+}
+_USE = "show, requeue, hold, release, suspend, resume, update, ping"
+
+
+def scontrol(words: Sequence[str]) -> int:
+    """Run one command of scontrol."""
+    todo = [word for word in words if word not in ("-o", "--oneliner", "-a", "-d", "-dd", "-Q")]
+    one_line = len(todo) < len(words) and bool({"-o", "--oneliner"} & set(words))
+    if not todo:
+        raise BadInput(f"give a command: {_USE}")
+    verb, rest = todo[0].lower(), todo[1:]
+    if verb == "show":
+        return _show(rest, one_line=one_line)
+    if verb in _ACTIONS:
+        return _act(verb, rest)
+    if verb == "update":
+        return _update(rest)
+    if verb == "ping":
+        return _ping()
+    raise not_known("command", verb, _USE.split(", "))
+
+
+# -- show ------------------------------------------------------------------------------------------
+
+
+def _show(words: Sequence[str], *, one_line: bool) -> int:
+    kinds: dict[str, Callable[[Sequence[str]], Iterator[str]]] = {
+        "hostnames": _hostnames,
+        "hostname": _hostnames,
+        "hostlist": _hostlist,
+        "job": _jobs,
+        "jobs": _jobs,
+        "node": _nodes,
+        "nodes": _nodes,
+        "partition": _partitions,
+        "partitions": _partitions,
+    }
+    if not words or words[0].lower() not in kinds:
+        raise not_known("show", words[0] if words else "", kinds)
+    kind = words[0].lower()
+    for text in kinds[kind](words[1:]):
+        print(" ".join(text.split()) if one_line and not kind.startswith("host") else text)
+    return 0
+
+
+def _hostnames(words: Sequence[str]) -> Iterator[str]:
+    own = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("DLSCHED_NODELIST", "")
+    try:
+        yield from hostlist.expand(",".join(words) if words else own)
+    except JobError as error:
+        raise BadInput(str(error)) from None
+
+
+def _hostlist(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+
+    names = [name for word in words for name in word.split(",") if name]
+    if not names:
+        raise BadInput("show hostlist: give names: n1,n2")
+    yield fold(names)
+
+
+def _moment(at: float | None, none: str = "Unknown") -> str:
+    return none if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def _jobs(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+    from dlsched.client.records import Job  # noqa: PLC0415
+
+    with Client() as cluster:
+        ids = [word.partition("=")[2] or word for word in words]
+        if not ids:
+            ids = [
+                row.shown_id if isinstance(row, Job) else str(row.first.job_id)
+                for row in cluster.queue(job_filter(all_users=True), unfold=True).rows()
+            ]
+        if not ids:
+            yield "No jobs in the system"
+            return
+        for detail in cluster.show(job_filter(ids)):
+            yield "\n".join(_job_lines(detail))
+
+
+def _job_lines(detail: object) -> Iterator[str]:
+    from dlsched.cli.jobs.job_columns import exit_text  # noqa: PLC0415
+    from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
+    from dlsched.client.records import Detail  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+
+    assert isinstance(detail, Detail)
+    job = detail.job
+    asked = job.asked
+    array = ""
+    if job.array_job_id is not None:
+        array = f" ArrayJobId={job.array_job_id} ArrayTaskId={job.array_task_id}"
+    nodes = max(1, len(job.nodes) or len(job.gang))
+    reason = (job.reason or "None").partition(":")[0]
+    state = {"STARTING": "CONFIGURING"}.get(job.state, job.state)
+    gpus = max(job.gang, default=job.gpus)
+    tasks = asked.get("ntasks") or 1
+    features = "|".join(job.gpu_types) or "(null)"
+    yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
+    account = job.account or job.vc or ""
+    yield f"   UserId={job.user} Account={account} QOS={job.priority_class or ''}"
+    yield f"   Priority={job.priority or 0:g} Nice={-(job.priority or 0):g}"
+    yield (
+        f"   JobState={state} Reason={reason} Dependency={','.join(job.dependencies) or '(null)'}"
+    )
+    yield (
+        f"   Requeue={int(asked.get('requeue', True) is not False)} "
+        f"Restarts={max(0, job.starts - 1)} BatchFlag=1 "
+        f"ExitCode={exit_text(job).replace('-', '0:0')}"
+    )
+    yield f"   RunTime={CELLS['Elapsed'].text(job)} TimeLimit={CELLS['Timelimit'].text(job)}"
+    yield f"   SubmitTime={_moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(job)}"
+    start = job.started_at if job.started_at is not None else job.predicted_start_at
+    yield (
+        f"   StartTime={_moment(start)} EndTime={_moment(job.ended_at)} "
+        f"Deadline={_moment(job.deadline_at, 'N/A')}"
+    )
+    yield f"   Partition={job.partition or '(null)'}"
+    yield f"   NodeList={fold(job.nodes) or '(null)'}"
+    if job.nodes:
+        yield f"   BatchHost={job.nodes[0]}"
+    yield (
+        f"   NumNodes={nodes} NumCPUs={asked.get('cpus') or 1} NumTasks={tasks} "
+        f"CPUs/Task={asked.get('cpus_per_task') or 1}"
+    )
+    yield f"   TRES={CELLS['AllocTRES'].text(job)} Features={features}"
+    if detail.command or detail.has_script:
+        yield f"   Command={' '.join(detail.command) or detail.wrap or '(script)'}"
+    yield f"   WorkDir={detail.working_directory or ''}"
+    yield f"   StdErr={detail.error or detail.output or ''}"
+    yield f"   StdOut={detail.output or ''}"
+    if gpus:
+        yield f"   TresPerNode=gres:gpu:{gpus}"
+    if job.comment:
+        yield f"   Comment={job.comment}"
+    yield ""
+
+
+def _nodes(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+
+    names = [name for word in words for name in expand("node", word.partition("=")[2] or word)]
+    with Client() as cluster:
+        for node in cluster.nodes(names):
+            kind = f"{node.gpu_type}:" if node.gpu_type else ""
+            yield (
+                f"NodeName={node.name} NodeAddr={node.address or ''}\n"
+                f"   CPUTot={node.cpus or 0} RealMemory={(node.memory_bytes or 0) >> 20}\n"
+                f"   Gres=gpu:{kind}{node.gpus} GresUsed=gpu:{kind}{node.busy_gpus}\n"
+                f"   State={node.state.upper()} Partitions={','.join(node.partitions)}\n"
+                f"   Reason={node.reason or 'none'}\n"
+            )
+
+
+def _partitions(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+    from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+
+    asked = {word.partition("=")[2] or word for word in words}
+    with Client() as cluster:
+        found = [each.partition for each in cluster.tenants("partition")]
+    for each in found:
+        if asked and each.name not in asked:
+            continue
+        limit = duration_text(each.max_time_s) if each.HasField("max_time_s") else "UNLIMITED"
+        default = "YES" if each.is_default else "NO"
+        yield (
+            f"PartitionName={each.name}\n   Default={default} MaxTime={limit}\n"
+            f"   Nodes={each.nodes}\n   State=UP\n"
+        )
+    unknown = asked - {each.name for each in found}
+    if unknown:
+        raise not_known("partition", min(unknown), [each.name for each in found])
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def _act(verb: str, words: Sequence[str]) -> int:
+    from dlsched.cli.jobs.job_filter import ids_of, job_filter  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    ids = [word.partition("=")[2] or word for word in words]
+    ids_of(ids)
+    with Client() as cluster:
+        done = cluster.act(_ACTIONS[verb], job_filter(ids))
+    return _told(done.failed)
+
+
+def _told(failed: Sequence[tuple[str, str]]) -> int:
+    for subject, why in failed:
+        print(f"scontrol: error: {subject}: {why}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _update(words: Sequence[str]) -> int:
+    from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+    from dlsched.client.submission.changes import changes, wire_dependencies  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
+
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise BadInput(f"update: {shorten(word)!r} is not NAME=VALUE")
+        given[name.lower()] = value
+    if "nodename" in given:
+        names = expand("NodeName", given.pop("nodename"))
+        return _update_nodes(names, given)
+    if "jobid" not in given:
+        raise BadInput("update: give JobId=… or NodeName=…")
+    chosen = job_filter([given.pop("jobid")])
+    limit = given.pop("arraytaskthrottle", None)
+    awaited = given.pop("dependency", None)
+    for name in given:
+        if name not in _FIELDS:
+            raise not_known("update:", name, (*_FIELDS, "arraytaskthrottle", "dependency"))
+    options = {_FIELDS[name]: value for name, value in given.items()}
+    if "nice" in options:
+        options["priority"] = f"-{options.pop('nice')}".replace("--", "")
+    fields = changes(options)
+    if limit is not None:
+        fields["array_limit"] = limit
+    dependencies = None if awaited is None else wire_dependencies("Dependency", awaited)
+    with Client() as cluster:
+        return _told(cluster.update(chosen, fields, dependencies=dependencies).failed)
+
+
+def _update_nodes(names: Sequence[str], given: dict[str, str]) -> int:
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    state, reason = given.get("state", "").lower(), given.get("reason", "")
+    action = {"drain": "drain", "resume": "resume", "idle": "resume", "undrain": "resume"}.get(
+        state
+    )
+    if action is None:
+        why = (
+            "down: dlsched admin node-down NODE --confirmed" if state == "down" else "drain, resume"
+        )
+        raise BadInput(f"update: State={state}: {why}")
+    if action == "drain" and not reason:
+        raise BadInput("update: State=drain: needs Reason=…")
+    with Client() as cluster:
+        return _told(cluster.set_nodes(action, names, reason=reason.strip("\"'")).failed)
+
+
+def _ping() -> int:
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    with Client() as cluster:
+        cluster.status()
+    print("Slurmctld(primary) is UP: it is a dlsched daemon")
+    return 0

@@ -1,0 +1,132 @@
+"""`sbatch`, and `srun` and `salloc` outside of a job: submissions with Slurm's words and output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from dlsched.client.submission.directives import idle_note, take_option
+from dlsched.client.submission.options import BY_NAME, BY_WORD, merged, put
+from dlsched.core.errors import BadInput, shorten
+
+_OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
+_OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
+_VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
+
+
+def sbatch(words: Sequence[str]) -> int:
+    """Submit a script with Slurm's options; print `Submitted batch job N`."""
+    from dlsched.cli.jobs.submit import one_job, wait_for_end  # noqa: PLC0415
+    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415  # gRPC comes with it
+
+    layer, own, rest = _read("sbatch", words)
+    if "--wrap" in own and rest:
+        raise BadInput("give a script or --wrap, not both")
+    if "--pty" in own:
+        raise BadInput("--pty: a script has no terminal; salloc or srun --pty gives one")
+    found = one_job(
+        rest or ["-"],
+        merged(layer, _from_variables(os.environ)),
+        wrap=own.get("--wrap"),
+        ignore_unknown="--ignore-unknown-directives" in own,
+    )
+    if not found.request.output:
+        found.request.output = "slurm-%A_%a.out" if found.request.array else "slurm-%j.out"
+    for note in found.notes:
+        print(f"sbatch: {note}", file=sys.stderr)
+    with Client() as cluster:
+        reply = cluster.submit_all([found], test_only="--test-only" in own)
+        print_warnings(reply)
+        if "--test-only" in own:
+            print("sbatch: it could be submitted; nothing was", file=sys.stderr)
+            return 0
+        job = reply.jobs[0].job
+        print(job if found.parsable else f"Submitted batch job {job}", flush=True)
+        return wait_for_end(cluster, reply) if found.wait else 0
+
+
+def srun(words: Sequence[str]) -> int:
+    """Run a command as a job of its own, with its output here; with `--pty`, on a terminal."""
+    layer, own, rest = _read("srun", words)
+    if not rest:
+        raise BadInput("no command to run")
+    if "--pty" in own:
+        _dlsched("submit", "--interactive", *_options(layer), "--", *rest)
+    labelled = ["--label"] if {"-l", "--label"} & set(words[: len(words) - len(rest)]) else []
+    _dlsched("submit", "--logs", *_options(layer), "--", "srun", *labelled, *rest)
+
+
+def salloc(words: Sequence[str]) -> int:
+    """Open a shell inside an allocation, as `dlsched submit --interactive` does."""
+    layer, _, rest = _read("salloc", words)
+    _dlsched("submit", "--interactive", *_options(layer), *(["--", *rest] if rest else []))
+
+
+def _dlsched(*words: str) -> NoReturn:
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "dlsched", *words])
+
+
+def _options(layer: Mapping[str, str]) -> list[str]:
+    """A layer as options of `dlsched submit`."""
+    found = []
+    for key, text in layer.items():
+        words = {each.says: each.words[-1] for each in BY_WORD.values() if each.key == key}
+        is_flag = any(each.kind == "flag" for each in BY_WORD.values() if each.key == key)
+        found.append(words[text] if is_flag else f"{_spelling(key)}={text}")
+    return found
+
+
+def _spelling(key: str) -> str:
+    """The first long word of an option whose value is in the layer."""
+    return next(
+        word
+        for word, each in BY_WORD.items()
+        if each.key == key and word.startswith("--") and each.kind != "flag" and not each.grammar
+    )
+
+
+def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """The options as a layer, the options of the command itself, and the other words.
+
+    Raises:
+        BadInput: an option that is not known, or a malformed one.
+    """
+    layer: dict[str, str] = {}
+    own: dict[str, str] = {}
+    idle: dict[str, None] = {}
+    todo = list(words)
+    while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
+        word, equals, value = todo[0].partition("=")
+        if word in _OWN:
+            del todo[0]
+            if _OWN[word] and not equals:
+                if not todo:
+                    raise BadInput(f"{word}: needs a value")
+                value = todo.pop(0)
+            own[word] = value
+            continue
+        given = take_option(todo, is_slurm=True)
+        if given.option is not None:
+            put(layer, given.option, given.word, given.value)
+        elif given.is_idle:
+            idle[given.word] = None
+        elif name == "sbatch" or given.word not in _OF_STEPS:
+            raise BadInput(f"{shorten(given.word)}: not supported")
+    for note in idle_note(name, idle):
+        print(note, file=sys.stderr)
+    return layer, own, todo[1:] if todo[:1] == ["--"] else todo
+
+
+def _from_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """The layer of SBATCH_… variables; those that name no option here are left out."""
+    layer: dict[str, str] = {}
+    for variable, text in variables.items():
+        if variable.startswith("SBATCH_"):
+            name = variable.removeprefix("SBATCH_")
+            option = BY_NAME.get(_VARIABLES.get(name, name.lower()))
+            if option is not None and option.slurm:
+                put(layer, option, f"environment variable {variable}", text)
+    return layer

@@ -1,0 +1,77 @@
+"""`--require-sla`: jobs are taken in only if they keep their deadlines, and break no other's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dlsched.core.errors import BadInput, PolicyFailed, plural
+from dlsched.daemon.control.predicted import put_deadline
+from dlsched.daemon.control.submission.job_validation import ValidJob
+from dlsched.daemon.predictions import JobForecast, Predictions
+from dlsched.daemon.round.scenarios import verdict_of
+from dlsched.daemon.rpc_errors import TooMuch
+from dlsched.db.records import JobSpec
+from dlsched.rpc.v1 import control_pb2
+
+MOST = 200  # jobs of a call, elements of arrays counted
+
+
+def check_has_deadlines(asked: Sequence[ValidJob]) -> None:
+    """Refuse a call in which a job has no deadline that could be required.
+
+    Raises:
+        BadInput: one line that names the job.
+        TooMuch: these are more than can be predicted together.
+    """
+    for place, each in enumerate(asked, 1):
+        if each.body.deadline_at is None:
+            which = f"job {place} of {len(asked)}" if len(asked) > 1 else "the job"
+            raise BadInput(f"--require-sla: {which} has no --deadline")
+    total = sum(each.elements for each in asked)
+    if total > MOST:
+        raise TooMuch(f"--require-sla: {plural(total, 'job')} in one call, at most {MOST}")
+
+
+async def declined(
+    predictions: Predictions, asked: Sequence[ValidJob], specs: Sequence[JobSpec]
+) -> control_pb2.SubmitReply | None:
+    """Say why jobs are not taken in; None: they may be.
+
+    Args:
+        predictions: of the cluster.
+        asked: the jobs and arrays of the call, each with a deadline.
+        specs: of their elements, in the same order.
+    """
+    reply = control_pb2.SubmitReply()
+    if any(each.held or each.body.dependencies for each in asked):
+        reply.declined.add(why="a job that is held, or depends on others, has no predicted end")
+        return reply
+    try:
+        forecasts, broken = await predictions.with_and_without(specs)
+    except (BadInput, PolicyFailed) as error:
+        reply.declined.add(why=f"not predicted: {error}")
+        return reply
+    first = 0
+    for place, each in enumerate(asked, 1):
+        mine = forecasts[first : first + each.elements]
+        first += each.elements
+        worst = min(mine, key=_chance)
+        if verdict_of(_chance(worst)) == "ok":
+            continue
+        told, deadline_at = reply.declined.add(place=place), each.body.deadline_at
+        if worst is not None and deadline_at is not None and not math.isnan(worst.on_time):
+            put_deadline(told.deadline, worst, deadline_at)
+        else:
+            told.why = "no end is predicted within the time looked ahead"
+    if broken:
+        jobs = plural(len(broken), "other job")
+        reply.declined.add(why=f"{jobs} would no longer be sure to keep the deadline")
+    return reply if reply.declined else None
+
+
+def _chance(forecast: JobForecast | None) -> float:
+    """The chance to be on time; 0 for what is not predicted."""
+    if forecast is None or math.isnan(forecast.on_time):
+        return 0.0
+    return forecast.on_time

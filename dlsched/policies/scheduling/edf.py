@@ -1,0 +1,35 @@
+"""Earliest deadline first: the job whose deadline comes first runs; the plain baseline.
+
+Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", JACM
+1973. Inputs: submit time and deadline [s after it]; durations are not needed. Jobs without
+a deadline come last, in order of submission. Every job is admitted, and one whose deadline has
+passed goes on before the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.context import RoundContext
+from dlsched.core.units import Units, UnitTable
+from dlsched.policies.scheduling.key_order import KeyOptions, KeyOrder
+
+
+class Edf(KeyOrder[KeyOptions]):
+    """Order by the time of the deadline; ties in order of admission."""
+
+    name = "edf"
+    summary = "earliest deadline first, preemptive; jobs without one last"
+    knows_deadlines = True
+
+    def fill_key(self, row: int, table: UnitTable) -> float:
+        """When its deadline is; infinite without one."""
+        due = table.submit_time.item(row) + table.deadline.item(row)
+        return due if np.isfinite(due) else np.inf
+
+    def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
+        """When deadlines are; they do not move."""
+        table = units.table
+        due = table.submit_time[units.rows] + table.deadline[units.rows]
+        return np.where(np.isfinite(due), due, np.inf), np.zeros(len(units))

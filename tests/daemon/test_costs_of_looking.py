@@ -1,0 +1,67 @@
+"""What the daemon does every second or two costs no more for jobs that concern it not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+
+from dlsched.daemon import long_lived
+from dlsched.daemon.enforcement import enforce
+from dlsched.daemon.long_lived import MANY, SOME, LongLivedObjects
+from dlsched.protocol.messages import JobId
+from dlsched.system.clock import wall
+from tests.counting import python_calls
+from tests.daemon.cluster_of_tests import Running, eventually, job, settings_of
+
+
+def test_a_look_at_limits_and_deadlines_reads_no_job_without_one(tmp_path: Path) -> None:
+    async def script() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            user, cluster = running.caller(), running.daemon.cluster
+            counted = []
+            for count in (10, 2000):
+                await user.submit(*[job(gpus=1) for _ in range(count)])
+                counted.append(python_calls(lambda: enforce(cluster)))
+            assert counted[1] <= counted[0] + 5
+            [late] = await user.submit(job(gpus=1, deadline_at=wall() + 0.5))
+
+            def over() -> bool:
+                row = cluster.driver.reserved.jobs[JobId(late)]
+                return row.status.is_terminal and row.reason == "Deadline"
+
+            await eventually(over)
+
+    asyncio.run(script())
+
+
+def test_what_lives_long_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each collection after `settle` sees the new objects only, however many there are in all."""
+    given_back: list[bool] = []
+    genuine = long_lived.give_back_memory
+    monkeypatch.setattr(
+        long_lived, "give_back_memory", lambda: given_back.append(genuine() is None)
+    )
+    frozen, kept = gc.get_freeze_count(), []
+    objects = LongLivedObjects()
+    try:
+        for _ in range(2):
+            while gc.get_count()[2] < SOME:
+                kept.append([[]])
+            objects.settle()
+            assert gc.get_count()[2] < SOME
+        assert gc.get_freeze_count() - frozen > len(kept)
+        before = gc.get_freeze_count()
+        objects.settle()  # nothing has grown: nothing is done
+        assert gc.get_freeze_count() == before
+        assert not given_back
+        while gc.get_count()[2] < MANY:
+            kept.append([[]])
+        objects.settle()  # many at once: they are taken out unsearched
+        assert gc.get_freeze_count() - frozen > len(kept)
+        assert given_back == [True]
+    finally:
+        objects.close()
+    assert gc.get_freeze_count() == 0

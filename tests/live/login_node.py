@@ -1,0 +1,67 @@
+"""A user's shell on a local cluster, with the commands of Slurm on its path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from dlsched.client.records import Job
+from dlsched.system import slurm_commands
+from dlsched.torture.local_cluster import LocalCluster
+
+__all__ = ["LoginNode"]
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+class LoginNode:
+    """A user's shell on a cluster, with the commands of Slurm on its path."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.home = cluster.folder / "user"
+        self.home.mkdir()
+        commands = cluster.folder / "commands"
+        commands.mkdir()
+        slurm_commands.install(str(commands))
+        self.path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def run(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run one line of a shell."""
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.home,
+            env={**self.cluster.environment, "PATH": self.path},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def typed(self, line: str) -> str:
+        """What a line prints that must succeed."""
+        done = self.run(line)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return done.stdout
+
+    def submit(self, name: str, *options: str) -> int:
+        """The id of a script that was submitted as users do it."""
+        shutil.copy(SCRIPTS / name, self.home / name)
+        told = self.typed(f"sbatch {' '.join(options)} {name}").split()
+        assert told[:3] == ["Submitted", "batch", "job"]
+        return int(told[3])
+
+    def ended(self, name: str, *options: str, state: str = "COMPLETED") -> tuple[Job, str]:
+        """A script that was submitted, once it has ended, and its output."""
+        job = self.submit(name, *options)
+        path = self.home / f"slurm-{job}.out"
+        try:
+            found = self.cluster.until(job, "COMPLETED", "FAILED", "CANCELLED", within=90)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{path.read_text() if path.exists() else ''}") from None
+        text = path.read_text() if path.exists() else ""
+        assert found.state == state, f"{text}\n{self.cluster.story(job)}"
+        return found, text

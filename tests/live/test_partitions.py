@@ -1,0 +1,149 @@
+"""Runs under `fence = "lease"` in real networks that are cut: one run at a time, wherever it is.
+
+The job stamps the time, with the number of its run, about twenty times a second. Two runs at once
+would show in these stamps; a frozen run stamps nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from dlsched.torture.local_cluster import eventually
+from tests.live.networked_cluster import DAEMON, NetworkedCluster, why_no_networks
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can make networks"),
+]
+STAMPS = 'while :; do echo "$DLSCHED_RUN $(date +%s.%N)" >>"{file}"; sleep 0.05; done'
+Cut = Callable[[NetworkedCluster, str, list[str]], None]
+
+
+@pytest.fixture(scope="module")
+def networked() -> Iterator[NetworkedCluster]:
+    """A daemon and four agents, each in its own network."""
+    why = why_no_networks()
+    if why:
+        pytest.skip(why)
+    with NetworkedCluster(nodes=4) as cluster:
+        eventually("every node has the newest witnesses alone", lambda: _settled(cluster))
+        yield cluster
+
+
+def _settled(cluster: NetworkedCluster) -> bool:
+    """No node may have the witnesses of before the last one joined."""
+    with closing(sqlite3.connect(cluster.folder / "dlsched.db")) as database:
+        rows = database.execute("SELECT witnesses FROM nodes").fetchall()
+    return all(json.loads(sets) == [cluster.names] for (sets,) in rows)
+
+
+def both(cluster: NetworkedCluster, some: list[str], others: list[str]) -> None:
+    cluster.network.cut(some, others)
+    cluster.network.cut(others, some)
+
+
+# the job's node loses its job to another one: n is that node, and o are the others
+LEAVES: dict[str, Cut] = {
+    "isolated": lambda c, n, o: both(c, [n], [DAEMON, *o]),
+    "only from the daemon": lambda c, n, o: both(c, [n], [DAEMON]),
+    "does not hear the daemon": lambda c, n, o: c.network.cut([DAEMON], [n]),
+    "is not heard by the daemon": lambda c, n, o: c.network.cut([n], [DAEMON]),
+    "is not heard by any": lambda c, n, o: c.network.cut([n], [DAEMON, *o]),
+    "half of the nodes": lambda c, n, o: both(c, [n, o[0]], [DAEMON, *o[1:]]),
+}
+# the leader cannot know that the job's node has stopped it, and it goes on there
+STAYS: dict[str, Cut] = {
+    "all from the daemon": lambda c, n, o: both(c, [n, *o], [DAEMON]),
+    "most from the daemon": lambda c, n, o: both(c, [n, *o[:2]], [DAEMON, o[2]]),
+    "the daemon is not heard": lambda c, n, o: c.network.cut([DAEMON], [n, *o]),
+}
+
+
+class Stamped:
+    """A job that stamps the time."""
+
+    def __init__(self, cluster: NetworkedCluster, *options: str) -> None:
+        self.cluster = cluster
+        self._file = cluster.folder / f"stamps{time.monotonic_ns()}"
+        script = f"#!/bin/sh\n{STAMPS.format(file=self._file)}\n"
+        told = cluster.cli("submit", "--parsable", "--retries", "0", *options, "-", stdin=script)
+        self.job = int(told)
+        self.node = cluster.until(self.job, "RUNNING").nodes[0]
+        eventually("it stamps", lambda: self.stamps)
+
+    @property
+    def stamps(self) -> list[tuple[int, float]]:
+        """The run and the time of each stamp, in order."""
+        if not self._file.exists():
+            return []
+        words = [line.split() for line in self._file.read_text().splitlines()[:-1]]
+        return [(int(run), float(at)) for run, at in words]
+
+    def cut(self, how: Cut) -> None:
+        """Cut the network around the job's node."""
+        how(self.cluster, self.node, [name for name in self.cluster.names if name != self.node])
+
+    def check(self) -> None:
+        """No run stamps after a later one has begun."""
+        runs = [run for run, _ in sorted(self.stamps, key=lambda stamp: stamp[1])]
+        assert runs == sorted(runs), f"runs at once: {runs}"
+
+    def end(self) -> None:
+        self.cluster.network.heal()
+        self.cluster.wait_until_up(60)
+        self.cluster.cli("cancel", str(self.job))
+        self.cluster.until(self.job, "CANCELLED", within=30)
+        self.check()
+
+
+@pytest.mark.parametrize("how", LEAVES)
+def test_a_job_that_its_node_has_frozen_starts_elsewhere(
+    networked: NetworkedCluster, how: str
+) -> None:
+    job = Stamped(networked)
+    job.cut(LEAVES[how])
+    eventually("it runs elsewhere", lambda: job.stamps[-1][0] == 2, within=60)
+    job.check()
+    now = networked.job(job.job)
+    assert (now.starts, now.failures) == (2, 0)
+    assert now.nodes[0] != job.node
+    networked.network.heal()
+    networked.wait_until_up(60)
+    count = len(job.stamps)
+    eventually("it goes on", lambda: len(job.stamps) > count + 20)
+    assert networked.job(job.job).starts == 2
+    job.end()
+
+
+@pytest.mark.parametrize("how", STAYS)
+def test_a_job_goes_on_where_no_leader_can_know_that_it_has_stopped(
+    networked: NetworkedCluster, how: str
+) -> None:
+    job = Stamped(networked)
+    job.cut(STAYS[how])
+    window_s = 11.5
+    long = time.time() + 1.5 * window_s
+    eventually("it goes on for long", lambda: job.stamps[-1][1] > long, within=60)
+    assert {run for run, _ in job.stamps} == {1}
+    networked.network.heal()
+    networked.wait_until_up(60)
+    now = networked.job(job.job)
+    assert (now.state, now.starts, now.nodes) == ("RUNNING", 1, (job.node,))
+    job.end()
+
+
+def test_a_job_under_hold_stays_where_it_is_under_every_cut(networked: NetworkedCluster) -> None:
+    job = Stamped(networked, "--fence", "hold")
+    job.cut(LEAVES["isolated"])
+    long = time.time() + 1.5 * 11.5
+    eventually("it goes on for long", lambda: job.stamps[-1][1] > long, within=60)
+    now = networked.job(job.job)
+    assert ({run for run, _ in job.stamps}, now.starts) == ({1}, 1)
+    job.end()

@@ -1,0 +1,165 @@
+"""Slurm's listings and actions, typed in a login shell; each prints what Slurm prints."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.live.login_node import LoginNode
+
+pytestmark = pytest.mark.slow
+ME = getpass.getuser()
+
+
+@pytest.fixture(scope="module")
+def login() -> Iterator[LoginNode]:
+    """A user's shell on a cluster of two nodes of two GPUs, in two partitions."""
+    partitions = {"partitions": [{"name": "main", "default": True}, {"name": "debug"}]}
+    with LocalCluster(nodes=2, gpus="2:v100") as running:
+        path = running.folder / "dlsched.toml"
+        tables = "".join(
+            f"[[partitions]]\nname = {each['name']!r}\ndefault = {str('default' in each).lower()}\n"
+            for each in partitions["partitions"]
+        )
+        path.write_text(path.read_text() + tables.replace("'", '"'))
+        running.cli("admin", "reload")
+        yield LoginNode(running)
+
+
+def submitted(login: LoginNode, options: str, run: str = "sleep 600") -> int:
+    return int(login.typed(f"sbatch --parsable {options} --wrap '{run}'"))
+
+
+def test_the_queue_in_slurms_formats(login: LoginNode) -> None:
+    running = submitted(login, "-J train --gpus=2 --time=1:00:00 -p debug")
+    held = submitted(login, "-J later --gpus=1 --hold")
+    login.cluster.until(running, "RUNNING")
+    (where,) = login.cluster.job(running).nodes
+    both = f"-j {running},{held}"
+    assert login.typed(f'squeue -h {both} -S i -o "%i %j %T %R"').splitlines() == [
+        f"{running} train RUNNING {where}",
+        f"{held} later PENDING (JobHeldUser)",
+    ]
+    assert login.typed(f'squeue --me -h -t PD {both} -o "%.8i|%.3j|%t|%u"') == (
+        f"{held:>8}|lat|PD|{ME}\n"
+    )
+    assert login.typed(f"squeue -h -u {ME} -n train -t R -o %A") == f"{running}\n"
+    titles, *rows = login.typed(f"squeue {both} -S -i").splitlines()
+    assert titles.split() == [
+        *("JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "NODELIST(REASON)"),
+    ]
+    assert [row.split()[:3] for row in rows] == [
+        [str(held), "main", "later"],
+        [str(running), "debug", "train"],
+    ]
+    assert re.search(r"RUNNING +0:\d\d +1:00:00 ", login.typed(f"squeue -l -h -j {running}"))
+    assert login.typed(f"squeue -h -j {running} -O JobArrayID:10,State:8") == (
+        f"{running:<10} RUNNING\n"
+    )
+    assert "known: %A" in login.run("squeue -o %z").stderr
+    login.typed(f"scancel {running} {held}")
+    login.cluster.until(held, "CANCELLED")
+    assert login.typed(f"squeue -h {both}") == ""
+
+
+def test_the_nodes_in_slurms_formats(login: LoginNode) -> None:
+    eventually(
+        "no job runs", lambda: login.typed("sinfo -h -N -p main -o %T").split() == 2 * ["idle"]
+    )
+    assert login.typed('sinfo -h -N -p main -o "%N %G %T %c"').splitlines() == [
+        line
+        for name in ("n1", "n2")
+        for line in (f"{name} gpu:v100:2 idle {login.cluster.node(name).cpus}",)
+    ]
+    titles, main, debug = login.typed("sinfo").splitlines()
+    assert titles.split() == ["PARTITION", "AVAIL", "TIMELIMIT", "NODES", "STATE", "NODELIST"]
+    assert main.split() == ["main*", "up", "infinite", "2", "idle", "n[1-2]"]
+    assert debug.split()[0] == "debug"
+    login.typed("scontrol update NodeName=n2 State=DRAIN Reason='bad fan'")
+    assert login.typed('sinfo -h -p main -t drain -o "%n %t %E"') == "n2 drain bad fan\n"
+    assert "bad fan" in login.typed("sinfo -R")
+    login.typed("scontrol update NodeName=n2 State=RESUME")
+    assert login.typed("sinfo -h -p main -t drain") == ""
+    assert "Gres=gpu:v100:2" in login.typed("scontrol show node n1")
+    assert "PartitionName=debug" in login.typed("scontrol show partition debug")
+
+
+def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
+    job = submitted(login, "-J tune --gpus=1 --hold --time=60 -n 2 --comment='a b'")
+    login.typed(f"scontrol update JobId={job} TimeLimit=2:00:00 Partition=debug JobName=tuned")
+    text = login.typed(f"scontrol show job {job}")
+    for word in (
+        *(f"JobId={job} JobName=tuned", "JobState=PENDING Reason=JobHeldUser", "Partition=debug"),
+        *("TimeLimit=02:00:00", "NumTasks=2", "TresPerNode=gres:gpu:1", "Comment=a b"),
+    ):
+        assert word in text
+    login.typed(f"scontrol release {job}")
+    login.cluster.until(job, "RUNNING")
+    login.typed(f"scontrol requeue {job}")
+    eventually("the second start", lambda: login.cluster.job(job).starts == 2)
+    assert "Restarts=1" in login.typed(f"scontrol -o show job {job}")
+    login.typed(f"scancel --me -n tuned; scontrol show job {job} | grep JobState=")
+    login.cluster.until(job, "CANCELLED")
+    table = login.typed(f"sacct -X -j {job} --format=JobID,State%30,ExitCode,Restarts")
+    titles, rule, row = table.splitlines()
+    assert titles.split() == ["JobID", "State", "ExitCode", "Restarts"]
+    assert set(rule) == {"-", " "}
+    assert row.split() == [str(job), "CANCELLED", "by", ME, "0:15", "1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("squeue --yaml", 2, "squeue: error: --yaml: not supported; --help lists what is"),
+        ("squeue -j 999999 -h", 0, ""),
+        ("scancel 999999", 1, "scancel: error: job 999999: there is no such job"),
+        ("scancel", 2, "scancel: error: no job id given"),
+        ("scontrol shutdown", 2, "scontrol: error: command 'shutdown' is not known"),
+        ("scontrol update JobId=1 Gres=gpu:2", 2, "scontrol: error: update: 'gres' is not known"),
+        ("sacct --format=Nonsense", 2, "sacct: error: --format: 'Nonsense' is not known"),
+        ("sbatch --licenses=a --wrap true", 2, "sbatch: error: --licenses: not supported"),
+        ("sbatch nowhere.sh", 2, "sbatch: error: nowhere.sh: can't be read"),
+        ("sinfo -o %q", 2, "sinfo: error: -o: %q is not known"),
+    ],
+)
+def test_what_is_not_known_is_refused_in_one_line(
+    login: LoginNode, line: str, code: int, told: str
+) -> None:
+    done = login.run(line)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(told), done.stderr
+    assert done.stderr.count("\n") == (1 if told else 0)
+
+
+def test_options_that_only_slurm_has_are_carried_out_or_noted(login: LoginNode) -> None:
+    line = "sbatch -p debug,main -n 1 --ntasks-per-gpu=2 -G 2 --mem=0 -N 1-2 --time-min=5 "
+    line += (
+        "--mail-type=END,TIME_LIMIT_80 --tmp=1G -o %x-%s.out -J wish --wrap 'echo $SLURM_NTASKS'"
+    )
+    done = login.run(line.replace("-n 1 ", ""))
+    assert done.returncode == 0, done.stderr
+    assert "sbatch: without effect here: --time-min, --tmp" in done.stderr
+    job = int(done.stdout.split()[-1])
+    login.cluster.until(job, "COMPLETED")
+    assert (login.home / "wish-batch.out").read_text() == "4\n"
+    assert login.cluster.job(job).partition == "debug"
+
+
+def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) -> None:
+    done = login.run("srun --gpus=1 -n 2 bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS'")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
+    assert sorted(lines) == ["rank 0 of 2", "rank 1 of 2"]
+
+
+def test_the_commands_are_installed_by_one_command(login: LoginNode) -> None:
+    folder = login.home / "bin"
+    folder.mkdir()
+    written = login.typed(f"dlsched admin slurm-commands {folder}").splitlines()
+    assert str(folder / "squeue") in written
+    assert login.typed(f"{folder}/squeue -h -j 999999") == ""
+    assert "No such file" in login.run("dlsched admin slurm-commands nowhere").stderr

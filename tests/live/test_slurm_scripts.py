@@ -1,0 +1,205 @@
+"""Scripts written for Slurm, typed through the commands of Slurm, unchanged: `scripts/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.live.login_node import SCRIPTS, LoginNode
+
+pytestmark = pytest.mark.slow
+TORCHRUN = """#!/bin/bash
+echo "agent $SLURM_NODEID of $SLURM_NNODES: rank $RANK world $WORLD_SIZE threads $OMP_NUM_THREADS"
+echo "endpoint $MASTER_ADDR:$MASTER_PORT; $*"
+"""
+CONDA = """conda() { export CONDA_DEFAULT_ENV=$2 PATH="$PWD/env/bin:$PATH"; }
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two nodes of four GPUs, and one of another type."""
+    with LocalCluster(nodes=3, gpus=["4:v100", "4:v100", "2:a100"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def login(cluster: LocalCluster) -> LoginNode:
+    """A user's shell."""
+    return LoginNode(cluster)
+
+
+def test_an_array_with_a_limit(login: LoginNode) -> None:
+    (login.home / "logs").mkdir()
+    job = login.submit("array.sh")
+    for task in range(4):
+        login.cluster.until(job + task, "COMPLETED", within=90)
+        text = (login.home / f"logs/sweep_{job}_{task}.out").read_text()
+        assert text.splitlines() == [
+            f"job={job} task={task} of 4",
+            "range=0-3 step=1",
+            f"rate={['0.1', '0.01', '0.001', '0.0001'][task]} cpus=1 gpus=1",
+        ]
+    table = login.typed(f"sacct -X -n -P -j {job} --format=JobID,JobName,State,ExitCode")
+    assert table.splitlines() == [f"{job}_{task}|sweep|COMPLETED|0:0" for task in range(4)]
+
+
+def test_steps_in_the_background_have_gpus_of_their_own(login: LoginNode) -> None:
+    job, text = login.ended("gres.sh")
+    first, *rest = text.splitlines()
+    assert first == f"batch: 2 tasks, 1 nodes, in {login.home}"
+    assert sorted(rest) == [
+        "0: rank 0 of 2",
+        "1: rank 1 of 2",
+        *(f"seed {seed} alone on 1 GPU" for seed in (1, 2, 3, 4)),
+    ]
+    assert (login.home / f"slurm-{job.job_id}.err").read_text() == "to the error file\n"
+
+
+def test_torchrun_starts_once_on_each_node(login: LoginNode) -> None:
+    (login.home / "fake_torchrun").write_text(TORCHRUN)
+    (login.home / "fake_torchrun").chmod(0o755)
+    job, text = login.ended("torchrun.sh")
+    first, *rest = text.splitlines()
+    assert first == "tasks=2 per_node=1 layout=1(x2)"
+    told = f"--nnodes 2 --nproc_per_node 4 --rdzv_id {job.job_id} --rdzv_backend c10d"
+    end = f"{job.nodes[0]}:29512"
+    assert sorted(rest) == [
+        *(f"agent {k} of 2: rank {k} world 8 threads 2" for k in (0, 1)),
+        *2 * (f"endpoint {end}; {told} --rdzv_endpoint {end} train.py",),
+    ]
+
+
+def test_the_head_node_is_asked_for_its_address(login: LoginNode) -> None:
+    job, text = login.ended("head_node.sh")
+    first, second = job.nodes
+    head, worker = text.splitlines()
+    assert head.startswith(f"head={first} ip=")
+    assert head.partition("ip=")[2].strip()
+    assert worker == f"worker on {second}, node 0 of 1, of job 2"
+    assert (login.home / f"head.{job.job_id}.log").read_text() == f"head on {first}\n"
+
+
+def test_a_job_submits_what_comes_after_it(login: LoginNode) -> None:
+    _, text = login.ended("chain.sh")
+    after = int((login.home / "next.id").read_text())
+    never = int((login.home / "never.id").read_text())
+    assert text == f"{after} evaluate PENDING (Dependency)\n"
+    login.cluster.until(after, "COMPLETED")
+    assert (login.home / f"slurm-{after}.out").read_text() == "evaluated after evaluate\n"
+    assert login.cluster.until(never, "CANCELLED").reason.startswith("DependencyNeverSatisfied")
+
+
+def test_a_job_requeues_itself_at_its_warning(login: LoginNode) -> None:
+    job = login.submit("requeue.sh")
+    eventually("the job is up", (login.home / "long.up").exists)
+    login.typed(f"scancel --batch --signal=USR1 {job}")
+    login.cluster.until(job, "COMPLETED", within=90)
+    text = (login.home / f"slurm-{job}.out").read_text()
+    assert text.splitlines() == ["start 0", "caught", "start 1", "finished"]
+
+
+def test_a_login_shell_with_conda_and_a_constraint(login: LoginNode) -> None:
+    (login.home / "conda.sh").write_text(CONDA)
+    (login.home / "env/bin").mkdir(parents=True)
+    (login.home / "env/bin/python").symlink_to(shutil.which("python3") or "")
+    _, text = login.ended("constraint.sh")
+    python, name, node = text.splitlines()
+    assert (python, name) == ("python training 0", "JobName=typed")
+    assert node in ("n1 gpu:v100:4", "n3 gpu:a100:2")
+    shutil.copy(SCRIPTS / "constraint.sh", login.home / "noted.sh")
+    noted = login.run("sbatch --test-only noted.sh")
+    assert "noted.sh: without effect here: --wckey" in noted.stderr
+
+
+def test_a_whole_node_and_its_steps(login: LoginNode) -> None:
+    job, text = login.ended("exclusive.sh")
+    gpus = {"n3": 2}.get(job.nodes[0], 4)
+    assert text.splitlines()[0] == f"step 0 on {job.nodes[0]} sees {gpus}"
+    assert "the time limit of 1 s is over" in text
+    assert text.splitlines()[-1] == "ended by its limit: 1"
+    ranks = [(login.home / f"rank.{k}.txt").read_text() for k in range(3)]
+    assert ranks == [f"red {k}/3\n" for k in range(3)]
+    assert job.exit_code == 0
+
+
+def test_preprocessing_has_no_gpu(login: LoginNode) -> None:
+    job, text = login.ended("preprocess.sh")
+    assert text.splitlines() == ["cpus=2 gpus='' 0", "45"]
+    assert (job.gpus, len(job.nodes)) == (0, 1)
+
+
+def test_a_rank_that_fails_ends_the_job_with_its_code(login: LoginNode) -> None:
+    job, text = login.ended("fails.sh", state="FAILED")
+    assert f"rank 1 on {job.nodes[0]}: exit code 5" in text
+    assert "not reached" not in text
+    table = login.typed(f"sacct -j {job.job_id} -n -P -o State,ExitCode")
+    assert table == "FAILED|143:0\n"
+
+
+def test_jobs_without_gpus_hold_processors_and_leave_gpus_alone(login: LoginNode) -> None:
+    cpus = os.cpu_count() or 1
+    line = f"sbatch --parsable --gpus=0 -N1 -n1 -c {cpus} --wrap"
+    jobs = [int(login.typed(f"{line} 'while [ ! -e free ]; do sleep 0.05; done'")) for _ in "123"]
+    for job in jobs:
+        login.cluster.until(job, "RUNNING")
+    assert len({login.cluster.job(job).nodes for job in jobs}) == 3  # a whole node each
+    fourth = int(login.typed(f"{line} true"))
+    login.cluster.until(fourth, "PENDING")
+    with_gpu = int(login.typed("sbatch --parsable --gpus=4 --wrap true"))
+    login.cluster.until(with_gpu, "COMPLETED")
+    eventually("why it waits", lambda: "Resources" in (login.cluster.job(fourth).reason or ""))
+    assert f"needs {cpus} CPU" in login.typed(f"squeue -h -j {fourth} -o %W")
+    (login.home / "free").touch()
+    for job in (*jobs, fourth):
+        login.cluster.until(job, "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--gpus=1 -c 5000", r"node n\d has \d+ CPUs?, 5000 are asked for"),
+        ("--gpus=0 -c 5000", r"node n\d has \d+ CPUs?, 5000 are asked for"),
+        ("--gpus=1 --mem=900T", r"node n\d has [\d.]+G of memory, 921600G is asked for"),
+        ("--gpus=9 -N1", r"needs 1 node with 9 GPUs each at most; the cluster has 3 nodes"),
+    ],
+)
+def test_what_no_node_can_ever_give_is_refused_at_once(
+    login: LoginNode, options: str, told: str
+) -> None:
+    done = login.run(f"sbatch {options} --wrap true")
+    assert done.returncode == 1
+    assert re.search(told, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("sbatch --parsable -o no/%j.out --wrap true",
+         "cannot open output {home}/no/{job}.out: No such file or directory"),
+        ("sbatch --parsable -D {home}/nowhere --wrap true",
+         "cannot enter working directory {home}/nowhere: No such file or directory"),
+        ("dlsched submit --parsable --gpus 1 -- no-such-program",
+         "no-such-program: command not found"),
+    ],
+)  # fmt: skip
+def test_why_a_start_failed_is_told_where_users_look(
+    login: LoginNode, line: str, told: str
+) -> None:
+    job = int(login.typed(line.format(home=login.home)))
+    found = login.cluster.until(job, "FAILED", "PENDING", "COMPLETED")
+    if found.state == "PENDING":
+        found = login.cluster.until(job, "FAILED", within=90)
+    why = told.format(home=login.home, job=job)
+    assert why in login.typed(f"dlsched show {job}")
+    assert why in login.typed(f"dlsched history -j {job} -o id,state,reason")
+    (record,) = json.loads(login.typed(f"dlsched history -j {job} --json"))["jobs"]
+    assert why in record["reason"]
+    assert why in login.typed(f"sacct -j {job} -n -P -o Reason")

@@ -1,0 +1,65 @@
+"""How many outputs are read at once: all by one process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from scripted_leader import Work
+
+from dlsched.core.errors import DlschedError
+from dlsched.nodeagent.agent.job_output import OUTPUTS, OUTPUTS_OF_ONE, LogReader
+from dlsched.protocol.messages import Phase
+from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.v1 import node_pb2
+
+
+def test_a_user_s_readers_and_all_together_are_bounded() -> None:
+    readers = LogReader()
+    with readers.one(1, "ann"):
+        pass  # ended: it does not count
+    held = [readers.one(uid, "") for uid in range(OUTPUTS // OUTPUTS_OF_ONE) for _ in range(16)]
+    for each in held:
+        each.__enter__()
+    with pytest.raises(DlschedError, match="16 outputs of ann are read"), readers.one(1, "ann"):
+        pass
+    with pytest.raises(DlschedError, match="128 outputs are read"), readers.one(99, "eve"):
+        pass
+    held[0].__exit__(None, None, None)
+    with readers.one(99, "eve"):
+        pass
+
+
+def test_followers_beyond_the_bound_are_refused_until_another_one_leaves(calm: Any) -> None:
+    output = calm.folder / "out"
+    script = "echo begun; exec sleep 600"
+    job = calm.leader.submit(Work(argv=("/bin/sh", "-c", script), output=str(output)))
+    calm.leader.place(job, ("n1",))
+    calm.leader.wait_phase("n1", Phase.RUNNING)
+    request = node_pb2.OutputRequest(
+        key=to_wire(calm.leader.run_of(job).key), tail_lines=-1, follow=True
+    )
+
+    async def follow() -> None:
+        def call() -> Any:
+            role = (("dlsched-role", "dlsched://daemon"),)
+            return calm.leader.agent("n1").Output(request, timeout=60, metadata=role)
+
+        following = [call() for _ in range(OUTPUTS_OF_ONE)]
+        assert {(await each.read()).data for each in following} == {b"begun\n"}
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call().read()
+        assert "16 outputs of" in (refused.value.details() or "")
+        following.pop().cancel()
+        while True:  # the agent hears of it in a moment
+            try:
+                assert (await call().read()).data == b"begun\n"
+                break
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.01)
+        for each in following:
+            each.cancel()
+
+    calm.leader._in_loop(follow())

@@ -1,0 +1,146 @@
+"""Connections are bounded by source; those of nodes and operators are outside of the bound."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from dlsched.rpc import connection_limits
+from dlsched.rpc.channels import ClientTrust, open_channel
+from dlsched.rpc.connection_limits import ConnectionLimits
+from dlsched.rpc.identity import DAEMON, Identity
+from dlsched.rpc.server import ServerTrust, add_ports, new_server
+from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
+
+MOST = 8
+
+
+class Witness(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
+    async def Nudge(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return node_pb2.NudgeReply()
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: ConnectionLimits) -> AsyncIterator[int]:
+    """A server without certificates, and its port."""
+    trust = ServerTrust(insecure_loopback=True)
+    server = new_server(trust, connections=limits)
+    node_pb2_grpc.add_AgentServicer_to_server(Witness(), server)  # type: ignore[no-untyped-call]
+    [port] = add_ports(server, ["127.0.0.1:0"], trust)
+    await server.start()
+    yield port
+    await server.stop(None)
+
+
+def is_open(line: socket.socket) -> bool:
+    """Whether the server has not ended a connection; gRPC's first bytes are read away."""
+    line.setblocking(False)
+    try:
+        while data := line.recv(65536):
+            del data
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+    return False
+
+
+def test_the_newest_connections_beyond_the_bound_are_closed() -> None:
+    async def scene() -> None:
+        limits = ConnectionLimits(MOST)
+        async with serving(limits) as port:
+            agent = open_channel(f"127.0.0.1:{port}", ClientTrust.claimed_role(DAEMON))
+            stub = node_pb2_grpc.AgentStub(agent)
+            with contextlib.ExitStack() as held:
+
+                async def connect(count: int) -> list[socket.socket]:
+                    made = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+                    for line in made:
+                        held.enter_context(line)
+                    want = len(all_lines) + count
+                    while connections_of("127.0.0.1") < want:
+                        await asyncio.sleep(0.01)
+                    all_lines.extend(made)
+                    return made
+
+                all_lines: list[socket.socket] = []
+                first = await connect(MOST)
+                assert not limits.close_excess()
+                late = await connect(3 * MOST)
+                await stub.Nudge(node_pb2.NudgeRequest(), timeout=10)
+                assert limits.close_excess() == {"127.0.0.1": 3 * MOST}
+                assert all(map(is_open, first))
+                assert not any(map(is_open, late))
+                await stub.Nudge(node_pb2.NudgeRequest(), timeout=10)  # as before: it is a node's
+            await agent.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def connections_of(source: str) -> int:
+    """How many accepted connections of a source this process has."""
+    with contextlib.ExitStack() as held:
+        found = Counter(each.source for each in connection_limits._accepted(held))
+    return found[source]
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    """A socket to which every user may connect."""
+    with (
+        tempfile.TemporaryDirectory(prefix="cl") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
+        listener.bind(f"{folder}/s")
+        listener.listen(64)
+        os.chmod(folder, 0o755)
+        os.chmod(f"{folder}/s", 0o666)
+        yield listener
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: connections of two users")
+def test_users_of_this_machine_are_told_apart_and_root_is_not_counted(
+    listening: socket.socket,
+) -> None:
+    path = listening.getsockname()
+    program = (
+        "import os, socket, sys\n"
+        "os.setuid(int(sys.argv[1]))\n"
+        "lines = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[2]))]\n"
+        "[line.connect(sys.argv[3]) for line in lines]\n"
+        "sys.stdin.read()\n"
+    )
+    with contextlib.ExitStack() as held:
+        for uid, count in ((1001, 5), (1002, 20), (0, 20)):
+            process = subprocess.Popen(
+                [sys.executable, "-c", program, str(uid), str(count), path],
+                stdin=subprocess.PIPE,
+            )
+            held.callback(process.communicate)
+        for _ in range(45):
+            held.enter_context(listening.accept()[0])
+        limits = ConnectionLimits(MOST)
+        limits.note(
+            "unix:", Identity(kind="user", name="root", uid=0, is_operator=True, via="local")
+        )
+        assert limits.close_excess() == {"uid 1002": 20 - MOST}
+
+
+def test_a_login_node_is_outside_of_the_bound_because_many_users_come_from_it() -> None:
+    limits = ConnectionLimits(MOST)
+    for number, via in enumerate(("token", "local", "dlsched://login/head")):
+        caller = Identity(kind="user", name="ann", uid=1001, via=via)
+        limits.note(f"ipv6:%5B::1%5D:{number}", caller)
+    assert limits._reserved == {"ipv6:[::1]:2"}
+    limits.note("ipv6:%5B::1%5D:2", Identity(kind="user", name="ann", uid=1001, via="token"))
+    assert not limits._reserved  # another connection has that port now
