@@ -116,6 +116,7 @@ COMMANDS: dict[str, LazyCommand] = {
         "nodes.node_commands:resume_node_command", "Return nodes to service."
     ),
     "top": LazyCommand("nodes.top:top_command", "Watch nodes and jobs."),
+    "web": LazyCommand("web.command:web_command", "The cluster as a web page, for you alone."),
     "replay": LazyCommand("replay.command:replay_command", "Replay traces under policies."),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class DaemonAddress:
     key: str = ""
     login_socket: str = ""
     insecure_loopback: bool = False
+    token: str = field(default="", repr=False)  # itself, in place of `token_file`
 
 
 def find_daemon(

@@ -20,6 +20,7 @@ from dlsched.core.errors import BadInput, shorten
 from dlsched.rpc.v1 import control_pb2
 
 if TYPE_CHECKING:  # methods import what they need: most of a command's time is its start
+    from dlsched.client.daemon_address import DaemonAddress
     from dlsched.client.job_ids import JobName
     from dlsched.client.records import (
         Checkpoint,
@@ -87,6 +88,13 @@ class Client:
         """
         address = find_daemon(daemon, insecure_loopback=insecure_loopback, wait=wait)
         self._connection = Connection(address, on_wait)
+
+    @classmethod
+    def at(cls, address: DaemonAddress) -> Client:
+        """A client of a daemon whose address is known already."""
+        client = cls.__new__(cls)
+        client._connection = Connection(address)
+        return client
 
     def __enter__(self) -> Client:
         return self

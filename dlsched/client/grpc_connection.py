@@ -266,6 +266,8 @@ def _trust(address: DaemonAddress, end: Endpoint) -> ClientTrust:
                 ca=Path(address.ca), certificate=Path(address.certificate), key=Path(address.key)
             )
         )
+    if address.ca and address.token:
+        return ClientTrust.token_text(Path(address.ca), address.token)
     if address.ca and address.token_file:
         return ClientTrust.token(Path(address.ca), Path(address.token_file))
     raise BadInput(

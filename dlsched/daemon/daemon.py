@@ -18,7 +18,7 @@ from grpc_health.v1 import (  # type: ignore[import-untyped]
     health_pb2_grpc,
 )
 
-from dlsched.core.errors import plural
+from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
@@ -37,6 +37,7 @@ from dlsched.daemon.supposing.what_if import WhatIf
 from dlsched.daemon.training.page import TrainingPage
 from dlsched.daemon.training.pruning import prune_for_ever
 from dlsched.daemon.trust import DaemonTrust
+from dlsched.daemon.web_page import WebPage, own_address
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store
 from dlsched.db.tokens import StoredTokens
@@ -70,6 +71,7 @@ class Daemon:
         predictions: of starts and ends.
         what_if: answers questions about alternatives.
         shadow: a policy that decides without acting.
+        web_page: the process of the web page; None without.
         lag_s: how late the event loop was at the last beat, in seconds.
     """
 
@@ -91,6 +93,7 @@ class Daemon:
         self.settings = settings
         self.ports: list[int] = []
         self.metrics_port = 0
+        self.web_page: WebPage | None = None
         self.lag_s = 0.0
         self._file = file
         self._insecure = insecure_loopback or settings.trust.mode == "insecure-loopback"
@@ -138,6 +141,8 @@ class Daemon:
                 settings.daemon.metrics,
                 TrainingPage(self.cluster, asyncio.get_running_loop()),
             )
+        if settings.daemon.web:
+            self._serve_page(settings)
         self.driver.start()
         self.rounds.start()
         gpu_hours.start()
@@ -219,6 +224,14 @@ class Daemon:
         self._parts.push_async_callback(server.stop, GRACE_S)
         await server.start()
         self._run_task(connections.watch(), "connections")
+
+    def _serve_page(self, settings: Settings) -> None:
+        daemon = own_address(settings.daemon.listen, self.ports, insecure=self._insecure)
+        if not daemon:
+            raise BadInput("daemon.web: needs a users:HOST:PORT address in daemon.listen")
+        trust = None if self._insecure else Path(settings.trust.folder)
+        self.web_page = WebPage(settings.daemon.web, daemon, trust)
+        self._run_task(self.web_page.run(), "web-page")
 
     def _run_task(self, work: Coroutine[None, None, None], name: str) -> None:
         self._tasks.append(asyncio.create_task(work, name=name))

@@ -42,6 +42,7 @@ class DaemonSection(_Section):
     listen: tuple[str, ...] = ("unix:/run/dlsched/daemon.sock", "127.0.0.1:7817")
     name: str = ""  # unique among the daemons of one database; empty: host and process
     metrics: str = "127.0.0.1:7819"  # empty: none; port 0: any free one, logged
+    web: str = ""  # HOST:PORT of the web page; empty: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     migrate: bool = False
 
@@ -255,6 +256,12 @@ class Settings(_Section):
         except BadInput as error:
             raise ValueError(f"vcs: {error}") from None
         self.partition_nodes()
+        tokens = any(text.startswith("users:") for text in self.daemon.listen)
+        if self.daemon.web and self.trust.mode == "tls" and not tokens:
+            raise ValueError(
+                "daemon.web: viewers show tokens, which the daemon takes at a users:HOST:PORT "
+                "address only: add one to daemon.listen"
+            )
         return self
 
     @property

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class ClientTrust:
     files: KeyFiles | None = None  # mutual TLS
     ca: Path | None = None  # TLS with a token
     token_file: Path | None = None
+    secret: str = field(default="", repr=False)  # the token itself, in place of `token_file`
     login_socket: str = ""  # local, with the peer credentials of the kernel
     insecure_loopback: bool = False
     claims: Metadata = ()
@@ -59,6 +60,11 @@ class ClientTrust:
     def token(cls, ca: Path, token_file: Path) -> ClientTrust:
         """Trust with a token of `dlsched admin token create`, in a file."""
         return cls(ca=ca, token_file=token_file)
+
+    @classmethod
+    def token_text(cls, ca: Path, secret: str) -> ClientTrust:
+        """Trust with a token that is at hand."""
+        return cls(ca=ca, secret=secret)
 
     @classmethod
     def local(cls, login_socket: str) -> ClientTrust:
@@ -136,7 +142,7 @@ def _prepared(target: str, trust: ClientTrust) -> tuple[Endpoint, Any, list[tupl
             grpc.ssl_channel_credentials(material.ca, material.key, material.certificate),
             options,
         )
-    if trust.ca is not None and trust.token_file is not None:
+    if trust.ca is not None and (trust.token_file is not None or trust.secret):
         try:
             ca = trust.ca.read_bytes()
         except OSError as error:
@@ -153,13 +159,17 @@ class _Caller:
     def __init__(self, trust: ClientTrust) -> None:
         self._trust = trust
         self._login: Login | None = None
-        self.identifies = bool(trust.claims or trust.login_socket or trust.token_file)
+        self.identifies = bool(
+            trust.claims or trust.login_socket or trust.token_file or trust.secret
+        )
 
     def ready(self) -> Metadata | None:
         """The metadata if it is known already; None: it must be fetched."""
         trust = self._trust
         if trust.claims:
             return trust.claims
+        if trust.secret:
+            return ((TOKEN_KEY, BEARER + trust.secret),)
         if self._login is not None and time.monotonic() < self._login.renew_at:
             return ((TOKEN_KEY, BEARER + self._login.token),)
         return None

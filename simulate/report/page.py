@@ -72,8 +72,18 @@ def render(
     return document(name, body)
 
 
-def document(name: str, body: Sequence[str]) -> str:
-    """A whole page of these parts, with the style sheet in it."""
+def document(
+    name: str, body: Sequence[str], *, style: str = "", refresh_s: int | None = None
+) -> str:
+    """A whole page of these parts, with the style sheet in it.
+
+    Args:
+        name: its title.
+        body: its parts, as HTML.
+        style: further rules of style.
+        refresh_s: after so many seconds a browser asks for the page again; None: never.
+    """
+    again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">\n'
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         # The browser itself refuses whatever would leave the file.
@@ -81,7 +91,7 @@ def document(name: str, body: Sequence[str]) -> str:
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="dlsched {escape(__version__)}">\n'
-        f"<title>{escape(name)}</title>\n<style>{style_sheet()}</style>\n</head>\n<body>\n<main>\n"
+        f"{again}<title>{escape(name)}</title>\n<style>{style_sheet()}{style}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )

@@ -63,10 +63,7 @@ def predicted_page(
     facts: Sequence[tuple[str, str]],
     table: Table,
     notes: Sequence[str],
-    schedules: Sequence[PredictedSchedule],
-    cluster: ClusterShape,
-    *,
-    deadline: float | None = None,
+    figure: Figure,
 ) -> str:
     """The page as text.
 
@@ -75,14 +72,11 @@ def predicted_page(
         facts: names and values of what the prediction is about.
         table: of the alternatives.
         notes: lines under the table.
-        schedules: one for each that has one.
-        cluster: the nodes.
-        deadline: of the job of interest, in seconds from now.
+        figure: of the schedules.
     """
     name = clean(title)
     said = "".join(f"<dt>{escape(k)}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts)
     below = "".join(f'<p class="key">{escape(clean(note))}</p>' for note in notes)
-    figure = schedule_figure(schedules, cluster, deadline=deadline)
     body = [
         f'<header><h1>{escape(name)}</h1><p class="lead">The present jobs simulated further with '
         "the policy’s own code; nothing more arrives, and durations are estimates.</p>"
@@ -97,7 +91,13 @@ def predicted_page(
 def schedule_figure(
     schedules: Sequence[PredictedSchedule], cluster: ClusterShape, *, deadline: float | None
 ) -> Figure:
-    """A Gantt chart of each schedule, all over one window; one is shown at a time."""
+    """A Gantt chart of each schedule, all over one window; one is shown at a time.
+
+    Args:
+        schedules: one for each alternative that has one.
+        cluster: the nodes.
+        deadline: of the job of interest, in seconds from now; None: it has none.
+    """
     title = "Predicted placements"
     ends = [float(each.blocks.end.max()) for each in schedules if each.blocks.end.size]
     if not ends:
@@ -127,7 +127,7 @@ def schedule_figure(
         title=title,
         caption=caption,
         panels=tuple(panel for _, panel in panels),
-        choice=tuple(name for name, _ in panels),
+        choice=tuple(name for name, _ in panels) if len(panels) > 1 else (),
     )
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +137,20 @@ class Cluster:
         assert found.returncode == 0, found.stderr
         return [(code, said) for code, said in json.loads(found.stdout)]
 
+    def page_status(self, token: str) -> int:
+        """The status with which the web page answers a token, over TLS."""
+        log = self.folder / "daemon.log"
+        address = r"event=web-page address=https://0\.0\.0\.0:(\d+)/"
+        port = eventually("the page listens", lambda: re.search(address, log.read_text()))[1]
+        trust = ssl.create_default_context(cafile=self.folder / "tls" / "ca.crt")
+        line = HTTPSConnection("localhost", int(port), context=trust, timeout=30)
+        try:
+            known = base64.b64encode(f"anyone:{token}".encode()).decode()
+            line.request("GET", "/", headers={"Authorization": f"Basic {known}"})
+            return line.getresponse().status
+        finally:
+            line.close()
+
     def stop(self) -> None:
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
@@ -160,6 +177,7 @@ def cluster(shared_place: Path) -> Iterator[Cluster]:
     assert code == 0, said
     config = folder / "dlsched.toml"
     text = config.read_text().replace('"0.0.0.0:7817"', '"127.0.0.1:0", "users:127.0.0.1:0"')
+    text = text.replace('# web = "127.0.0.1:7821"', 'web = "0.0.0.0:0"')
     config.write_text(text.replace(":7820", ":0") + BEAT)
     log = made.start("daemon.log", "dlsched.daemon", "--config", str(config))
     try:
@@ -256,6 +274,8 @@ def test_a_token_from_creation_to_revocation(
     )
     queue, again = cluster.calls(("queue",), (*token, "create"), uid=uid, config=home)
     assert queue[0] == 0, queue
+    assert cluster.page_status(file.read_text().strip()) == 200
+    assert cluster.page_status("guessed") == cluster.page_status("") == 401
     assert again == (1, "dlsched: a token makes no tokens: log in on the daemon's machine")
     # another user neither sees nor ends it
     listed, ended = cluster.calls((*token, "list"), (*token, "revoke", token_id), uid=other_uid)
@@ -266,6 +286,8 @@ def test_a_token_from_creation_to_revocation(
     assert ended == (0, f"revoked token {token_id} of {name}")
     code, said = cluster.call("queue", uid=uid, config=home)
     assert (code, said) == (1, f"dlsched: token {token_id} has been revoked")
+    # the page may still be the one of three seconds ago
+    eventually("the page refuses it", lambda: cluster.page_status(file.read_text().strip()) == 401)
     # on the port that asks for certificates
     home = written(cluster.folder / "home", "wrong", f'daemon = "127.0.0.1:{cluster.port}"\n{text}')
     code, said = cluster.call("queue", uid=uid, config=home)

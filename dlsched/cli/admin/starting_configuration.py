@@ -37,6 +37,8 @@ database = {_quoted(database)}
 listen = [{addresses}]
 # Prometheus; empty: none.
 metrics = "127.0.0.1:7820"
+# The web page; viewers show tokens, so it needs a users: address above. Empty: none.
+# web = "127.0.0.1:7821"
 
 [round]
 interval_s = 60

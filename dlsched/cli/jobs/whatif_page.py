@@ -14,8 +14,8 @@ from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import plural
 from dlsched.daemon.live.nodes import natural
 from dlsched.rpc.v1.control_pb2 import WhatIfJob, WhatIfOutcome, WhatIfReply
-from simulate.report.charts import Table
-from simulate.report.predicted import DrawnJob, PredictedSchedule, predicted_page
+from simulate.report.charts import Figure, Table
+from simulate.report.predicted import DrawnJob, PredictedSchedule, predicted_page, schedule_figure
 from simulate.results.tables import ClusterShape, Ints, Segments
 
 
@@ -36,17 +36,23 @@ def page_of(reply: WhatIfReply) -> str:
     if has_job:
         title = f"What if: job {reply.job}" if reply.job else "What if: a job that is not submitted"
     columns, rows = cells_of(reply)
-    order = sorted(range(len(reply.nodes)), key=lambda index: natural(reply.nodes[index].name))
-    nodes = [reply.nodes[index] for index in order]
-    place = np.argsort(np.array(order, np.int64))  # in the picture, of each node of the reply
-    told = [each for each in reply.outcomes if not each.why]
-    schedules = [_schedule(each, reply, place, has_job=has_job) for each in told]
-    deadline = reply.deadline_at - reply.at if reply.HasField("deadline_at") else None
     return predicted_page(
         title,
         list(_facts(reply).items()),
         Table(caption="The first line is the present", columns=columns, rows=rows),
         [f"{title_of(each, reply)}: {note_of(each)}" for each in reply.outcomes],
+        predicted_figure(reply, has_job=has_job),
+    )
+
+
+def predicted_figure(reply: WhatIfReply, *, has_job: bool = False) -> Figure:
+    """The predicted schedules as Gantt charts; with `has_job` its job has a frame."""
+    order = sorted(range(len(reply.nodes)), key=lambda index: natural(reply.nodes[index].name))
+    nodes = [reply.nodes[index] for index in order]
+    place = np.argsort(np.array(order, np.int64))  # in the picture, of each node of the reply
+    told = [each for each in reply.outcomes if not each.why]
+    schedules = [_schedule(each, reply, place, has_job=has_job) for each in told]
+    return schedule_figure(
         [each for each in schedules if each.blocks.job.size],
         ClusterShape(
             spec="",
@@ -54,7 +60,7 @@ def page_of(reply: WhatIfReply) -> str:
             node_gpus=np.array([node.gpus for node in nodes], np.int64),
             node_type=np.array([node.gpu_type for node in nodes], np.object_),
         ),
-        deadline=deadline,
+        deadline=reply.deadline_at - reply.at if reply.HasField("deadline_at") else None,
     )
 
 

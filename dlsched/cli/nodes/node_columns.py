@@ -47,7 +47,7 @@ def node_columns(out: Terminal) -> dict[str, Column[Node]]:
         Column("gpus", "GPUS", "busy and all", gpus, right=not out.unicode),
         Column("type", "TYPE", "type of its GPUs", lambda node: node.gpu_type or "-"),
         Column("cpus", "CPUS", "processors", lambda node: _known(node.cpus), right=True),
-        Column("memory", "MEMORY", "memory", lambda node: _size(node.memory_bytes), right=True),
+        Column("memory", "MEMORY", "memory", lambda node: size(node.memory_bytes), right=True),
         Column("jobs", "JOBS", "jobs that run on it", lambda node: _jobs(node, node.jobs), least=8),
         Column("why", "WHY", "why it is out of service", lambda node: node.reason or "-", least=12),
         Column("by", "BY", "user who took it out of service", lambda node: node.reason_by or "-"),
@@ -85,7 +85,8 @@ def _known(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _size(amount: int | None) -> str:
+def size(amount: int | None) -> str:
+    """Bytes as text, or `-`."""
     return "-" if amount is None else memory_text(amount)
 
 
@@ -99,10 +100,11 @@ def _heard(node: Node) -> str:
 
 def _memory(row: GpuRow) -> str:
     used, total = row.gpu.memory_used_bytes, row.gpu.memory_bytes
-    return "-" if used is None and total is None else f"{_size(used)}/{_size(total)}"
+    return "-" if used is None and total is None else f"{size(used)}/{size(total)}"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A part of 1 as `84 %`, or `-`."""
     return "-" if share is None else f"{100 * share:.0f} %"
 
 
@@ -114,7 +116,7 @@ _GPU_COLUMNS: tuple[Column[GpuRow], ...] = (
         "state", "STATE", "free, busy, or why it cannot be used", lambda row: row.gpu.state or "-"
     ),
     Column("jobs", "JOBS", "jobs on it", lambda row: _jobs(row.node, row.gpu.jobs)),
-    Column("util", "UTIL", "utilization", lambda row: _percent(row.gpu.utilization), right=True),
+    Column("util", "UTIL", "utilization", lambda row: percent(row.gpu.utilization), right=True),
     Column("memory", "MEMORY", "used and all", _memory, right=True),
     Column(
         "temp",

@@ -19,9 +19,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-import dlsched
 from dlsched.core.errors import BadInput, PolicyFailed
 from dlsched.daemon.round.alternatives import Outcome, Question
 from dlsched.daemon.round.codec import decode, encode
@@ -29,18 +27,12 @@ from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.scenarios import Foreseen
 from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.system.child_python import child_environment
 
 HEADER = struct.Struct("<Q")
 START_S = 30.0  # until a fresh process answers: it imports numpy first
 FORECAST_S = 120.0
 PART = 0.7  # of its limit, after which a forecast ends by itself
-
-
-def _import_path() -> str:
-    """Where the process finds what this one imports: never in the folder that it was started in."""
-    given = filter(os.path.isabs, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    root = Path(dlsched.__file__).parents[1]
-    return os.pathsep.join([*given, *([] if root.name == "site-packages" else [str(root)])])
 
 
 class PolicyWorker:
@@ -215,7 +207,7 @@ class PolicyWorker:
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     cwd="/",  # no policy imports what lies in the daemon's folder
-                    env={**os.environ, "PYTHONPATH": _import_path()},
+                    env=child_environment(),
                     start_new_session=True,
                 )  # fmt: skip
             mine.setblocking(False)

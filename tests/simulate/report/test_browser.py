@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from simulate.report import write_report
 from simulate.results.tables import ReplayResult
+from tests.browser import browse, chromium
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-    # Nothing can be reached: a page that wants something would say so on the console.
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> str:
-    """A browser on this machine."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
-        found = shutil.which(name)
-        if found:
-            return found
-    pytest.skip("no chromium on this machine: apt-get install chromium")
-
-
-def browse(chromium: str, page: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [chromium, *FLAGS, f"--user-data-dir={page.parent / 'profile'}", *more, page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+__all__ = ["chromium"]
 
 
 @pytest.mark.slow
@@ -57,7 +23,12 @@ def test_chromium_draws_every_picture_without_a_complaint(
     picture = tmp_path / "report.png"
     write_report(study_runs, page)
     seen = browse(
-        chromium, page, "--dump-dom", f"--screenshot={picture}", "--window-size=1200,1600"
+        chromium,
+        page.as_uri(),
+        tmp_path,
+        "--dump-dom",
+        f"--screenshot={picture}",
+        "--window-size=1200,1600",
     )
     assert "CONSOLE" not in seen.stderr
     drawn = re.findall(r'<svg [^>]*role="img"', page.read_text(encoding="utf-8"))
@@ -76,5 +47,5 @@ def test_the_browser_refuses_what_would_leave_the_file(chromium: str, tmp_path: 
         "</main>", '<img src="http://example.invalid/x.png"></main>'
     )
     page.write_text(planted, encoding="utf-8")
-    seen = browse(chromium, page, "--dump-dom")
+    seen = browse(chromium, page.as_uri(), tmp_path, "--dump-dom")
     assert "Content Security Policy" in seen.stderr
