@@ -101,7 +101,7 @@ def idle(daemon: Daemon, seconds: float) -> list[Figure]:
     time.sleep(seconds)
     after, (own_after, workers_after) = daemon.metrics(), daemon.cpu_s()
     took = time.monotonic() - began
-    written = "dlsched_transactions_committed"
+    written = "dlsched_transactions_total"
     memory, family = daemon.memory_mb()
     return [
         Figure(name="daemon, cores", value=(own_after - own) / took, budget=1.0),

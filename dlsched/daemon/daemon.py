@@ -27,7 +27,7 @@ from dlsched.daemon.gpu_hours import GpuHours
 from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.leader_service import LeaderService, RunsService
 from dlsched.daemon.long_lived import LongLivedObjects
-from dlsched.daemon.metrics import Metrics
+from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
@@ -121,6 +121,7 @@ class Daemon:
         name = settings.daemon.name or f"{socket.gethostname()}:{os.getpid()}"
         self.driver = LeaderDriver(store, settings.timing.timing(), name, agents)
         parts.push_async_callback(self.driver.stop)
+        self._metrics.follow(self.driver)
         self.cluster = Cluster(self.driver, settings, agents)
         parts.push_async_callback(self.cluster.fencing.close)
         worker = PolicyWorker(time_limit_s=settings.round.time_limit_s)

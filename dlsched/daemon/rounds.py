@@ -17,7 +17,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.enforcement import enforce
 from dlsched.daemon.leader_driver import LedgerFollower, new_run_id
 from dlsched.daemon.live.host_only import place_host_only
-from dlsched.daemon.metrics import Metrics
+from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.plan import Plan, carry_out, due, refuse_offences, verify

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -84,6 +85,8 @@ class AgentDriver:
         self.ranks = GangRanks(
             self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
         )
+        self.starts = 0  # of keepers, since this process began
+        self.ends: Counter[m.ExitReason] = Counter()  # of runs, likewise
         self._events = EventQueue(self._step)
         # what arrives before `begin` knows all runs; None once it does
         self._before_start: list[Callable[[], None]] | None = []
@@ -103,7 +106,11 @@ class AgentDriver:
             self.tasks.fail(error)
 
     def _step(self, event: agent.Event) -> None:
-        self.state, commands = agent.step(self.state, event)
+        before = self.state
+        self.state, commands = agent.step(before, event)
+        if self.state.ended is not before.ended and before.started:
+            fresh = self.state.ended.keys() - before.ended.keys()
+            self.ends.update(self.state.ended[run_id].reason for run_id in fresh)
         for command in commands:
             self._do(command)
 
@@ -188,6 +195,7 @@ class AgentDriver:
             case agent.DropRecord(run_id=run_id):
                 start(keepers.forget(run_id))
             case agent.Spawn(desired=desired, covered_until=until):
+                self.starts += 1
                 keepers.start(desired, until)
             case agent.OrderKeeper(run_id=run_id, order=order):
                 keepers.order(run_id, order)

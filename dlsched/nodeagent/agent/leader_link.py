@@ -47,11 +47,12 @@ class LeaderLink:
     on_reply: Callable[[Reply], None]
     on_ready: Callable[[], None]  # called when a new sync is wanted after a failure
     connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    answered: int = field(default=0, init=False)  # syncs, since this process began
+    failures: int = field(default=0, init=False)  # to reach a daemon, likewise
     # the answers come from another term than before
     new_leader: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _at: int = field(default=0, init=False)
-    _failures: int = field(default=0, init=False)
-    _answered: int = field(default=0, init=False)  # syncs
+    _failures: int = field(default=0, init=False)  # since the last answer
     _failure: str = field(default="", init=False)  # the newest, unless a sync was answered since
     _channel: aio.Channel | None = field(default=None, init=False)
     _next: Sync | None = field(default=None, init=False)
@@ -94,14 +95,14 @@ class LeaderLink:
 
     async def _exchange(self, sync: Sync) -> None:
         """Send one sync and pass its reply on, or note why there is none."""
-        before = self._answered
+        before = self.answered
         try:
             channel = self._open_channel()
             stub = _leader(channel)
             answered = await answer(stub.Sync(to_wire(sync), timeout=self.timing.reply_age_s))
             reply = from_wire(Reply, answered)
         except aio.AioRpcError as error:
-            if before == self._answered:
+            if before == self.answered:
                 self._failure = self._words(error)
             return
         except ChannelClosed:  # `_back_off` has closed the channel
@@ -112,7 +113,7 @@ class LeaderLink:
         if self._failures or not self.connected.is_set():
             log.info("daemon-reached daemon=%s", self.targets[self._at])
         self._failures, self._logged = 0, ""
-        self._answered += 1
+        self.answered += 1
         self.connected.set()
         if reply.term.epoch != self._epoch:
             self._epoch = reply.term.epoch
@@ -122,7 +123,7 @@ class LeaderLink:
     def _words(self, error: aio.AioRpcError) -> str:
         details, target = error.details() or "", self.targets[self._at]
         if error.code() is grpc.StatusCode.UNAVAILABLE and self.trust.files is not None:
-            trouble = tls_trouble(details, target, self.trust, answered=self._answered > 0)
+            trouble = tls_trouble(details, target, self.trust, answered=self.answered > 0)
             if trouble is not None:
                 return trouble
         return f"{error.code().name.lower()}: {details}"
@@ -137,6 +138,7 @@ class LeaderLink:
             log.warning("daemon-not-reached daemon=%s why=%s", self.targets[self._at], why)
             self._logged = why
         self._failures += 1
+        self.failures += 1
         await self.close()
         self._at = (self._at + 1) % len(self.targets)
         longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(self._failures - 1, 16))

@@ -102,6 +102,12 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
             driver.handle(agent.HealthChanged(clock.boottime(), watch.unhealthy))
             driver.news.set()
 
+        if settings.metrics:
+            from dlsched.nodeagent.agent.metrics import AgentMetrics  # noqa: PLC0415  # few have it
+
+            metrics = AgentMetrics(driver)
+            log.info("metrics port=%d", metrics.listen(settings.metrics))
+            driver.tasks.start(metrics.run())
         if not settings.fake_gpus:
             driver.tasks.start(watch.run(driver.keepers.runs_of, on_health))
         notify("READY=1")

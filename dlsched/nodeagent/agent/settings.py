@@ -59,6 +59,7 @@ class Settings:
     gpu_limit_s: float = 10.0  # for one reading
     start_limit_s: float = 30.0
     no_new_privileges: bool = False
+    metrics: str = ""  # HOST:PORT for Prometheus; port 0: any free one, logged; empty: none
     log_level: str = "INFO"
 
 
@@ -91,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     add("--minimum-uid", type=int, help="refuse jobs of users with a lower id (1000)")
     add("--allow-root", action="store_true", default=None, help="run root's jobs too")
     add("--gpus-by-index", action="store_true", default=None, help="CUDA_VISIBLE_DEVICES=0,1")
+    add("--metrics", metavar="HOST:PORT", help="where Prometheus reads metrics (nowhere)")
     add("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     add(
         "--insecure-loopback",

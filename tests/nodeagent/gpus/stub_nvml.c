@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 with the GPUs of the file that STUB_NVML names, read at every call.
    Lines: gpus N | ecc GPU N | xid GPU N | process GPU PID MIB | remap GPU PENDING FAILED |
-   gone GPU | used GPU MIB | hang | broken GPU. What is not here is a function that a driver lacks. */
+   gone GPU | used GPU MIB | busy GPU PERCENT | hang | broken GPU. What is not here is a function that a driver lacks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,12 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory) {
     memory->free = memory->total - memory->used;
     return 0;
 }
-int nvmlDeviceGetUtilizationRates(void *device, rates_t *rates) { return 3; }
+int nvmlDeviceGetUtilizationRates(void *device, rates_t *rates) {
+    long busy = 0;
+    if (!lookup("busy", index_of(device), 0, &busy, 0)) return 3;
+    rates->gpu = busy;
+    return 0;
+}
 int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, uint64_t *count) {
     long n = 0;
     lookup("ecc", index_of(device), 0, &n, 0);

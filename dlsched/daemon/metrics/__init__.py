@@ -1,0 +1,1 @@
+"""What Prometheus is told of a cluster; `docs/monitoring.md` lists the names."""

@@ -1,0 +1,219 @@
+"""Metrics for Prometheus: counted when something happens, or taken every few seconds."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics_core import Metric
+
+from dlsched.daemon.live.job_columns import ENDED, PENDING
+from dlsched.daemon.metrics.job_counts import NO_VC, JobCounts
+from dlsched.daemon.training.current import reporting_runs
+from dlsched.rpc.metrics_port import MetricsPort, Moment, Values, counter, gauge, new_registry
+from dlsched.system.clock import boottime
+
+if TYPE_CHECKING:
+    from dlsched.daemon.cluster import Cluster
+    from dlsched.daemon.leader_driver import LeaderDriver
+
+JOB_STATES = ("pending", "starting", "running", "suspended", "stopping")
+NODE_STATES = ("idle", "mixed", "full", "draining", "drained", "down", "late", "unheard")
+BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+DESCRIBED_S = 120.0  # older descriptions of GPUs say nothing of the present
+
+
+MOST_JOBS = 500  # whose trainings have metrics: those with the newest reports
+_OF_JOBS = {  # by the names of `TrainingNow`
+    "loss": ("dlsched_job_loss", "The newest loss that a running job has reported"),
+    "steps_s": ("dlsched_job_steps_per_second", "Training steps a second"),
+    "samples_s": ("dlsched_job_samples_per_second", "Samples a second, of all ranks"),
+    "gpu_memory_bytes": ("dlsched_job_gpu_memory_bytes", "In use on the fullest of its GPUs"),
+    "gpu_utilization": ("dlsched_job_gpu_utilization", "How busy its GPUs are, from 0 to 1"),
+    "report_age_s": ("dlsched_job_report_age_seconds", "Since its last report"),
+}
+
+
+class Metrics:
+    """The metrics of one daemon."""
+
+    def __init__(self) -> None:
+        registry = self.registry = new_registry()
+        self._rounds = Counter("dlsched_rounds", "Rounds decided", ["mode"], registry=registry)
+        self._round_s = Histogram(
+            "dlsched_round_seconds", "Wall time of a decision", ["mode"],
+            buckets=BUCKETS, registry=registry,
+        )  # fmt: skip
+        self._round_cpu = Counter(
+            "dlsched_round_cpu_seconds", "CPU time of decisions", registry=registry
+        )
+        self._failures = Counter(
+            "dlsched_policy_failures", "Rounds that a policy failed", registry=registry
+        )
+        self.lag = Histogram(
+            "dlsched_loop_lag_seconds", "How late the event loop is", buckets=BUCKETS,
+            registry=registry,
+        )  # fmt: skip
+        self._moment = Moment(registry)
+        self._port = MetricsPort(registry)
+        self._vc_gpu_s: dict[str, float] = {}
+        self._gathered_at: float | None = None
+
+    def follow(self, driver: LeaderDriver) -> None:
+        """Count what becomes of the jobs of a leader."""
+        JobCounts(driver, self.registry)
+
+    def decided(self, mode: str, wall_s: float, cpu_s: float) -> None:
+        """Count a round that was decided; seconds of wall and CPU time."""
+        self._rounds.labels(mode).inc()
+        self._round_s.labels(mode).observe(wall_s)
+        self._round_cpu.inc(max(cpu_s, 0.0))
+
+    def policy_failed(self) -> None:
+        """Count a round whose policy failed."""
+        self._failures.inc()
+
+    def gather(self, cluster: Cluster) -> None:
+        """Take the metrics of this moment from the cluster, in the main thread."""
+        self._moment.families = [
+            *_of_daemon(cluster),
+            *_of_nodes(cluster),
+            *_of_jobs(cluster),
+            *self._of_vcs(cluster),
+            *_of_trainings(cluster),
+        ]
+
+    def _of_vcs(self, cluster: Cluster) -> Iterator[Metric]:
+        """GPUs and jobs of each virtual cluster; GPU-seconds are summed from moment to moment."""
+        now, before = boottime(), self._gathered_at
+        self._gathered_at = now
+        jobs, label = cluster.live.jobs, ["vc"]
+        vcs = cluster.tenants.vcs()
+        known = cluster.live.requests.names()["vc"]
+        live = jobs["phase"] != ENDED
+        code = jobs["vc"][live] + 1  # 0: none
+        gpus_now = (jobs["gpus_now"] * jobs["gpu_share"])[live]
+        held = np.bincount(code, gpus_now, minlength=len(known) + 1)
+        waiting = np.bincount(code, jobs["phase"][live] == PENDING, minlength=len(known) + 1)
+        every = np.bincount(code, minlength=len(known) + 1)
+        rows = dict(zip((NO_VC, *known), zip(held, waiting, every, strict=True), strict=True))
+        rows = {name: rows.get(name, (0.0, 0.0, 0.0)) for name in dict.fromkeys((*rows, *vcs))}
+        for name, (gpus, _, _) in rows.items():
+            more = float(gpus) * (now - before) if before is not None else 0.0
+            self._vc_gpu_s[name] = self._vc_gpu_s.get(name, 0.0) + more
+        states: Values = {
+            (name, state): float(count)
+            for name, (_, pending, total) in rows.items()
+            for state, count in (("pending", pending), ("placed", total - pending))
+        }
+        yield gauge(
+            "dlsched_vc_gpus_held", "GPUs that jobs of a virtual cluster hold",
+            {(name,): float(row[0]) for name, row in rows.items()}, label,
+        )  # fmt: skip
+        yield gauge(
+            "dlsched_vc_gpus_quota", "GPUs that a virtual cluster may have",
+            {(vc.name,): float(vc.gpus) for vc in vcs.values() if vc.gpus is not None}, label,
+        )  # fmt: skip
+        yield gauge(
+            "dlsched_vc_jobs", "Live jobs by virtual cluster: pending, or placed on GPUs",
+            states, ["vc", "state"],
+        )  # fmt: skip
+        yield counter(
+            "dlsched_vc_gpu_seconds", "Time for which GPUs were held, by virtual cluster",
+            {(name,): spent for name, spent in self._vc_gpu_s.items()}, label,
+        )  # fmt: skip
+
+    def serve(self, where: str, page: Callable[[], bytes]) -> int:
+        """Listen; returns the port.
+
+        Args:
+            where: HOST:PORT.
+            page: what `/` answers, as HTML; every other path has the metrics.
+
+        Raises:
+            BadInput: for an address that is malformed or in use.
+        """
+        return self._port.listen(where, "daemon.metrics", page)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._port.close()
+
+
+def _of_daemon(cluster: Cluster) -> Iterator[Metric]:
+    driver = cluster.driver
+    for name, text, value in (
+        ("leading", "1 while this process leads", driver.leading),
+        ("epoch", "The leader's term", driver.state.epoch),
+        ("orphans", "Runs that are alive and unknown", len(driver.committed.orphans)),
+        ("store_available", "1 while the database stores", not driver.store_down),
+    ):
+        yield gauge(f"dlsched_{name}", text, float(value))
+    for name, text, total in (
+        ("transactions", "Transactions committed", driver.transactions),
+        ("nudges_lost", "Nudges that did not reach their node", cluster.agents.lost_nudges),
+        (
+            "reports_ignored",
+            "Reports of jobs that were invalid or of another run",
+            cluster.trainings.ignored,
+        ),
+    ):
+        yield counter(f"dlsched_{name}", text, float(total))
+
+
+def _of_nodes(cluster: Cluster) -> Iterator[Metric]:
+    ledger = cluster.driver.committed
+    busy = {name: len(ledger.busy(name)) for name in ledger.nodes}
+    states = Tally(cluster.node_state(name, busy[name]) for name in ledger.nodes)
+    yield gauge(
+        "dlsched_nodes", "Nodes by state", {(s,): states[s] for s in NODE_STATES}, ["state"]
+    )
+    total = sum(len(node.gpus) for node in ledger.nodes.values())
+    bad = sum(len(cluster.unhealthy.get(name, ())) for name in ledger.nodes)
+    gpus: Values = {("all",): total, ("busy",): sum(busy.values()), ("unhealthy",): bad}
+    yield gauge("dlsched_gpus", "GPUs of all nodes", gpus, ["state"])
+    now = boottime()
+    use: dict[tuple[str, ...], float] = {}
+    full: dict[tuple[str, ...], float] = {}
+    for name in ledger.nodes:
+        described = cluster.agents.described.get(name)
+        if described is None or now - described.heard_at > DESCRIBED_S:
+            continue
+        uses = described.uses.values()
+        known = [each.utilization for each in uses if each.HasField("utilization")]
+        if known:
+            use[name,] = sum(known) / len(known)
+        held = [each.memory_used_bytes for each in uses if each.HasField("memory_used_bytes")]
+        if held:
+            full[name,] = float(sum(held))
+    yield gauge(
+        "dlsched_node_gpu_utilization", "How busy the GPUs of a node are, from 0 to 1, the mean",
+        use, ["node"],
+    )  # fmt: skip
+    yield gauge("dlsched_node_gpu_memory_used_bytes", "GPU memory in use on a node", full, ["node"])
+
+
+def _of_jobs(cluster: Cluster) -> Iterator[Metric]:
+    states = Tally(row.status.value for row in cluster.driver.committed.jobs.values())
+    yield gauge("dlsched_jobs", "Live jobs by state", {(s,): states[s] for s in JOB_STATES},
+                ["state"])  # fmt: skip
+    jobs, now = cluster.live.jobs, cluster.now
+    since = np.maximum(jobs["submit_time"], jobs["begin_at"])
+    waits = (jobs["phase"] == PENDING) & ~jobs["held"] & (since <= now)
+    longest = float((now - since[waits]).max()) if waits.any() else 0.0
+    yield gauge("dlsched_longest_wait_seconds", "Of the jobs that wait and are not held", longest)
+
+
+def _of_trainings(cluster: Cluster) -> Iterator[Metric]:
+    """Metrics of running jobs with the job's number as their only label.
+
+    Names that users choose are no labels, and the number of jobs is bounded, so that the number of
+    series is.
+    """
+    running = [(run.key.job, values) for run, values in reporting_runs(cluster, MOST_JOBS)]
+    for key, (name, text) in _OF_JOBS.items():
+        found: Values = {(str(job),): values[key] for job, values in running if key in values}
+        yield gauge(name, text, found, ["job"])

@@ -1,0 +1,124 @@
+"""The HTTP port at which Prometheus reads the metrics of a daemon or an agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dlsched.core.errors import BadInput
+
+_HEADERS = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
+    ("Cache-Control", "no-store"),
+]
+Values = Mapping[tuple[str, ...], float]  # by the values of the labels
+
+
+def new_registry() -> CollectorRegistry:
+    """Return a registry with the CPU time, memory and open files of this process.
+
+    No metric of this process has a `_created` series beside it from then on.
+    """
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def gauge(name: str, text: str, value: float | Values, labels: Sequence[str] = ()) -> Metric:
+    """Return a gauge at one moment, with a value for each combination of its labels."""
+    return _filled(GaugeMetricFamily(name, text, labels=labels), value)
+
+
+def counter(name: str, text: str, value: float | Values, labels: Sequence[str] = ()) -> Metric:
+    """Return a counter at one moment; its name ends with `_total`."""
+    return _filled(CounterMetricFamily(name, text, labels=labels), value)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, value: float | Values) -> Metric:
+    for labels, each in (value if isinstance(value, Mapping) else {(): value}).items():
+        family.add_metric(list(labels), each)
+    return family
+
+
+class Moment(Collector):
+    """Metrics that all change at once, so that no scrape sees half of them.
+
+    Attributes:
+        families: the metrics of the newest moment.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.families: Sequence[Metric] = ()
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of the newest moment."""
+        return self.families
+
+
+class MetricsPort:
+    """Listens for Prometheus."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Make it for a registry; it does not listen yet."""
+        self._registry = registry
+        self._server: tuple[Any, threading.Thread] | None = None
+
+    def listen(self, where: str, setting: str, page: Callable[[], bytes] | None = None) -> int:
+        """Listen; returns the port.
+
+        Args:
+            where: HOST:PORT.
+            setting: names it in errors.
+            page: what `/` answers, as HTML; every other path has the metrics. None: `/` has, too.
+
+        Raises:
+            BadInput: for an address that is malformed or in use.
+        """
+        host, _, port = where.rpartition(":")
+        if not host or not port.isdigit():
+            raise BadInput(f"{setting}: {where!r} is not HOST:PORT")
+        try:
+            server, thread = start_http_server(int(port), host.strip("[]"), registry=self._registry)
+        except OSError as error:
+            raise BadInput(f"{setting}: cannot listen on {where}: {error}") from None
+        if page is not None:
+            server.set_app(_with_page(server.get_app(), page))
+        self._server = (server, thread)
+        return int(server.server_port)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._server = None
+
+
+def _with_page(metrics: Any, page: Callable[[], bytes]) -> Callable[..., Iterable[bytes]]:
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] not in ("", "/"):
+            found: Iterable[bytes] = metrics(environ, start_response)
+            return found
+        if environ["REQUEST_METHOD"] != "GET":
+            start_response("405 Method Not Allowed", [("Allow", "GET")])
+            return [b""]
+        content = page()
+        start_response("200 OK", [*_HEADERS, ("Content-Length", str(len(content)))])
+        return [content]
+
+    return answer
