@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from dlsched.daemon.control.submission.rate_limit import RateLimit
-from dlsched.daemon.control.turns import TURN_S
 from dlsched.daemon.round.answering import MOST_JOBS
 from dlsched.daemon.round.scenarios import SCENARIOS, SURE
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.daemon.settings import LimitsSection, ShadowSection, WhatIfSection
 from dlsched.daemon.supposing.what_if import IN_LINE_S
+from dlsched.daemon.turns import TURN_S
 from dlsched.db import backup, leadership, schema, store
 from dlsched.protocol.simulation.schedules import THEMES
 from dlsched.protocol.timing import Timing

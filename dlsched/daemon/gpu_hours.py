@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.live.tenant_limits import QuotaHolder
 from dlsched.daemon.rounds import Rounds
+from dlsched.daemon.turns import in_turns
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
@@ -85,14 +87,14 @@ class GpuHours(LedgerFollower):
         limits = cluster.live.eligibility.tenant_limits
         quotas = {w: q for w, q in limits.quotas.items() if q.gpu_hours is not None}
         now = wall()
-        spent: list[RunUsage] = []
+        spent: Iterable[RunUsage] = ()
         if quotas:
             longest = max(q.window_s or 0.0 for q in quotas.values())
             store = cluster.driver.store
-            spent = await cluster.driver.read(partial(store.run_usage, now - longest))
-            spent += self._live(now)
+            ended = await cluster.driver.read(partial(store.run_usage, now - longest))
+            spent = chain(ended, self._live(now))
         hours: defaultdict[QuotaHolder, float] = defaultdict(float)
-        for each in spent:
+        async for each in in_turns(spent):
             for holder in limits.holders_of(each.user, each.account, each.vc):
                 quota = limits.quota(holder)
                 if quota.gpu_hours is not None:
@@ -104,30 +106,24 @@ class GpuHours(LedgerFollower):
                 cluster.live.request_round()
                 self._rounds.wake()
 
-    def _live(self, now: float) -> list[RunUsage]:
+    def _live(self, now: float) -> Iterator[RunUsage]:
         """What live runs have used so far, one entry for each of a run's nodes."""
-        driver, table = self._cluster.driver, self._cluster.driver.table
-        found: list[RunUsage] = []
-        for ids in driver.committed.held_by.values():
-            for run_id in ids:
-                run = driver.committed.runs[run_id]
-                row = driver.committed.jobs.get(run.key.job)
-                facts = table.of(run.key.job)
-                if row is None or facts.started_at is None or not run.released:
-                    continue
-                gpus = sum(len(member.gpus) for member in run.members.values())
-                share = gpus / max(len(run.members), 1)  # `held_by` has the run once for each node
-                found.append(
-                    RunUsage(
-                        user=row.request.user,
-                        account=table.field(row, "account") or "",
-                        vc=table.field(row, "vc") or "",
-                        began_at=facts.started_at,
-                        ended_at=now,
-                        gpu_s=share * max(now - facts.started_at, 0.0),
-                    )
-                )
-        return found
+        ledger, table = self._cluster.driver.committed, self._cluster.driver.table
+        for run_id in chain.from_iterable(ledger.held_by.values()):
+            run = ledger.runs[run_id]
+            row, facts = ledger.jobs.get(run.key.job), table.facts.get(run.key.job)
+            if row is None or facts is None or facts.started_at is None or not run.released:
+                continue
+            gpus = sum(len(member.gpus) for member in run.members.values())
+            share = gpus / max(len(run.members), 1)  # `held_by` has the run once for each node
+            yield RunUsage(
+                user=row.request.user,
+                account=table.field(row, "account") or "",
+                vc=table.field(row, "vc") or "",
+                began_at=facts.started_at,
+                ended_at=now,
+                gpu_s=share * max(now - facts.started_at, 0.0),
+            )
 
 
 def _within(spent: RunUsage, quota: Quota, now: float) -> float:

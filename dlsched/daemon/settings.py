@@ -133,7 +133,7 @@ class LimitsSection(_Section):
     """Bounds on what users may submit."""
 
     array_size: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     jobs_per_user: Annotated[int, Field(ge=1)] = 50_000
     jobs: Annotated[int, Field(ge=1)] = 200_000
     submits_per_s: Annotated[float, Field(gt=0, le=1e6)] = 100.0  # calls of one user, on average

@@ -13,9 +13,11 @@ import pytest
 from sqlalchemy import event
 
 from dlsched.core.errors import BadInput
-from dlsched.daemon.control import turns
+from dlsched.daemon import turns
 from dlsched.daemon.control.job_filters import chosen_ids
 from dlsched.daemon.control.submission.arrays import parse_array
+from dlsched.daemon.control.submission.quotas import JobQuotas
+from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.reading.filters import ArrayElements, Filter
 from dlsched.protocol import leader
 from dlsched.protocol.messages import JobId
@@ -304,6 +306,15 @@ def test_live_jobs_are_counted_without_a_look_at_each(tmp_path: Path) -> None:
         assert python_calls(requests.live_jobs) < 200
         assert requests.live_job_in("user", "bob") == first + 2
         assert requests.live_job_in("vc", "none") is None
+        limit = c.TenantQuota(kind="user", name="ann", jobs=302)
+        operator = running.caller("root", 0).control
+        await operator.SetTenant(
+            c.SetTenantRequest(create=True, tenant=c.Tenant(quota=limit), fields=["jobs"])
+        )
+        quotas = JobQuotas(running.daemon.cluster)
+        assert python_calls(lambda: quotas.check({("ann", "", ""): 1})) < 300
+        with pytest.raises(TooMuch, match="user ann has 301 live jobs, at most 302"):
+            quotas.check({("ann", "", ""): 2})
 
     play(tmp_path, scene)
 

@@ -120,6 +120,7 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
             submit(jobs=[job(array=f"0-{count - 1}", held=True)]),
             submit(jobs=single[: count // 4], environment=variables),
             submit(jobs=[job(held=True, environment=variables) for _ in range(min(count, 250))]),
+            submit(jobs=single),
             submit(jobs=[needy]),
             submit(jobs=single, test_only=True),
         ],

@@ -19,7 +19,6 @@ from dlsched.daemon.control.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority, validate
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.control.views import word
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.round.alternatives import Outcome
@@ -33,6 +32,7 @@ from dlsched.daemon.round.scenarios import (
 )
 from dlsched.daemon.rpc_errors import NotPossible, TooMuch
 from dlsched.daemon.supposing.what_if import Answer, Wanted, WhatIf
+from dlsched.daemon.turns import in_turns
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import Job
 from dlsched.rpc.identity import Identity

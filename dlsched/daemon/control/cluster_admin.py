@@ -13,13 +13,13 @@ from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.calibration import calibration_of
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings
 from dlsched.daemon.supposing.shadow import Shadow
 from dlsched.daemon.tenants import configured
 from dlsched.daemon.trust import DaemonTrust
+from dlsched.daemon.turns import in_turns
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
 from dlsched.db.tenants import FILE, Vc

@@ -20,8 +20,8 @@ from dlsched.daemon.control.job_filters import (
     subject,
 )
 from dlsched.daemon.control.restarting import Restarts
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, HoldChanged
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Job, JobStatus

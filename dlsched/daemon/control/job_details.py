@@ -17,13 +17,13 @@ from dlsched.daemon.control.job_filters import (
     stored_names,
 )
 from dlsched.daemon.control.sweeps import put_table
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.control.views import Views, add_prediction, fields_now, for_caller, stored_view
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
 from dlsched.daemon.predictions import JobForecast, Predictions
 from dlsched.daemon.reported.curves import OURS
 from dlsched.daemon.reported.training_profiles import Expected, Place, TrainingProfile
+from dlsched.daemon.turns import in_turns
 from dlsched.db.reading.queries import JobPast, StoredJob
 from dlsched.db.records import CheckpointCommitted, JobSpec
 from dlsched.jobs.fields import BY_NAME

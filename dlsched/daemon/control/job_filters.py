@@ -10,9 +10,9 @@ from functools import partial
 from dlsched.core.errors import BadInput
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.control.views import word
 from dlsched.daemon.rpc_errors import NotFound
+from dlsched.daemon.turns import in_turns
 from dlsched.db.reading import filters
 from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import JobId, NodeName

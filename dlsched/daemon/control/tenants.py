@@ -10,8 +10,8 @@ from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.tenants import with_window
+from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, TenantRemoved, TenantSet
 from dlsched.db.tenants import (
     EVERY_USER,

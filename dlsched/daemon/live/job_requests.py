@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from dlsched.daemon.live.job_columns import ENDED, JobColumns
-from dlsched.daemon.live.placement_constraints import PlacementConstraints
+from dlsched.daemon.live.placement_constraints import PlacementConstraints, Wishes, wishes_of
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.jobs.fields import COLUMNS
 from dlsched.protocol.gpu_shares import part_of
@@ -22,10 +22,21 @@ from dlsched.protocol.messages import SuspendLevel
 ANY_NUMBER = 1_000_000  # of GPUs: more than a cluster has
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is known of jobs with one spec before they have ids: values of columns, and wishes."""
+
+    body: JobBody
+    columns: Mapping[str, Any]
+    wishes: Wishes
+
+
 class JobRequests:
     """The specs of live jobs.
 
     Attributes:
+        expected: the jobs that the next submissions may bring, described before, by their bodies'
+            identities: describing twenty thousand jobs takes longer than one turn of the loop.
         specs: by job, updates included.
         cooperative: jobs that give way by saving a checkpoint and ending their run.
         highest: the highest job number that there ever was.
@@ -35,6 +46,7 @@ class JobRequests:
         self, jobs: JobColumns, constraints: PlacementConstraints, *, origin: float
     ) -> None:
         """Begin without any job; the policy's clock starts at `origin` (epoch seconds)."""
+        self.expected: Mapping[int, Described] = {}
         self.specs: dict[int, JobSpec] = {}
         self.cooperative: set[int] = set()
         self.highest = 0
@@ -48,6 +60,7 @@ class JobRequests:
         specs: dict[int, JobSpec] = {job.job: self._spec_of(job, now) for job in jobs}
         self.highest = max(self.highest, *specs)
         self.append(specs, now)
+        self.expected = {}
         return specs
 
     def _spec_of(self, job: Job, now: float) -> JobSpec:
@@ -66,12 +79,15 @@ class JobRequests:
     def append(self, specs: Mapping[int, JobSpec], now: float) -> None:
         """Add the rows of jobs; the elements of an array, which ask for the same, in one go."""
         self.specs.update(specs)
-        rows, counts = [], []
+        rows, pools, counts = [], [], []
         for _, alike in groupby(specs.items(), key=_what_is_asked):
             jobs = dict(alike)
-            rows.append(self._values(list(jobs), next(iter(jobs.values()))))
+            spec = next(iter(jobs.values()))
+            known = self.expected.get(id(spec.body)) or self.described(spec)
+            rows.append(known.columns)
+            pools.append(self._constraints.enter(jobs, known.wishes))
             counts.append(len(jobs))
-        self._jobs.append(list(specs), rows, counts, since=now)
+        self._jobs.append(list(specs), rows, counts, since=now, pool=np.repeat(pools, counts))
 
     def update(self, job: int, fields: Mapping[str, object]) -> JobSpec:
         """Change fields of a job's body; returns its spec. A run goes on as it started."""
@@ -84,7 +100,9 @@ class JobRequests:
         spec = replace(spec, body=replace(spec.body, **changed), array=array)
         self.specs[job] = spec
         self._constraints.forget(job)
-        self._jobs.set(self._jobs.row_of[job], **self._values([job], spec))
+        asked = self.described(spec)
+        pool = self._constraints.enter([job], asked.wishes)
+        self._jobs.set(self._jobs.row_of[job], **asked.columns, pool=pool)
         return spec
 
     def end(self, job: int) -> None:
@@ -125,8 +143,8 @@ class JobRequests:
         """The names that the codes of users, accounts and virtual clusters stand for."""
         return {kind: tuple(codes) for kind, codes in self._codes.items()}
 
-    def _values(self, jobs: Sequence[int], spec: JobSpec) -> dict[str, Any]:
-        """The values of the columns of jobs that all ask for this."""
+    def described(self, spec: JobSpec) -> Described:
+        """What jobs with a spec ask for; it holds as long as this object."""
         body = spec.body
         submitted = spec.submitted_at - self._origin
         gang = body.gpus if body.gang is None else sum(body.gang)
@@ -135,7 +153,7 @@ class JobRequests:
             name: column.value(getattr(body, field.name), spec.submitted_at, nodes)
             for name, (field, column) in COLUMNS.items()
         }
-        return asked | {
+        asked |= {
             "max_gpus": _most_gpus(body),
             "gpu_share": part_of(body.gpu_share),
             "submit_time": submitted,
@@ -145,9 +163,9 @@ class JobRequests:
             "account": self._code("account", body.account),
             "vc": self._code("vc", body.vc),
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
-            "pool": self._constraints.enter(jobs, body),
             "bytes": spec.content_bytes,
         }
+        return Described(body, asked, wishes_of(body))
 
     def _code(self, kind: str, name: str) -> int:
         codes = self._codes[kind]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,48 @@ from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
 
 PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What jobs with one body ask for, before they have ids.
+
+    Attributes:
+        pool: what names their pool of nodes.
+        shape: GPUs on each node; empty: anywhere.
+        host_nodes: on how many nodes jobs without GPUs run; 0: they have GPUs.
+        whole_nodes: do they share their nodes with no other job?
+        kind: of their training.
+        extra: names and values of extra columns.
+    """
+
+    pool: PoolKey
+    shape: tuple[int, ...]
+    host_nodes: int
+    whole_nodes: bool
+    kind: Kind
+    extra: tuple[tuple[str, Any], ...]
+
+
+def wishes_of(body: JobBody) -> Wishes:
+    """What a body asks for."""
+    gang = body.gang if body.gang is not None else (body.gpus,)
+    asked = {name: getattr(body, row.name) for name, row in FURTHER.items()}
+    extra = {**asked, **body.extra}
+    return Wishes(
+        pool=(
+            body.vc,
+            body.partition,
+            tuple(sorted(body.gpu_types)),
+            tuple(sorted(body.only_nodes)),
+            tuple(sorted(body.not_nodes)),
+        ),
+        shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
+        host_nodes=0 if sum(gang) else len(gang),
+        whole_nodes=body.exclusive,
+        kind=kind_of(body),
+        extra=tuple(each for each in extra.items() if each[1] is not None and each[1] != ""),
+    )
 
 
 class PlacementConstraints:
@@ -49,29 +92,18 @@ class PlacementConstraints:
         self.rules = rules
         self._made = None
 
-    def enter(self, jobs: Sequence[int], body: JobBody) -> int:
-        """Note what jobs ask for of which nothing is known; returns the number of their pool."""
-        gang = body.gang if body.gang is not None else (body.gpus,)
-        if not sum(gang):
-            self.host_only.update(dict.fromkeys(jobs, len(gang)))
-        elif body.gang is not None:
-            shape = tuple(max(int(gpus), 1) for gpus in body.gang)
-            self.shapes.update(dict.fromkeys(jobs, shape))
-        if body.exclusive:
+    def enter(self, jobs: Collection[int], wishes: Wishes) -> int:
+        """Note what jobs ask for; returns the number of their pool."""
+        if wishes.host_nodes:
+            self.host_only.update(dict.fromkeys(jobs, wishes.host_nodes))
+        elif wishes.shape:
+            self.shapes.update(dict.fromkeys(jobs, wishes.shape))
+        if wishes.whole_nodes:
             self.whole_nodes.update(jobs)
-        self.kinds.update(dict.fromkeys(jobs, kind_of(body)))
-        asked = {name: getattr(body, row.name) for name, row in FURTHER.items()}
-        for name, value in {**asked, **body.extra}.items():
-            if value is not None and value != "":
-                self._extra.setdefault(name, {}).update(dict.fromkeys(jobs, value))
-        key = (
-            body.vc,
-            body.partition,
-            tuple(sorted(body.gpu_types)),
-            tuple(sorted(body.only_nodes)),
-            tuple(sorted(body.not_nodes)),
-        )
-        return self._pools.setdefault(key, len(self._pools))
+        self.kinds.update(dict.fromkeys(jobs, wishes.kind))
+        for name, value in wishes.extra:
+            self._extra.setdefault(name, {}).update(dict.fromkeys(jobs, value))
+        return self._pools.setdefault(wishes.pool, len(self._pools))
 
     def forget(self, job: int) -> None:
         """Remove a job that has ended, or that asks for something else now."""

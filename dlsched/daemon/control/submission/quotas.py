@@ -65,13 +65,12 @@ class JobQuotas:
                 raise TooMuch(f"{JOBS[kind]}: {kind} {name} has {has}, at most {most}")
 
     def _live_jobs(self) -> Counter[QuotaHolder]:
-        driver, limits = self._cluster.driver, self._cluster.live.eligibility.tenant_limits
-        if self._counted is not driver.reserved:
-            self._counted, self._live, table = driver.reserved, Counter(), driver.table
-            for row in driver.reserved.jobs.values():
-                if not row.status.is_terminal:
-                    account, vc = table.field(row, "account") or "", table.field(row, "vc") or ""
-                    self._live.update(limits.holders_of(row.request.user, account, vc))
+        cluster, limits = self._cluster, self._cluster.live.eligibility.tenant_limits
+        if self._counted is not cluster.driver.reserved:
+            self._counted, self._live = cluster.driver.reserved, Counter()
+            for tenants, count in cluster.live.requests.live_jobs().items():
+                for holder in limits.holders_of(*tenants):
+                    self._live[holder] += count
         return self._live
 
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -30,10 +30,12 @@ from dlsched.daemon.control.submission.quotas import (
 )
 from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
-from dlsched.daemon.control.turns import in_turns
+from dlsched.daemon.live.job_requests import Described
+from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
+from dlsched.daemon.turns import in_turns
 from dlsched.db.reading.queries import KnownRequest
 from dlsched.db.records import CheckpointCommitted, ContentSizes, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
@@ -131,17 +133,27 @@ class Submissions:
         if stored is not None:
             return await _again(asked, stored, name, caller, cluster)
         begin_at: dict[str, CheckpointCommitted] = {}
+        live = cluster.live
+        described: dict[int, Described] = {}
         if known is None:
-            check_room(cluster, caller.name, total, sum(map(sizes.of, (a.body for a in asked))))
-            JobQuotas(cluster).check(_by_tenants(caller.name, asked))
+            described = await _described(live, requests)
             begin_at = await _beginnings(cluster, asked, caller)
+        first_job = driver.reserved.next_job
+        likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
+        size = sum(sizes.of(each.body) for each in asked)
+        await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
+        if known is None:
+            check_room(cluster, caller.name, total, size)
+            JobQuotas(cluster).check(_by_tenants(caller.name, asked))
 
         def event(token: int) -> BatchAsked:
             next_job = driver.reserved.next_job
-            rows = _rows(asked, next_job, caller, now)
+            rows = likely if next_job == first_job else [*_rows(asked, next_job, caller, now)]
             if known is None:
                 rows += _first_checkpoints(cluster, asked, next_job, begin_at)
-            return BatchAsked(boottime(), token, tuple(requests), next_job, rows)
+                if cluster.live is live:
+                    live.requests.expected = described
+            return BatchAsked(boottime(), token, tuple(requests), next_job, tuple(rows))
 
         try:
             if require_sla and known is None:
@@ -232,6 +244,15 @@ class Submissions:
                 if deadline_at is not None and not math.isnan(start.on_time):
                     put_deadline(told.deadline, start, deadline_at)
         return reply
+
+
+async def _described(live: LiveState, requests: Iterable[Request]) -> dict[int, Described]:
+    """What the jobs of a call ask for, by the identity of their bodies, made in turns."""
+    found: dict[int, Described] = {}
+    async for each in in_turns(requests):
+        if isinstance(each.spec, JobSpec) and id(each.spec.body) not in found:
+            found[id(each.spec.body)] = live.requests.described(each.spec)
+    return found
 
 
 def _request_id_of(request: control_pb2.SubmitRequest) -> str:
@@ -335,20 +356,16 @@ def _requests(
 
 def _rows(
     asked: Iterable[ValidJob], first: JobId, caller: Identity, now: float
-) -> tuple[object, ...]:
-    rows: list[object] = []
+) -> Iterator[object]:
     job = first
     for each in asked:
         count = each.elements
         text = f"array of {count}" if each.array is not None else each.body.name
-        rows.append(Event(at=now, kind="submit", actor=caller.name, job=job, text=text))
+        yield Event(at=now, kind="submit", actor=caller.name, job=job, text=text)
         if each.held:
-            rows += [
-                HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
-                for k in range(count)
-            ]
+            for k in range(count):
+                yield HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
         job = JobId(job + count)
-    return tuple(rows)
 
 
 async def _beginnings(
@@ -381,7 +398,7 @@ def _first_checkpoints(
     asked: Iterable[ValidJob],
     first: JobId,
     begin_at: Mapping[str, CheckpointCommitted],
-) -> tuple[object, ...]:
+) -> list[object]:
     """The rows of new jobs that begin at checkpoints.
 
     Args:
@@ -398,7 +415,7 @@ def _first_checkpoints(
             at = begin_at[each.body.resume_from]
             rows += [cluster.checkpoints.first_of(JobId(job + k), at) for k in range(count)]
         job = JobId(job + count)
-    return tuple(rows)
+    return rows
 
 
 def _reply(asked: Iterable[ValidJob], first: JobId) -> control_pb2.SubmitReply:

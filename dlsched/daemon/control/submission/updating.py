@@ -26,8 +26,8 @@ from dlsched.daemon.control.submission.job_dependencies import (
 )
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
-from dlsched.daemon.control.turns import in_turns
 from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Dependency, Event, FieldsChanged
 from dlsched.jobs.field import Field
 from dlsched.jobs.fields import FIELDS

@@ -1,4 +1,4 @@
-"""A call's turns on the event loop: long work over jobs in memory lets others go in between.
+"""Turns on the event loop: long work over jobs in memory lets others go in between.
 
 Only the loop's thread may change what is in memory, so such work is not moved to another thread.
 Between two turns jobs may change or leave.
