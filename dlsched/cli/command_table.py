@@ -118,6 +118,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "top": LazyCommand("nodes.top:top_command", "Watch nodes and jobs."),
     "web": LazyCommand("web.command:web_command", "The cluster as a web page, for you alone."),
     "replay": LazyCommand("replay.command:replay_command", "Replay traces under policies."),
+    "flows": LazyCommand(
+        "flows:flows_command", "Follow flows over shared links under several disciplines."
+    ),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),
     "admin": LazyCommand("", "For operators of the cluster.", group=ADMIN_COMMANDS),

@@ -45,6 +45,7 @@ _OURS: dict[str, dict[str, str]] = {
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
         "edf": _SCHEDULING + "edf:Edf",
         "chronus": _SCHEDULING + "chronus.policy:Chronus",
+        "karuna": _SCHEDULING + "karuna.policy:Karuna",
         "afs": _SCHEDULING + "afs:Afs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "what-if": _SCHEDULING + "what_if:WhatIf",
