@@ -28,6 +28,7 @@ from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.leader_service import LeaderService, RunsService
 from dlsched.daemon.long_lived import LongLivedObjects
 from dlsched.daemon.metrics.metrics import Metrics
+from dlsched.daemon.notifying.notifier import Notifier
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
@@ -135,6 +136,8 @@ class Daemon:
         parts.push_async_callback(self.what_if.stop)
         self.shadow = Shadow(self.cluster)
         parts.push_async_callback(self.shadow.stop)
+        notifier = Notifier(self.cluster)
+        parts.push_async_callback(notifier.stop)
         self._admin = ClusterAdmin(self.cluster, self.rounds, self.shadow, trust, self._file)
         await self._listen(trust, store)
         if settings.daemon.metrics:
@@ -149,6 +152,7 @@ class Daemon:
         gpu_hours.start()
         self.predictions.start()
         self.shadow.start()
+        notifier.start()
         self._run_task(self._beat(), "loop-lag")
         self._run_task(self._warm_up(worker), "worker-start")
         self._run_task(prune_for_ever(self.cluster), "checkpoint-pruning")

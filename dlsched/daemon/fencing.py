@@ -7,23 +7,18 @@ that the node is off; after anything else, nothing is known of the node.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import signal
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
 
 from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.settings import FencingSection
 from dlsched.protocol import leader
 from dlsched.protocol.messages import Incarnation, NodeName
 from dlsched.system.clock import boottime
+from dlsched.system.site_commands import run_command
 
 log = logging.getLogger("dlsched.daemon.fencing")
-LONGEST_WORDS = 300  # characters of what the command has said
 PAUSE_S = 10.0  # after the first failure; then twice as long each time
 
 
@@ -103,41 +98,3 @@ class Fencing:
             log.error("event=fencing-failed node=%s try=%s why=%r", node, tries.count, why)
         finally:
             tries.task = None
-
-
-async def run_command(words: list[str], timeout_s: float) -> str:
-    """Run a command to its end; returns why it did not succeed, empty if it did.
-
-    The command and all that it has started in its session are killed when its time is over.
-    """
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return f"cannot be started: {error.strerror}"
-        try:
-            code = await asyncio.wait_for(process.wait(), timeout_s)
-        except TimeoutError:
-            return f"took longer than {timeout_s:g} s"
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if code == 0:
-            return ""
-        return f"ended with {code}" + _last_words(said)
-
-
-def _last_words(file: IO[bytes]) -> str:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 4 * LONGEST_WORDS))
-    lines = file.read().decode(errors="replace").split("\n")
-    told = [line.strip() for line in lines if line.strip()]
-    return f": {told[-1][-LONGEST_WORDS:]}" if told else ""

@@ -11,11 +11,20 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, NotTrusted
 from dlsched.daemon.vc_tree import check_tree
+from dlsched.daemon.webhook_urls import read_url
 from dlsched.db.engine import has_password
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
@@ -117,6 +126,41 @@ class FencingSection(_Section):
     def command_for(self, node: str) -> list[str]:
         """The command's words for a node; no shell reads them."""
         return [word.replace("{node}", node) for word in self.command]
+
+
+class NotificationsSection(_Section):
+    """Where users are told of their jobs; without any of these they are not told."""
+
+    command: tuple[str, ...] = ()  # reads each notice as JSON
+    url: str = ""  # gets each notice
+    allowed_urls: tuple[str, ...] = ()  # how a job's own URL may begin
+    mail_command: tuple[str, ...] = ()  # reads a mail; `{to}` and `{subject}` are replaced
+    mail_domains: tuple[str, ...] = ()  # of addresses that users may name; empty: all
+    timeout_s: Annotated[float, Field(gt=0, le=120)] = 10.0
+    retries: Annotated[int, Field(ge=0, le=100)] = 12  # after the first try has failed
+    waiting: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000  # notices at once, at most
+
+    @field_validator("command", "mail_command")
+    @classmethod
+    def _is_a_program(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and not value[0].startswith("/"):
+            raise ValueError(f"{value[0]!r} is not the full path of a program")
+        if value and info.field_name == "mail_command" and "{to}" not in value[1:]:
+            raise ValueError('no word after the program is "{to}"')
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_url(cls, value: str) -> str:
+        try:
+            return str(read_url(value)) if value else ""
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+
+    @field_validator("allowed_urls")
+    @classmethod
+    def _are_urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(cls._is_a_url(each) for each in value)
 
 
 class TrustSection(_Section):
@@ -226,6 +270,7 @@ class Settings(_Section):
     shadow: ShadowSection = ShadowSection()
     hang: HangSection = HangSection()
     fencing: FencingSection = FencingSection()
+    notifications: NotificationsSection = NotificationsSection()
     trust: TrustSection = TrustSection()
     limits: LimitsSection = LimitsSection()
     checkpoints: CheckpointsSection = CheckpointsSection()

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0010"  # of the tables below: the newest migration
+VERSION = "0011"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -186,6 +186,7 @@ jobs = _table(
     Column("migrations", Integer, nullable=False),
     Column("resizes", Integer, nullable=False),
     _words("cancelled_by"),
+    Column("notify", Words, nullable=False, server_default=""),  # events, with updates
     UniqueConstraint("user_name", "request_id"),
 )
 _live(jobs, "job")
@@ -440,6 +441,22 @@ speeds = _table(  # measured speeds of kinds of trainings
     _words("source"),
     _seconds("at", nullable=False),
     _seconds("changed_at", nullable=False),
+)
+
+notices = _table(  # what users are still to be told
+    "notices",
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("key", Text, nullable=False, unique=True),
+    Column("job", Number, nullable=False),
+    Column("run", Number, nullable=False),
+    _words("event"),
+    _words("state"),
+    _words("text"),
+    _seconds("at", nullable=False),
+    _flag("whole_array"),
+    Column("tries", Integer, nullable=False),  # that have failed
+    Column("due_at", Double, nullable=False, index=True),
+    Column("told", Text, nullable=False),  # JSON: the receivers that have it
 )
 
 # -- people ----------------------------------------------------------------------------------------

@@ -178,7 +178,8 @@ class Store(reads.Reads):
                 connection.execute(delete(done).where(done.c.epoch == epoch, old))
             carried = carry_out(connection, epoch, writes, at)
             rows = [write.row for write in writes if isinstance(write, Attach)]
-            store_attached(connection, carried.epoch, [*rows, *carried.events], at)
+            told = (*carried.events, *carried.notices)
+            store_attached(connection, carried.epoch, [*rows, *told], at)
         self.transactions += 1
 
     @staticmethod

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
+from dlsched.db.notices import Notify
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
 from dlsched.db.rows import Values, job_values, request_text
 from dlsched.db.statements import add
@@ -20,7 +21,7 @@ from dlsched.protocol.messages import JobId
 
 NO_SPEC = {
     **dict.fromkeys(("body", "array", "array_job", "array_task", "uid", "spec_user")),
-    **dict.fromkeys(("name", "account", "vc", "partition_name"), ""),
+    **dict.fromkeys(("name", "account", "vc", "partition_name", "notify"), ""),
     "array_index": 0,
 }
 
@@ -53,6 +54,7 @@ class Submission:
         self.at = at
         self.jobs: set[JobId] = set()
         self.bodies: dict[JobId, int] = {}
+        self.notify: dict[JobId, Notify] = {}  # of jobs whose user wants to be told
         self._same_body: dict[int, int] = {}  # id() of a body -> its key
         self._same_shape: dict[int, int] = {}
         self._kept: list[object] = []  # keeps every id() unique
@@ -100,6 +102,9 @@ class Submission:
         body, array = spec.body, spec.array
         key = self.bodies[number] = self._body(number, body)
         self._users[spec.user] = spec.uid
+        if body.notify:
+            first = JobId(number - spec.index) if array is not None else None
+            self.notify[number] = Notify(body.notify, first)
         return {
             "body": key,
             "array": self._shape(number, array) if array is not None else None,
@@ -113,6 +118,7 @@ class Submission:
             "account": body.account,
             "vc": body.vc,
             "partition_name": body.partition,
+            "notify": body.notify,
         }
 
     def _body(self, number: JobId, body: JobBody) -> int:

@@ -408,18 +408,27 @@ FIELDS: tuple[Field, ...] = (
         longest=4096, update="always",
     ),
     _row("notify", "events",
-        _option("notify", "--notify", "begin, end, fail, preempt, requeue, all.", "EVENTS"),
+        _option(
+            "notify", "--notify",
+            "Tell of: begin, end, fail, preempt, requeue, time_limit_80, time_limit_90, all.",
+            "EVENTS",
+        ),
         _option(
             "notify", "--mail-type", "Slurm's: BEGIN, END, FAIL, REQUEUE, ALL, NONE.", "EVENTS",
             slurm=True,
         ),
         longest=4096, update="always",
     ),
-    _of_call("mail_user",
+    _row("notify_url", "text",
+        _option("notify_url", "--notify-url", "Tell this URL, if the site allows it.", "URL"),
+        longest=1024, shown=False,
+    ),
+    _row("mail_user", "text",
         _option(
-            "mail_user", "--mail-user", "Noted only: the site's hook knows where to.", "ADDRESS",
+            "mail_user", "--mail-user", "Mail to these, not to you: NAME@HOST,…", "ADDRESS",
             slurm=True,
         ),
+        longest=1024, shown=False,
     ),
     _row("slurm_environment", "flag",
         _flag("slurm_env", "--no-slurm-env", "Without the SLURM_… variables.", says="no"),
@@ -510,6 +519,8 @@ class JobFields:
     hang_factor: float | None = None
     comment: str = ""
     notify: str = ""
+    notify_url: str = ""
+    mail_user: str = ""
     slurm_environment: bool = True
     adaptive: bool = False
     fixed_batch: bool = False

@@ -53,7 +53,6 @@ OF_THE_CALL = {
         "ntasks_per_gpu",
         "signal",
         "export",
-        "mail_user",
         "open_ended",
         "wait",
     ),
@@ -76,6 +75,7 @@ SAID: dict[str, tuple[str, object]] = {
     "warn_before_s": ("--signal USR1@60", 60),
     "warn_script_only": ("--signal B:USR1@60", True),
     "notify": ("--notify end", "end"),
+    "notify_url": ("--notify-url https://a.org/x", "https://a.org/x"),
     "partition": ("-p main", "main"),
     "vc": ("-A speech", "speech"),
     "account": ("-A speech", "speech"),
@@ -148,7 +148,8 @@ def play(folder: Path, scene: Scene, policy: str = "fifo") -> None:
     }
 
     async def whole() -> None:
-        async with Running(settings_of(folder, **sections)) as running:
+        told = {"allowed_urls": ["https://a.org/"]}
+        async with Running(settings_of(folder, notifications=told, **sections)) as running:
 
             async def call(verb: str, *words: str) -> str:
                 to = ("--daemon", running.target, "--insecure-loopback")

@@ -114,8 +114,6 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         from dlsched.client.submission.sweeps import put_sweep  # noqa: PLC0415
 
         notes += put_sweep(request, options, caller.directory, line=command.is_line)
-    if "mail_user" in options:
-        notes.append("--mail-user: not used; where notifications go is the site's setting")
     return Submission(
         request=request,
         environment=caller.exported(options.get("export", "ALL")),

@@ -10,11 +10,11 @@ from dlsched.client.submission.texts import check_text, whole_number
 from dlsched.core.errors import BadInput, not_known, shorten
 from dlsched.jobs.field import Field, Value
 
-_NOTIFY = {"begin", "end", "fail", "preempt", "requeue", "all", "none"}
-_SLURM_NOTIFY = {  # further types of mail, which are kept with the job
-    *("time_limit", "time_limit_50", "time_limit_80", "time_limit_90", "invalid_depend"),
-    *("array_tasks", "stage_out"),
+_NOTIFY = {
+    *("begin", "end", "fail", "preempt", "requeue", "invalid_depend", "array_tasks"),
+    *("time_limit", "time_limit_50", "time_limit_80", "time_limit_90", "all", "none"),
 }
+_NEVER_HAPPEN = {"stage_out"}  # there are no burst buffers
 
 
 def word_of(key: str) -> str:
@@ -91,6 +91,7 @@ def _choice(what: str, text: str, known: tuple[str, ...]) -> str:
 def _events(what: str, text: str) -> str:
     words = [word.strip().lower() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in _NOTIFY | _SLURM_NOTIFY:
+        if word not in _NOTIFY | _NEVER_HAPPEN:
             raise not_known(f"{what}:", word, sorted(_NOTIFY))
-    return "" if "none" in words else ",".join(dict.fromkeys(words))
+    kept = [word for word in words if word not in _NEVER_HAPPEN]
+    return "" if "none" in words else ",".join(dict.fromkeys(kept))

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from dlsched.db import schema
 from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
 from dlsched.db.engine import reading
+from dlsched.db.notices import DueNotices, Notice, due_notices, oldest_notices
 from dlsched.db.reading.filters import Filter, conditions
 from dlsched.db.reading.loading import (
     JobFacts,
@@ -264,6 +265,14 @@ class Reads:
         if node is not None:
             query = query.where(table.c.node == node)
         return self._read(lambda c: [_event(row) for row in c.execute(query).mappings()])
+
+    def due_notices(self, now: float, limit: int) -> DueNotices:
+        """The notices that are due at `now`, in seconds since the epoch; at most `limit`."""
+        return self._read(lambda c: due_notices(c, now, limit))
+
+    def oldest_notices(self, count: int) -> list[Notice]:
+        """So many of the oldest notices that wait."""
+        return self._read(lambda c: oldest_notices(c, count))
 
     def runs(self, job: JobId) -> list[StoredRun]:
         """All runs of a job."""

@@ -17,6 +17,14 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import records, schema
 from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
+from dlsched.db.notices import (
+    Notice,
+    NoticeDelayed,
+    NoticeSettled,
+    add_notices,
+    delay_notices,
+    settle_notices,
+)
 from dlsched.db.rows import of_row
 from dlsched.db.rungs import RungReached, set_reached
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet, forget_speeds, set_speeds
@@ -31,7 +39,8 @@ COLUMNS = {
     "account": "account",
     "vc": "vc",
     "partition": "partition_name",
-}  # that filters of lists use
+    "notify": "notify",
+}  # of fields that the database looks at
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,9 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     SpeedsForgotten: lambda place, rows: forget_speeds(place.connection, rows),
     TrainingRow: lambda place, rows: set_trainings(place.connection, rows),
     CurvesRow: lambda place, rows: set_trainings(place.connection, rows),
+    Notice: lambda place, rows: add_notices(place.connection, rows),
+    NoticeSettled: lambda place, rows: settle_notices(place.connection, rows),
+    NoticeDelayed: lambda place, rows: delay_notices(place.connection, rows),
     RungReached: lambda place, rows: set_reached(place.connection, rows),
     records.TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
 }

@@ -47,7 +47,7 @@ def transitions(before: Ledger, after: Ledger, writes: Sequence[Write], at: floa
     for number, job in after.jobs.items():
         node, run_id = enders.get(number, (None, None))
         last = ""
-        for kind, text in _moves(before.jobs.get(number), job):
+        for kind, text in moves(before.jobs.get(number), job):
             same = {(number, word) for word in SAME_AS.get(kind, (kind,))}
             if same & given or (kind == "release" and last in ("start", "restart")):
                 last = kind
@@ -78,7 +78,7 @@ def _enders(after: Ledger, writes: Iterable[Write]) -> dict[JobId, tuple[NodeNam
     return found
 
 
-def _moves(old: Job | None, job: Job) -> Iterable[tuple[str, str]]:
+def moves(old: Job | None, job: Job) -> Iterable[tuple[str, str]]:
     """Kind and text of each new line in a job's story."""
     for line in job.story[len(old.story) if old is not None else 0 :]:
         left, arrow, rest = line.partition(" -> ")

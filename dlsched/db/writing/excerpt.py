@@ -16,10 +16,11 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from dlsched.db import schema
+from dlsched.db.notices import Notify
 from dlsched.db.reading.loading import members_of, nodes_of, runs_from
 from dlsched.db.rows import Row, job_of, orphan_of
 from dlsched.db.statements import rows_in
-from dlsched.protocol.ledger import Job, Ledger, Node, Orphan, Run
+from dlsched.protocol.ledger import Ledger, Node, Orphan, Run
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RunId
 
@@ -72,11 +73,12 @@ def _named(writes: Iterable[change.Write]) -> _Named:  # noqa: PLR0912  # one ca
 
 @dataclass(slots=True)
 class Excerpt:
-    """A small ledger, with the bodies of its jobs and those that were live."""
+    """A small ledger, with the bodies of its jobs, those that were live, and what these notify."""
 
     ledger: Ledger
     bodies: dict[JobId, int | None]
     was_live: set[JobId]
+    notify: dict[JobId, Notify]
 
 
 def excerpt(connection: Connection, epoch: Epoch, writes: Sequence[change.Write]) -> Excerpt:
@@ -91,17 +93,26 @@ def excerpt(connection: Connection, epoch: Epoch, writes: Sequence[change.Write]
     named.jobs -= named.submitted
     for run in runs.values():
         named.nodes.update(run.members)
-    jobs, bodies, was_live = _jobs(connection, named)
+    rows = _job_rows(connection, named)
     counter = select(schema.counters.c.value).where(schema.counters.c.name == "next_job")
     ledger = Ledger(
         epoch=epoch,
         next_job=JobId(connection.execute(counter).scalar_one()),
-        jobs=jobs,
+        jobs={JobId(row["job"]): job_of(row) for row in rows},
         runs=runs,
         nodes=_nodes(connection, named),
         orphans=orphans,
     )
-    return Excerpt(ledger, bodies, was_live)
+    return Excerpt(
+        ledger,
+        bodies={JobId(row["job"]): row["body"] for row in rows},
+        was_live={JobId(row["job"]) for row in rows if row["live"]},
+        notify={
+            JobId(row["job"]): Notify(row["notify"], row["array_job"])
+            for row in rows
+            if row["notify"]
+        },
+    )
 
 
 def _orphans(connection: Connection, named: _Named) -> dict[tuple[NodeName, RunId], Orphan]:
@@ -140,9 +151,7 @@ def _runs(connection: Connection, named: _Named) -> dict[RunId, Run]:
     return {run.key.run_id: run for run in runs_from(ordered, members)}
 
 
-def _jobs(
-    connection: Connection, named: _Named
-) -> tuple[dict[JobId, Job], dict[JobId, int | None], set[JobId]]:
+def _job_rows(connection: Connection, named: _Named) -> list[Row]:
     table = schema.jobs
     columns = (
         table.c.job,
@@ -159,11 +168,10 @@ def _jobs(
         table.c.changed,
         table.c.body,
         table.c.live,
+        table.c.notify,
+        table.c.array_job,
     )
-    rows = rows_in(connection, select(*columns), table.c.job, named.jobs)
-    jobs = {JobId(row["job"]): job_of(row) for row in rows}
-    bodies = {JobId(row["job"]): row["body"] for row in rows}
-    return jobs, bodies, {JobId(row["job"]) for row in rows if row["live"]}
+    return list(rows_in(connection, select(*columns), table.c.job, named.jobs))
 
 
 def _nodes(connection: Connection, named: _Named) -> dict[NodeName, Node]:

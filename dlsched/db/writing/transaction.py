@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from dlsched.db import schema
+from dlsched.db.notices import Notice
 from dlsched.db.records import Event
 from dlsched.db.rows import (
     RunGrowth,
@@ -46,6 +47,7 @@ from dlsched.db.statements import add, chunks, put
 from dlsched.db.submitting import Submission
 from dlsched.db.writing.events import transitions
 from dlsched.db.writing.excerpt import Excerpt, excerpt
+from dlsched.db.writing.notified import notices_of
 from dlsched.protocol.json_form import dumps
 from dlsched.protocol.ledger import Job, Ledger, RegisterNode, Run, Submit, Write, apply_all, judge
 from dlsched.protocol.messages import Epoch, JobId
@@ -53,14 +55,15 @@ from dlsched.protocol.messages import Epoch, JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """The epoch and the events of a stored transaction."""
+    """The epoch, the events and the notices of a stored transaction."""
 
     epoch: Epoch
     events: list[Event]
+    notices: list[Notice]
 
 
 def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at: float) -> Carried:
-    """Store the changes of some writes; returns the epoch and the events that follow.
+    """Store the changes of some writes; returns the epoch, events and notices that follow.
 
     Args:
         connection: in the transaction.
@@ -85,7 +88,12 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
     if after.epoch != before.epoch:
         row = update(schema.leader).where(schema.leader.c.epoch == before.epoch)
         connection.execute(row.values(epoch=after.epoch))
-    return Carried(epoch=after.epoch, events=transitions(before, after, writes, at))
+    asked = known.notify | submission.notify
+    return Carried(
+        epoch=after.epoch,
+        events=transitions(before, after, writes, at),
+        notices=notices_of(connection, asked, before, after, at) if asked else [],
+    )
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
 from dlsched.daemon.control.sweeps import check_sweep
+from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants
 from dlsched.db.records import ArrayShape, JobBody
@@ -105,6 +106,7 @@ def validate(
         "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
         "time_limit_s": _within_partition(values["time_limit_s"], partition, settings),
     }
+    check_receivers(settings.notifications, wanted.notify_url, wanted.mail_user)
     body = JobBody(
         **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
         argv=tuple(wanted.argv),

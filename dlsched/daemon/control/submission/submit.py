@@ -32,6 +32,7 @@ from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
 from dlsched.daemon.live.job_requests import Described
 from dlsched.daemon.live.live_state import LiveState
+from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
@@ -93,8 +94,11 @@ class Submissions:
             check_has_deadlines(asked)
         if request.test_only:
             await _beginnings(cluster, asked, caller)
-            return await self._test(asked, caller, total)
-        return await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
+            reply = await self._test(asked, caller, total)
+        else:
+            reply = await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
+        reply.warnings.extend(_unheard(asked, cluster))
+        return reply
 
     async def _take_in(
         self,
@@ -253,6 +257,17 @@ async def _described(live: LiveState, requests: Iterable[Request]) -> dict[int, 
         if isinstance(each.spec, JobSpec) and id(each.spec.body) not in found:
             found[id(each.spec.body)] = live.requests.described(each.spec)
     return found
+
+
+def _unheard(asked: Iterable[ValidJob], cluster: Cluster) -> Iterable[str]:
+    """What the jobs ask to be told and this site does not tell, each once."""
+    site = cluster.settings.notifications
+    lines: dict[str, None] = {}
+    for body in (each.body for each in asked):
+        if body.notify or body.notify_url or body.mail_user:
+            found = unheard(site, notify=body.notify, url=body.notify_url, addresses=body.mail_user)
+            lines |= dict.fromkeys(found)
+    return lines
 
 
 def _request_id_of(request: control_pb2.SubmitRequest) -> str:

@@ -26,6 +26,7 @@ from dlsched.daemon.control.submission.job_dependencies import (
 )
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
+from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Dependency, Event, FieldsChanged
@@ -96,6 +97,9 @@ async def update(
         fields["dependencies"] = await resolved(cluster, conditions, tasks)
     found = chosen_ids(cluster, request.filter)
     reply = control_pb2.ActReply()
+    if fields.get("notify"):
+        site = cluster.settings.notifications
+        reply.lines.extend(unheard(site, notify=fields["notify"], url="", addresses=""))
     for missing, _ in found.missing:
         reply.failed.add(subject=f"job {missing}", why="there is no such live job")
     changes = _Changes(cluster, fields, caller)

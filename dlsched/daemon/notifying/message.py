@@ -1,0 +1,103 @@
+"""What receivers get: a notice as JSON, and as the subject and text of a mail."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dlsched.db.notices import Notice
+from dlsched.db.reading.queries import StoredJob
+
+_VERBS = {
+    "begin": "began",
+    "end": "ended",
+    "fail": "failed",
+    "preempt": "was preempted",
+    "requeue": "was queued again",
+    "time_limit": "reached its time limit",
+    "time_limit_50": "has used 50 % of its time limit",
+    "time_limit_80": "has used 80 % of its time limit",
+    "time_limit_90": "has used 90 % of its time limit",
+    "invalid_depend": "was cancelled: its dependency can't be met",
+}
+
+
+def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, Any]:
+    """A notice with what is known of its job, as JSON has it; times are UTC.
+
+    Args:
+        notice: to tell.
+        stored: the job as the database has it now.
+        cluster: the cluster's name.
+    """
+    spec, facts, record = stored.spec, stored.facts, stored.job.exit
+    own = not notice.whole_array and notice.state == stored.state
+    found: dict[str, Any] = {
+        "id": notice.key,
+        "cluster": cluster,
+        "event": notice.event,
+        "at": _utc(notice.at),
+        "job": notice.job,
+        "array": notice.whole_array,
+        "name": spec.name if spec is not None else "",
+        "user": spec.user if spec is not None else stored.job.request.user,
+        "account": spec.body.account if spec is not None else "",
+        "vc": spec.body.vc if spec is not None else "",
+        "partition": spec.body.partition if spec is not None else "",
+        "run": notice.run,
+        "state": notice.state,
+        "reason": notice.text,
+        "gpus": sum(stored.job.request.gang),
+        "nodes": list(stored.nodes),
+        "code": record.code if record is not None and own else None,
+        "signal": record.signal if record is not None and own else None,
+        "submitted_at": _utc(facts.submitted_at),
+        "started_at": _utc(facts.started_at),
+        "ended_at": _utc(facts.ended_at),
+        "executed_s": facts.executed_s,
+    }
+    task = spec.task if spec is not None and not notice.whole_array else None
+    found["array_task"] = task
+    return found | {"text": subject(found)}
+
+
+def subject(content: dict[str, Any]) -> str:
+    """A message in one line."""
+    task = content["array_task"]
+    what = "Array" if content["array"] else "Job"
+    first = content["job"]
+    name = "".join(c if c.isprintable() else " " for c in content["name"])
+    element = f", task {task}" if task is not None else ""
+    line = f"{what} {first}{element} ({name}) {_VERBS[content['event']]}"
+    if content["event"] in ("end", "fail", "time_limit", "invalid_depend"):
+        line += f": {content['state']}"
+        if content["code"] or content["signal"]:
+            line += (
+                f", signal {content['signal']}"
+                if content["signal"]
+                else (f", exit code {content['code']}")
+            )
+    return line
+
+
+def mail(content: dict[str, Any]) -> bytes:
+    """The text of a mail."""
+    lines = [content["text"], ""]
+    lines += [f"{'Cluster':<10}{content['cluster']}", f"{'User':<10}{content['user']}"]
+    if content["reason"]:
+        lines.append(f"{'Reason':<10}{content['reason']}")
+    if content["nodes"]:
+        lines.append(f"{'Nodes':<10}{', '.join(content['nodes'])}")
+    for key, title in (
+        ("submitted_at", "Submitted"),
+        ("started_at", "Started"),
+        ("ended_at", "Ended"),
+    ):
+        if content[key]:
+            lines.append(f"{title:<10}{content[key]}")
+    lines += [f"{'Executed':<10}{content['executed_s']:.0f} s", "", f"Notice {content['id']}"]
+    return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _utc(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

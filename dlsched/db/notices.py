@@ -1,0 +1,154 @@
+"""Notices: what users asked to be told of their jobs, stored until it has been delivered.
+
+Invariant: a notice becomes durable in the transaction of the change that it tells of, so no crash
+can lose it; its row is deleted only after its delivery. So each is delivered at least once, always
+under the same key.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from dlsched.db import schema
+from dlsched.db.statements import add, chunks
+from dlsched.protocol.json_form import dumps, loads, plain
+from dlsched.protocol.messages import JobId
+
+
+class Notify(NamedTuple):
+    """The events that a job's user wants to be told of, and its array's first element."""
+
+    events: str
+    array_job: JobId | None
+
+
+ALL = ("begin", "end", "fail", "preempt", "requeue", "invalid_depend")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to tell of one job.
+
+    Attributes:
+        job: that it is about; of a whole array, its first element.
+        event: begin, end, fail, preempt, requeue, time_limit, time_limit_50, _80, _90 or
+            invalid_depend.
+        state: the job's state as users see it.
+        run: the run number that it is about; 0 before the first.
+        text: why, in words.
+        at: seconds since the epoch.
+        whole_array: whether it tells of a whole array.
+        key: names the notice for ever, so that receivers can know a repetition.
+    """
+
+    job: JobId
+    event: str
+    state: str
+    run: int
+    text: str
+    at: float
+    whole_array: bool = False
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSettled:
+    """A notice that was delivered, or given up."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeDelayed:
+    """A notice that is tried again later.
+
+    Attributes:
+        key: of the notice.
+        tries: that have failed.
+        due_at: seconds since the epoch.
+        told: the receivers that have it already.
+    """
+
+    key: str
+    tries: int
+    due_at: float
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueNotice:
+    """A stored notice and what has happened to it."""
+
+    notice: Notice
+    tries: int
+    told: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueNotices:
+    """The notices that are due, oldest first; when the next one is; and how many wait in all."""
+
+    due: list[DueNotice]
+    next_at: float | None
+    waiting: int
+
+
+def asked_events(text: str) -> frozenset[str]:
+    """The events that a job's field `notify` asks for."""
+    words = frozenset(text.split(",")) if text else frozenset()
+    return words | frozenset(ALL) if "all" in words else words
+
+
+def add_notices(connection: Connection, rows: Sequence[Notice]) -> None:
+    """Store new notices, which are due at once."""
+    new = [plain(row) | {"tries": 0, "due_at": row.at, "told": "[]"} for row in rows]
+    add(connection, schema.notices, new)
+
+
+def settle_notices(connection: Connection, rows: Iterable[NoticeSettled]) -> None:
+    """Delete notices."""
+    for keys in chunks(row.key for row in rows):
+        connection.execute(delete(schema.notices).where(schema.notices.c.key.in_(keys)))
+
+
+def delay_notices(connection: Connection, rows: Iterable[NoticeDelayed]) -> None:
+    """Note that notices have to wait."""
+    table = schema.notices
+    values = [
+        {"b_key": r.key, "tries": r.tries, "due_at": r.due_at, "told": dumps(list(r.told))}
+        for r in rows
+    ]
+    names = ("tries", "due_at", "told")
+    statement = update(table).where(table.c.key == bindparam("b_key"))
+    connection.execute(statement.values({name: bindparam(name) for name in names}), values)
+
+
+def due_notices(connection: Connection, now: float, limit: int) -> DueNotices:
+    """Read the notices that are due, at most `limit` of them; `now` is seconds since the epoch."""
+    table = schema.notices
+    query = select(table).where(table.c.due_at <= now).order_by(table.c.number).limit(limit)
+    rows = connection.execute(query).mappings().all()
+    counted = select(
+        func.count(), func.min(table.c.due_at).filter(table.c.due_at > now)
+    ).select_from(table)
+    waiting, next_at = connection.execute(counted).one()
+    return DueNotices(due=[_due(row) for row in rows], next_at=next_at, waiting=waiting)
+
+
+def oldest_notices(connection: Connection, count: int) -> list[Notice]:
+    """The oldest notices."""
+    table = schema.notices
+    query = select(table).order_by(table.c.number).limit(count)
+    return [_due(row).notice for row in connection.execute(query).mappings()]
+
+
+def _due(row: Mapping[Any, Any]) -> DueNotice:
+    names = ("event", "state", "run", "text", "at", "whole_array", "key")
+    notice = Notice(job=JobId(row["job"]), **{name: row[name] for name in names})
+    told = frozenset(loads(list[str], row["told"]))
+    return DueNotice(notice=notice, tries=row["tries"], told=told)
