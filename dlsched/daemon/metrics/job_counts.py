@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.rows import state_word
-from dlsched.protocol.ledger import Assign, Job, MemberOver, Submit, Write
+from dlsched.protocol.ledger import Assign, Job, JobStatus, MemberOver, Submit, Write
 from dlsched.protocol.messages import JobId
 
 NO_VC = "-"  # the label of jobs without a virtual cluster, as listings have it
@@ -67,10 +67,11 @@ class JobCounts(LedgerFollower):
         self._submitted.inc(len(fresh))
         self._waiting |= fresh
         self._preempted |= dict.fromkeys(fresh, 0)
-        self._starts.inc(sum(_starts(write) for write in writes))
+        self._starts.inc(sum(map(_starts, writes)))
+        jobs = self._driver.committed.jobs
         for job in changed:
-            row = self._driver.committed.jobs.get(job)
-            if row is not None:
+            row = jobs.get(job)
+            if row is not None and (job not in fresh or row.status is not JobStatus.PENDING):
                 self._follow(row)
 
     def _follow(self, row: Job) -> None:
@@ -79,7 +80,8 @@ class JobCounts(LedgerFollower):
             if not ended:  # it had ended, and is queued again
                 self._preempted[job] = row.preemptions
             return
-        self._preemptions.inc(max(0, row.preemptions - self._preempted[job]))
+        if row.preemptions > self._preempted[job]:
+            self._preemptions.inc(row.preemptions - self._preempted[job])
         self._preempted[job] = row.preemptions
         if job in self._waiting:
             self._note_wait(row)
