@@ -72,6 +72,9 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
         "admin.slurm_commands:slurm_commands_command",
         "Install sbatch, squeue and the like for login shells.",
     ),
+    "audit": LazyCommand(
+        "admin.audit:audit_command", "What users and operators did, the newest first."
+    ),
     "orphans": LazyCommand(
         "admin.orphans:orphans_command", "Runs that the database does not know."
     ),

@@ -424,6 +424,11 @@ class Client:
         reply: control_pb2.OrphansReply = self._connection.ask("Orphans", request, repeatable=True)
         return reply
 
+    def audit(self, request: control_pb2.AuditRequest) -> Iterator[control_pb2.AuditLine]:
+        """Return events of the cluster, the newest first."""
+        for page in self._connection.stream("Audit", request, first_again=True):
+            yield from page.lines
+
     def confirm_over(self, jobs: Iterable[str]) -> Acted:
         """Confirm that no process of these jobs' runs is left where their nodes cannot tell."""
         request = control_pb2.ConfirmOverRequest(jobs=jobs)

@@ -89,6 +89,7 @@ class Cluster(LedgerFollower):
         drained: nodes that are drained, and until when runs may stay on them.
         unhealthy: GPUs of each node that report errors.
         fencing: the site's command that switches nodes off.
+        leaving: ended jobs that are about to leave the database.
     """
 
     def __init__(self, driver: LeaderDriver, settings: Settings, agents: Agents) -> None:
@@ -107,6 +108,7 @@ class Cluster(LedgerFollower):
         self.drained: dict[m.NodeName, Drained] = {}
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
         self.fencing = Fencing(driver, lambda: self.settings.fencing)
+        self.leaving: set[m.JobId] = set()
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         driver.follow(self)

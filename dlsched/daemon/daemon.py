@@ -30,6 +30,7 @@ from dlsched.daemon.long_lived import LongLivedObjects
 from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.notifying.notifier import Notifier
 from dlsched.daemon.predictions import Predictions
+from dlsched.daemon.retention import forget_for_ever
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
@@ -156,6 +157,7 @@ class Daemon:
         self._run_task(self._beat(), "loop-lag")
         self._run_task(self._warm_up(worker), "worker-start")
         self._run_task(prune_for_ever(self.cluster), "checkpoint-pruning")
+        self._run_task(forget_for_ever(self.cluster), "history-retention")
         log.info(
             "event=listening ports=%s metrics=%s database=%s",
             self.ports, self.metrics_port, store.where,

@@ -202,6 +202,13 @@ class CheckpointsSection(_Section):
     prune_every_s: Seconds = 600.0
 
 
+class HistorySection(_Section):
+    """How long ended jobs, events and rounds are kept."""
+
+    keep_days: Annotated[float, Field(ge=1, le=36_600)] | None = None  # None: for ever
+    prune_every_s: Seconds = 600.0
+
+
 class NodeSection(_Section):
     """A configured node, or several equal ones."""
 
@@ -274,6 +281,7 @@ class Settings(_Section):
     trust: TrustSection = TrustSection()
     limits: LimitsSection = LimitsSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
+    history: HistorySection = HistorySection()
     timing: TimingSection = TimingSection()
     nodes: tuple[NodeSection, ...] = ()
     vcs: tuple[VcSection, ...] = ()

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0011"  # of the tables below: the newest migration
+VERSION = "0012"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -193,6 +193,8 @@ _live(jobs, "job")
 _live(jobs, "body")
 Index("jobs_by_end", jobs.c.ended_at, jobs.c.job)
 Index("jobs_by_user_end", jobs.c.user_name, jobs.c.ended_at, jobs.c.job)
+Index("jobs_by_body", jobs.c.body)
+Index("jobs_by_shape", jobs.c.array)
 Index("jobs_by_array", jobs.c.array_job, jobs.c.array_task)
 
 job_story = _table(

@@ -80,6 +80,7 @@ RULES: dict[str, Rule] = {
     "/dlsched.v1.Control/Calibration": USER,
     "/dlsched.v1.Control/Orphans": OPERATOR,
     "/dlsched.v1.Control/ConfirmOver": OPERATOR,
+    "/dlsched.v1.Control/Audit": OPERATOR,
     "/dlsched.v1.Control/Tenants": USER,
     "/dlsched.v1.Control/SetTenant": OPERATOR,
     "/dlsched.v1.Control/RemoveTenant": OPERATOR,

@@ -136,6 +136,11 @@ class JobLists:
         until = request.until if request.HasField("until") else None
         left = request.limit if request.limit > 0 else None
         after = None
+        if left is not None:  # the last ones, in the order of their ends
+            store = driver.store
+            after = await driver.read(
+                partial(store.before_last, wanted, left, since=since, until=until)
+            )
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
             found = await driver.read(

@@ -84,6 +84,8 @@ class Restarts:
         ended = self._ended.get(row.job)
         if ended is None:
             raise NotPossible("it is about to end; ask again")
+        if row.job in self._cluster.leaving:
+            raise NotPossible("it is being removed from the history")
         coming = self._coming + Counter([ended.tenants])
         mine = sum(count for (user, _, _), count in coming.items() if user == ended.tenants[0])
         check_room(self._cluster, row.request.user, mine)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control import job_actions, logs, nodes, speeds, tenants
+from dlsched.daemon.control import audit, job_actions, logs, nodes, speeds, tenants
 from dlsched.daemon.control.alternatives import Alternatives
 from dlsched.daemon.control.checkpoint_lists import checkpoints
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
@@ -174,6 +174,11 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     @answered
     async def ConfirmOver(self, request: Any, context: Any) -> Any:
         return await nodes.confirm_over(self._cluster, request, identity_of(context))
+
+    @streamed
+    async def Audit(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        async for page in audit.pages(self._cluster, request):
+            yield page
 
     @answered
     async def Tenants(self, request: Any, context: Any) -> Any:

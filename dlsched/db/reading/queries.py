@@ -27,6 +27,7 @@ from dlsched.db import schema
 from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
 from dlsched.db.engine import reading
 from dlsched.db.notices import DueNotices, Notice, due_notices, oldest_notices
+from dlsched.db.reading.events import AuditFilter, StoredEvent, read_audit, stored_event
 from dlsched.db.reading.filters import Filter, conditions
 from dlsched.db.reading.loading import (
     JobFacts,
@@ -44,8 +45,9 @@ from dlsched.db.reading.outcomes import (
     overheads,
     predicted_starts,
 )
-from dlsched.db.records import Event, JobSpec, Prediction, Progress
-from dlsched.db.rows import Row, of_row, record_of
+from dlsched.db.records import JobSpec, Prediction, Progress
+from dlsched.db.retention import has_old_lines, removable_jobs
+from dlsched.db.rows import Row, record_of
 from dlsched.db.rungs import RungReached, read_rungs
 from dlsched.db.statements import rows_in
 from dlsched.db.submitting import seal_fits
@@ -108,14 +110,6 @@ class StoredRun:
     executed_s: float
     gpu_s: float
     progress: Progress | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
-    """An event and its number in the order of storing."""
-
-    id: int
-    event: Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +233,34 @@ class Reads:
         query = query.order_by(*(c.desc() for c in order) if newest_first else order)
         return self._page(query.limit(limit))
 
+    def before_last(
+        self,
+        wanted: Filter,
+        count: int,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> After | None:
+        """After which job of the history its last `count` jobs begin; None: with the first one.
+
+        Args:
+            wanted: which jobs.
+            count: how many.
+            since: only jobs that ended at or after this time, in seconds since the epoch.
+            until: only jobs that ended before this time.
+        """
+        jobs = schema.jobs.c
+        query = select(jobs.ended_at, jobs.job).where(
+            jobs.ended_at.is_not(None), *conditions(wanted)
+        )
+        if since is not None:
+            query = query.where(jobs.ended_at >= since)
+        if until is not None:
+            query = query.where(jobs.ended_at < until)
+        query = query.order_by(jobs.ended_at.desc(), jobs.job.desc()).offset(count).limit(1)
+        row = self._read(lambda c: c.execute(query).first())
+        return None if row is None else After(ended_at=row.ended_at, job=JobId(row.job))
+
     def _page(self, query: Select[Any]) -> list[StoredJob]:
         return self._read(lambda c: _stored(c, c.execute(query).mappings().all()))
 
@@ -264,7 +286,22 @@ class Reads:
             query = query.where(table.c.job == job)
         if node is not None:
             query = query.where(table.c.node == node)
-        return self._read(lambda c: [_event(row) for row in c.execute(query).mappings()])
+        return self._read(lambda c: [stored_event(row) for row in c.execute(query).mappings()])
+
+    def audit(
+        self, wanted: AuditFilter, before: int | None = None, *, limit: int = PAGE
+    ) -> tuple[list[StoredEvent], int]:
+        """Events, the newest first, of a bounded stretch of the table.
+
+        Args:
+            wanted: which events.
+            before: only events with a smaller number; None: from the newest on.
+            limit: how many at most.
+
+        Returns:
+            the events, and the number before which the next stretch begins; 0: there is none.
+        """
+        return self._read(lambda c: read_audit(c, wanted, before, limit))
 
     def due_notices(self, now: float, limit: int) -> DueNotices:
         """The notices that are due at `now`, in seconds since the epoch; at most `limit`."""
@@ -297,7 +334,7 @@ class Reads:
         def read(connection: Connection) -> dict[JobId, JobPast]:
             events: dict[JobId, list[StoredEvent]] = defaultdict(list)
             for row in connection.execute(query).mappings():
-                events[JobId(row["job"])].append(_event(row))
+                events[JobId(row["job"])].append(stored_event(row))
             runs = _runs_by_job(connection, jobs)
             trainings = {each.job: each for each in read_trainings(connection, TrainingRow, jobs)}
             return {
@@ -333,6 +370,14 @@ class Reads:
         ended = schema.jobs.c.ended_at.is_not(None)
         states = (DOOMED,) if doomed else HELD
         return self._read(lambda c: read_checkpoints(c, ended, states=states))
+
+    def removable_jobs(self, before: float, most: int) -> list[JobId]:
+        """Ended jobs that the history may let go of; see `retention`."""
+        return self._read(lambda c: removable_jobs(c, before, most))
+
+    def has_old_lines(self, before: float) -> bool:
+        """Whether an event or a round is from before a moment, in seconds since the epoch."""
+        return self._read(lambda c: has_old_lines(c, before))
 
     def predictions(self, job: JobId) -> list[Prediction]:
         """The predicted starts of a job, oldest prediction first."""
@@ -518,8 +563,3 @@ def _runs_by_job(connection: Connection, jobs: Iterable[JobId]) -> dict[JobId, l
 
 def _run(row: Row, run: Run, steps: Mapping[str, Progress]) -> StoredRun:
     return record_of(StoredRun, row, run=run, progress=steps.get(row["run_id"]))
-
-
-def _event(row: Row) -> StoredEvent:
-    with of_row("events", row["id"]):
-        return StoredEvent(id=row["id"], event=record_of(Event, row))

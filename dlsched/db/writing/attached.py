@@ -25,6 +25,7 @@ from dlsched.db.notices import (
     delay_notices,
     settle_notices,
 )
+from dlsched.db.retention import JobsRemoved, LinesRemoved, remove_jobs, remove_lines
 from dlsched.db.rows import of_row
 from dlsched.db.rungs import RungReached, set_reached
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet, forget_speeds, set_speeds
@@ -198,5 +199,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     NoticeSettled: lambda place, rows: settle_notices(place.connection, rows),
     NoticeDelayed: lambda place, rows: delay_notices(place.connection, rows),
     RungReached: lambda place, rows: set_reached(place.connection, rows),
+    JobsRemoved: lambda place, rows: remove_jobs(place.connection, rows),
+    LinesRemoved: lambda place, rows: remove_lines(place.connection, rows),
     records.TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),
 }

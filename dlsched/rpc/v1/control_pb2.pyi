@@ -1503,6 +1503,50 @@ class OrphansReply(_message.Message):
     failed: _containers.RepeatedCompositeFieldContainer[Failure]
     def __init__(self, orphans: _Optional[_Iterable[_Union[OrphanView, _Mapping]]] = ..., failed: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ...) -> None: ...
 
+class AuditRequest(_message.Message):
+    __slots__ = ("actors", "kinds", "nodes", "jobs", "since", "until", "limit", "parts_too")
+    ACTORS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_TOO_FIELD_NUMBER: _ClassVar[int]
+    actors: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    since: float
+    until: float
+    limit: int
+    parts_too: bool
+    def __init__(self, actors: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., since: _Optional[float] = ..., until: _Optional[float] = ..., limit: _Optional[int] = ..., parts_too: _Optional[bool] = ...) -> None: ...
+
+class AuditLine(_message.Message):
+    __slots__ = ("id", "at", "kind", "actor", "job", "node", "text")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    at: float
+    kind: str
+    actor: str
+    job: int
+    node: str
+    text: str
+    def __init__(self, id: _Optional[int] = ..., at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., job: _Optional[int] = ..., node: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class AuditPage(_message.Message):
+    __slots__ = ("lines",)
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[AuditLine]
+    def __init__(self, lines: _Optional[_Iterable[_Union[AuditLine, _Mapping]]] = ...) -> None: ...
+
 class SpeedView(_message.Message):
     __slots__ = ("model", "batch_size", "gpu_type", "gpus", "partner", "partner_batch_size", "steps_per_s", "measurements", "source", "at")
     MODEL_FIELD_NUMBER: _ClassVar[int]

@@ -154,6 +154,11 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.FromString,
                 _registered_method=True)
+        self.Audit = channel.unary_stream(
+                '/dlsched.v1.Control/Audit',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditPage.FromString,
+                _registered_method=True)
         self.Tenants = channel.unary_unary(
                 '/dlsched.v1.Control/Tenants',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TenantsRequest.SerializeToString,
@@ -361,6 +366,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Audit(self, request, context):
+        """What users, operators and parts of the cluster did, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tenants(self, request, context):
         """Users, accounts, virtual clusters, partitions and quotas, as they are now.
         """
@@ -543,6 +555,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.ConfirmOver,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.SerializeToString,
+            ),
+            'Audit': grpc.unary_stream_rpc_method_handler(
+                    servicer.Audit,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditPage.SerializeToString,
             ),
             'Tenants': grpc.unary_unary_rpc_method_handler(
                     servicer.Tenants,
@@ -1238,6 +1255,33 @@ class Control:
             '/dlsched.v1.Control/ConfirmOver',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.ConfirmOverRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.ActReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Audit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/dlsched.v1.Control/Audit',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.AuditPage.FromString,
             options,
             channel_credentials,
             insecure,
