@@ -67,7 +67,8 @@ class JobCounts(LedgerFollower):
         self._submitted.inc(len(fresh))
         self._waiting |= fresh
         self._preempted |= dict.fromkeys(fresh, 0)
-        self._starts.inc(sum(map(_starts, writes)))
+        assigned = [write for write in writes if isinstance(write, Assign | MemberOver)]
+        self._starts.inc(sum(map(_starts, assigned)))
         jobs = self._driver.committed.jobs
         for job in changed:
             row = jobs.get(job)
@@ -101,6 +102,6 @@ class JobCounts(LedgerFollower):
         self._waits.labels(vc).observe(max(0.0, facts.first_started_at - since))
 
 
-def _starts(write: Write) -> bool:
+def _starts(write: Assign | MemberOver) -> bool:
     """Whether a job's next run has its GPUs from then on."""
-    return isinstance(write, Assign) or (isinstance(write, MemberOver) and write.again is not None)
+    return isinstance(write, Assign) or write.again is not None

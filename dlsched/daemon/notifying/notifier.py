@@ -23,7 +23,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
 from dlsched.daemon.notifying.message import mail, message
 from dlsched.daemon.notifying.receivers import Receiver, receivers
-from dlsched.daemon.notifying.time_warnings import TimeWarnings
+from dlsched.daemon.notifying.time_warnings import TimeWarnings, asking
 from dlsched.daemon.notifying.webhook import post
 from dlsched.daemon.webhook_urls import read_url
 from dlsched.daemon.writer import TermBegun
@@ -91,13 +91,11 @@ class Notifier(LedgerFollower):
 
     def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
         """Look for notices when a job changes whose user wants to be told."""
-        driver = self._cluster.driver
-        rows = (driver.committed.jobs.get(job) for job in changed)
-        if any(row is not None and driver.table.field(row, "notify") for row in rows) or any(
-            isinstance(write, Attach) and isinstance(write.row, Notice) for write in writes
-        ):
+        wishes = asking(self._cluster, changed)
+        rows = [write.row for write in writes if isinstance(write, Attach)]
+        if wishes or Notice in set(map(type, rows)):
             self._wake.set()
-        self._warnings.committed(changed)
+        self._warnings.committed(changed, wishes)
 
     # -- delivering --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the job's events before it tells anything.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from dlsched.core.errors import DlschedError
@@ -21,6 +22,17 @@ EVERY_S = 1.0
 KIND = "time-limit"  # of the event
 
 
+def asking(cluster: Cluster, jobs: Iterable[JobId]) -> dict[JobId, str]:
+    """What the users of some jobs want to be told, where they want anything."""
+    rows, field = cluster.driver.committed.jobs, cluster.driver.table.field
+    found: dict[JobId, str] = {}
+    for job in jobs:  # of a large array at its submission: a plain loop, for the fewest calls
+        row = rows.get(job)
+        if row is not None and (events := field(row, "notify")):
+            found[job] = events
+    return found
+
+
 class TimeWarnings:
     """Watches the jobs whose users want to be told before a time limit."""
 
@@ -32,17 +44,13 @@ class TimeWarnings:
     def term_began(self) -> None:
         """Watch every job of a new term."""
         self._watched, self._told = set(), set()
-        self.committed(set(self._cluster.driver.committed.jobs))
+        jobs = set(self._cluster.driver.committed.jobs)
+        self.committed(jobs, asking(self._cluster, jobs))
 
-    def committed(self, changed: set[JobId]) -> None:
+    def committed(self, changed: set[JobId], wishes: Mapping[JobId, str]) -> None:
         """Watch changed jobs that want it, and no longer those that do not."""
-        driver = self._cluster.driver
-        for job in changed:
-            row = driver.committed.jobs.get(job)
-            if row is not None and "time_limit_" in driver.table.field(row, "notify"):
-                self._watched.add(job)
-            else:
-                self._watched.discard(job)
+        self._watched -= changed
+        self._watched.update(job for job, events in wishes.items() if "time_limit_" in events)
 
     async def watch_for_ever(self) -> None:
         """Look again and again while this daemon leads."""
