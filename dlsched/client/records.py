@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dlsched.jobs.field import Value
@@ -80,6 +80,8 @@ class Job:
     samples_s: float | None = None
     gpu_memory_bytes: int | None = None  # in use, on the fullest of its GPUs
     gpu_utilization: float | None = None  # 0..1, the mean of its GPUs
+    gpu_idle_s: float | None = None  # for so long its GPUs have done next to nothing
+    gpu_used: float | None = None  # 0..1, the mean over its life; only in `show` and `history`
     report_age_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)  # its own; only in `show`
     not_finite: tuple[str, ...] = ()  # names whose newest value was NaN or infinite
@@ -140,6 +142,15 @@ class Queue:
     jobs: tuple[Job, ...]
     folded: tuple[Folded, ...]
     summary: Summary
+
+    def idle_for(self, least_s: float | None) -> Queue:
+        """Only jobs whose GPUs have done next to nothing for so many seconds; None: all jobs."""
+        if least_s is None:
+            return self
+        idle = tuple(
+            job for job in self.jobs if job.gpu_idle_s is not None and job.gpu_idle_s >= least_s
+        )
+        return replace(self, jobs=idle, folded=())
 
     def rows(self) -> list[Job | Folded]:
         """Return all of them in the order of a listing."""

@@ -21,6 +21,7 @@ from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.rungs import Rungs
 from dlsched.daemon.reported.curves import Curves
 from dlsched.daemon.reported.failures import Failures
+from dlsched.daemon.reported.idle_gpus import IdleGpus
 from dlsched.daemon.reported.speeds import SpeedTable
 from dlsched.daemon.reported.training_profiles import TrainingProfiles
 from dlsched.daemon.round.parts import RoundSettings
@@ -82,6 +83,7 @@ class Cluster(LedgerFollower):
         trainings: what elastic jobs have reported.
         curves: losses and metrics that jobs have reported.
         rungs: what jobs of sweeps have reached, in this term.
+        idle_gpus: the jobs whose GPUs do next to nothing.
         failures: what ranks have said of their failures.
         tenants: users, accounts, virtual clusters, partitions and quotas.
         live: jobs, nodes and GPUs; a new one in each term.
@@ -101,6 +103,7 @@ class Cluster(LedgerFollower):
         self.trainings = TrainingProfiles()
         self.curves = Curves()
         self.rungs = Rungs()
+        self.idle_gpus = IdleGpus()
         self.failures = Failures()
         self.tenants = Tenants(settings)
         self.live = LiveState(self._rules(), speeds=self.speeds, trainings=self.trainings)

@@ -107,6 +107,13 @@ class HangSection(_Section):
     least_s: Seconds = 300.0  # without a step, however short a step usually is
 
 
+class IdleSection(_Section):
+    """When the GPUs of a job count as idle; its owner and operators are told, no more."""
+
+    below: Annotated[float, Field(ge=0, le=1)] = 0.05  # of their utilisation
+    after_s: Seconds = 1800.0
+
+
 class FencingSection(_Section):
     """The site's command that switches a silent node off."""
 
@@ -276,6 +283,7 @@ class Settings(_Section):
     what_if: WhatIfSection = WhatIfSection()
     shadow: ShadowSection = ShadowSection()
     hang: HangSection = HangSection()
+    idle: IdleSection = IdleSection()
     fencing: FencingSection = FencingSection()
     notifications: NotificationsSection = NotificationsSection()
     trust: TrustSection = TrustSection()

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0012"  # of the tables below: the newest migration
+VERSION = "0013"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -412,6 +412,13 @@ trainings = _table(  # of elastic jobs
     Column("job", Number, primary_key=True, autoincrement=False),
     Column("known", Text, nullable=False),  # JSON
     _seconds("at", nullable=False),
+)
+
+gpu_work = _table(
+    "gpu_work",
+    Column("job", Number, primary_key=True, autoincrement=False),
+    _seconds("seen_gpu_s", nullable=False),
+    _seconds("busy_gpu_s", nullable=False),
 )
 
 curves = _table(  # losses and metrics that jobs have reported, over time

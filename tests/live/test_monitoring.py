@@ -64,7 +64,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
         patch.setenv("LD_LIBRARY_PATH", str(folder))
         patch.setenv("STUB_NVML", str(folder / "facts"))
         shorter = {"policy": "srtf"}
-        with Monitored(nodes=2, gpus=["2:v100", ""], round=shorter) as running:
+        idle = {"idle": {"after_s": 4.0}}
+        with Monitored(nodes=2, gpus=["2:v100", ""], round=shorter, tables=idle) as running:
             running.cli("admin", "vc", "add", "research", "--gpus", "3")
             yield running
 
@@ -135,6 +136,10 @@ def test_the_use_of_gpus_comes_from_the_driver(a_day: Monitored) -> None:
     assert a_day.value("daemon", "dlsched_node_gpu_memory_used_bytes", node="n2") == 1 << 30
     # a pretended GPU says nothing of its use, and no number is made up
     assert a_day.value("daemon", "dlsched_node_gpu_utilization", node="n1") is None
+    eventually(
+        "the agent counts the run",
+        lambda: a_day.value("n2", "dlsched_agent_runs", phase="running") == 1,
+    )
     agent = a_day.scrape("n2")
     use = {
         each: agent["dlsched_agent_gpu_utilization", frozenset({("gpu", each)})] for each in "01"
@@ -142,7 +147,6 @@ def test_the_use_of_gpus_comes_from_the_driver(a_day: Monitored) -> None:
     assert use == {"0": 0.74, "1": 0.0}
     held = [agent["dlsched_agent_gpu_held", frozenset({("gpu", each)})] for each in "01"]
     assert sorted(held) == [0, 1]
-    assert a_day.value("n2", "dlsched_agent_runs", phase="running") == 1
     assert a_day.value("n2", "dlsched_agent_connected") == 1
     assert a_day.value("n1", "dlsched_agent_run_ends_total", reason="exited") >= 2  # type: ignore[operator]
 
@@ -212,3 +216,40 @@ def test_the_page_of_monitoring_lists_every_metric(a_day: Monitored) -> None:
             if family.name.startswith("dlsched_"):
                 suffix = "_total" if family.type == "counter" else ""
                 assert re.search(rf"`{family.name}{suffix}[`{{]", page), family.name
+
+
+def test_a_job_that_does_not_use_its_gpus_is_named(a_day: Monitored) -> None:
+    """To operators by `queue --idle`, to its owner in `show`; another one is left in peace."""
+    common = ("submit", "--parsable", "-o", f"{a_day.out}/%j.out", "-w", "n2", "--gpus", "1")
+    second = int(a_day.cli(*common, "--wrap", "sleep 600"))
+    a_day.until(second, "RUNNING")
+    with a_day.client() as client:
+        on_n2 = {job.job_id: job.gpu_indices["n2"] for job in client.queue().jobs if job.nodes}
+    # the driver says that GPU 0 is 74 % busy and GPU 1 does nothing
+    (idle,) = (job for job, gpus in on_n2.items() if gpus == (1,))
+    (busy,) = (job for job, gpus in on_n2.items() if gpus == (0,))
+    listed = eventually(
+        "it is listed",
+        lambda: json.loads(a_day.cli("queue", "-a", "--idle", "4s", "--json"))["jobs"],
+        within=90,
+    )
+    assert [job["job_id"] for job in listed] == [idle]
+    assert listed[0]["gpu_idle_s"] >= 4
+    assert "IDLE" in a_day.cli("queue", "-a", "--idle", "4s")
+    assert a_day.cli("queue", "--idle", "10d").count("\n") == 1
+    eventually("its owner is told", lambda: "idle-gpus" in a_day.cli("show", str(idle)))
+    assert "its 1 GPU" in a_day.cli("show", str(idle))
+    assert "idle-gpus" not in a_day.cli("show", str(busy))
+    a_day.cli("cancel", str(idle), str(busy))
+    a_day.until(idle, "CANCELLED")
+    a_day.until(busy, "CANCELLED")
+
+    def used() -> list[float]:
+        jobs = json.loads(a_day.cli("history", "-j", f"{idle},{busy}", "--json"))["jobs"]
+        known = {job["job_id"]: job["gpu_used"] for job in jobs}
+        return [known[idle], known[busy]] if None not in known.values() else []
+
+    assert eventually("use is in the history", used) == [0.0, pytest.approx(0.74)]
+    assert "74% busy over its life" in a_day.cli("show", str(busy))
+    bad = a_day.run("queue", "--idle", "soon")
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)

@@ -305,11 +305,14 @@ _ALL: tuple[Column[Row], ...] = (
     _field("samples_s", "SAMPLES/S", "samples a second, of all ranks", "samples_s", brief),
     _field("gpu_memory", "GPU MEM", "memory in use on its fullest GPU", "gpu_memory_bytes", gib),
     _field("gpu_use", "GPU USE", "how busy its GPUs are, the mean", "gpu_utilization", percent),
+    _field("gpu_used", "GPU USED", "how busy its GPUs were, over its life", "gpu_used", percent),
+    _field("idle", "IDLE", "since when its GPUs do next to nothing", "gpu_idle_s", _span),
     _field("report_age", "REPORTED", "time since its last report", "report_age_s", _span),
     _field("model", "MODEL", "what is trained", "model"),
     _field("comment", "COMMENT", "comment", "comment", least=8),
 )
 COLUMNS: dict[str, Column[Row]] = {column.name: column for column in _ALL}
 QUEUE = "id,name,user,vc,st,gpus,type,time,where"
+IDLE = "id,name,user,vc,gpus,time,gpu_use,idle,where"
 HISTORY = "id,name,user,vc,state,exit,gpus,type,time,gpu_hours,jct,delay,starts,preempted,ended"
 NARROW_HISTORY = "id,name,user,state,exit,gpus,time,ended"  # on a terminal of 80 columns

@@ -32,7 +32,7 @@ _JSON = (
     *("predicted_start_p10_at", "predicted_start_p90_at"),
     *("predicted_end_p10_at", "predicted_end_p90_at"),
     *("predicted_end_at", "progress", "loss", "steps_s", "samples_s", "gpu_memory_bytes"),
-    *("gpu_utilization", "report_age_s", "not_finite"),
+    *("gpu_utilization", "gpu_idle_s", "report_age_s", "not_finite"),
 )
 
 
@@ -45,6 +45,9 @@ def queue_command(
     me: Annotated[bool, option("--me", "Your own (the default).")] = False,
     states: Annotated[
         list[str] | None, option("--state -t STATE", "PENDING or PD, RUNNING or R, …")
+    ] = None,
+    idle: Annotated[
+        str | None, option("--idle TIME", "Running jobs whose GPUs do next to nothing for so long.")
     ] = None,
     unfold: Annotated[bool, option("--array -r", "A line for each array element.")] = False,
     start: Annotated[
@@ -60,7 +63,7 @@ def queue_command(
     daemon: DaemonOptions,
 ) -> None:
     """List jobs that wait or run: your own, and a summary of the others."""
-    from dlsched.cli.jobs.job_columns import COLUMNS, QUEUE, rows_of  # noqa: PLC0415
+    from dlsched.cli.jobs.job_columns import COLUMNS, IDLE, QUEUE, rows_of  # noqa: PLC0415
     from dlsched.cli.output.listing import chosen_columns, described, listing  # noqa: PLC0415
     from dlsched.cli.output.terminal import shown, terminal  # noqa: PLC0415
 
@@ -70,13 +73,14 @@ def queue_command(
     output.check()
     if me and (all_users or options.users):
         raise BadInput("--me: contradicts --all and --user")
-    chosen = chosen_columns(COLUMNS, output.columns or QUEUE)
+    least = _idle_s(idle)
+    chosen = chosen_columns(COLUMNS, output.columns or (QUEUE if least is None else IDLE))
     out = terminal(output.colour)
     wanted = job_filter(jobs, options, states=states, all_users=all_users)
     footer = out.is_tty if summary is None else summary
 
     def shown_once(cluster: Client) -> Iterator[str]:
-        found = cluster.queue(wanted, predict=start, unfold=unfold)
+        found = cluster.queue(wanted, predict=start, unfold=unfold).idle_for(least)
         if found.summary.policy_failure is not None:
             failing = f"policy {found.summary.policy}: {found.summary.policy_failure}"
             typer.echo(f"dlsched: nothing starts: {shown(failing)}", err=True)
@@ -87,11 +91,21 @@ def queue_command(
 
     with daemon.client() as cluster:
         if output.is_json:
-            _print_json(cluster.queue(wanted, predict=start, unfold=True), lines=output.as_lines)
+            found = cluster.queue(wanted, predict=start, unfold=True).idle_for(least)
+            _print_json(found, lines=output.as_lines)
         elif every is None:
             sys.stdout.write("".join(f"{line}\n" for line in shown_once(cluster)))
         else:
             watch(lambda: list(shown_once(cluster)), every, out)
+
+
+def _idle_s(text: str | None) -> float | None:
+    """The seconds of `--idle`; None where it is not given."""
+    if text is None:
+        return None
+    from dlsched.client.submission.durations import duration  # noqa: PLC0415
+
+    return duration("--idle", text, bare="minutes")
 
 
 def summary_line(found: Queue) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlsched.client.records import Detail, Event, Job, Run, Training
 
 SCHEMA = "dlsched.jobs/1"
+IDLE_S = 60.0  # idle GPUs are not worth a word before
 PAGE = 100  # jobs in one answer of the daemon
 
 
@@ -203,6 +204,10 @@ def _training_now(job: Job) -> Iterator[tuple[str, str | None]]:
     use = [] if job.gpu_utilization is None else [f"{percent(job.gpu_utilization)} busy"]
     if job.gpu_memory_bytes is not None:
         use.append(f"{gib(job.gpu_memory_bytes)} in use on the fullest")
+    if job.gpu_idle_s is not None and job.gpu_idle_s >= IDLE_S:
+        use.append(f"idle for {duration_text(job.gpu_idle_s)}")
+    if job.gpu_used is not None:
+        use.append(f"{percent(job.gpu_used)} busy over its life")
     yield "gpu use", ", ".join(use) or None
 
 

@@ -113,6 +113,8 @@ class JobDetails:
             detail.job.training.metrics.update(
                 {name: curves.newest[name] for name in curves.newest if name not in OURS}
             )
+        if past.gpu_used is not None:
+            detail.job.gpu_used = past.gpu_used
         detail.beside.extend(live.co_located(row.job))
         if row.status is JobStatus.PENDING:
             if live.position(row.job) is not None:  # a round has left it waiting

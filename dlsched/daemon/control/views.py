@@ -257,6 +257,8 @@ def stored_view(stored: StoredJob) -> control_pb2.JobView:
         view.predicted_start_at = stored.first_prediction.start_at
         view.predicted_basis = stored.first_prediction.basis
     view.nodes.extend(stored.nodes)
+    if stored.gpu_used is not None:
+        view.gpu_used = stored.gpu_used
     if facts.progress is not None:
         view.progress = facts.progress.step
         _put(view.training, loss=facts.progress.loss)

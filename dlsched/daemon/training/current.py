@@ -55,6 +55,8 @@ def values_now(cluster: Cluster, job: JobId, run: Run | None) -> dict[str, float
         if mine.run == run.key.run_id and mine.reported_at is not None:
             found["report_age_s"] = max(0.0, boottime() - mine.reported_at)
     found |= gpu_use(cluster, run)
+    if idle_s := cluster.idle_gpus.idle_s(job):
+        found["gpu_idle_s"] = idle_s
     if "gpu_memory_bytes" in found:
         found["gpu_memory_bytes"] = int(found["gpu_memory_bytes"])
     return found

@@ -20,6 +20,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.launching import output_request
 from dlsched.daemon.reported.curves import Hang, JobCurves
 from dlsched.daemon.reported.failures import Failure, error_in, first_cause
+from dlsched.daemon.training.gpu_work import GpuWatch
 from dlsched.daemon.training.sweeps import judge_sweeps, read_rungs
 from dlsched.db.records import Event
 from dlsched.protocol import leader
@@ -48,13 +49,16 @@ class TrainingWatch:
         self._cluster = cluster
         self._calls: set[asyncio.Task[None]] = set()
         self._reading: set[JobId] = set()  # arrays of sweeps
+        self._gpus = GpuWatch(cluster)
         self._looked_at = boottime()
 
     def look(self) -> None:
         """Look at all trainings once."""
         self._store()
         now = boottime()
-        self.find_hangs(min(now - self._looked_at, LONGEST_LOOK_S))
+        passed_s = min(now - self._looked_at, LONGEST_LOOK_S)
+        self.find_hangs(passed_s)
+        self._gpus.look(passed_s)
         self._looked_at = now
         self._explain_failures()
         self._halve_sweeps()

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from dlsched.db import schema
 from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
 from dlsched.db.engine import reading
+from dlsched.db.gpu_work import read_gpu_use
 from dlsched.db.notices import DueNotices, Notice, due_notices, oldest_notices
 from dlsched.db.reading.events import AuditFilter, StoredEvent, read_audit, stored_event
 from dlsched.db.reading.filters import Filter, conditions
@@ -77,6 +78,7 @@ class StoredJob:
     nodes: tuple[NodeName, ...] = ()  # of the latest run
     end: str = ""  # why the latest run is over
     first_prediction: Prediction | None = None  # of the job's start
+    gpu_used: float | None = None  # mean utilisation of its GPUs, 0 to 1
 
     @property
     def spec(self) -> JobSpec | None:
@@ -153,11 +155,12 @@ class KnownRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPast:
-    """The runs of a job, its first events, and its reports on its training, if there are any."""
+    """The runs of a job, its first events, and what is known of its training and its GPUs."""
 
     runs: list[StoredRun]
     events: list[StoredEvent]
     training: TrainingRow | None
+    gpu_used: float | None  # mean utilisation of its GPUs, 0 to 1
 
 
 class Reads:
@@ -337,9 +340,13 @@ class Reads:
                 events[JobId(row["job"])].append(stored_event(row))
             runs = _runs_by_job(connection, jobs)
             trainings = {each.job: each for each in read_trainings(connection, TrainingRow, jobs)}
+            used = read_gpu_use(connection, jobs)
             return {
                 job: JobPast(
-                    runs=runs.get(job, []), events=events[job], training=trainings.get(job)
+                    runs=runs.get(job, []),
+                    events=events[job],
+                    training=trainings.get(job),
+                    gpu_used=used.get(job),
                 )
                 for job in jobs
             }
@@ -507,7 +514,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
     jobs = dict(_without_secrets(read_jobs(connection, rows)))
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
-    where = _where(connection, ids)
+    where, used = _where(connection, ids), read_gpu_use(connection, ids)
     spent, predictions = overheads(connection, rows), first_predictions(connection, ids)
     found = []
     for row in rows:
@@ -521,6 +528,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
                 nodes=nodes,
                 end=end,
                 first_prediction=predictions.get(job),
+                gpu_used=used.get(job),
             )
         )
     return found

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import records, schema
 from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
+from dlsched.db.gpu_work import GpuWork, add_gpu_work
 from dlsched.db.notices import (
     Notice,
     NoticeDelayed,
@@ -199,6 +200,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     NoticeSettled: lambda place, rows: settle_notices(place.connection, rows),
     NoticeDelayed: lambda place, rows: delay_notices(place.connection, rows),
     RungReached: lambda place, rows: set_reached(place.connection, rows),
+    GpuWork: lambda place, rows: add_gpu_work(place.connection, rows),
     JobsRemoved: lambda place, rows: remove_jobs(place.connection, rows),
     LinesRemoved: lambda place, rows: remove_lines(place.connection, rows),
     records.TenantsConfigured: lambda place, rows: replace_configured(place.connection, rows),

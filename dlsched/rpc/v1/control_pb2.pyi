@@ -385,7 +385,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training", "predicted_start_p10_at", "predicted_start_p90_at", "predicted_end_p10_at", "predicted_end_p90_at")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training", "predicted_start_p10_at", "predicted_start_p90_at", "predicted_end_p10_at", "predicted_end_p90_at", "gpu_used")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -441,6 +441,7 @@ class JobView(_message.Message):
     PREDICTED_START_P90_AT_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_END_P10_AT_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_END_P90_AT_FIELD_NUMBER: _ClassVar[int]
+    GPU_USED_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -496,10 +497,11 @@ class JobView(_message.Message):
     predicted_start_p90_at: float
     predicted_end_p10_at: float
     predicted_end_p90_at: float
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ..., predicted_start_p10_at: _Optional[float] = ..., predicted_start_p90_at: _Optional[float] = ..., predicted_end_p10_at: _Optional[float] = ..., predicted_end_p90_at: _Optional[float] = ...) -> None: ...
+    gpu_used: float
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ..., predicted_start_p10_at: _Optional[float] = ..., predicted_start_p90_at: _Optional[float] = ..., predicted_end_p10_at: _Optional[float] = ..., predicted_end_p90_at: _Optional[float] = ..., gpu_used: _Optional[float] = ...) -> None: ...
 
 class TrainingNow(_message.Message):
-    __slots__ = ("loss", "steps_s", "samples_s", "gpu_memory_bytes", "gpu_utilization", "report_age_s", "metrics", "not_finite")
+    __slots__ = ("loss", "steps_s", "samples_s", "gpu_memory_bytes", "gpu_utilization", "report_age_s", "metrics", "not_finite", "gpu_idle_s")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +517,7 @@ class TrainingNow(_message.Message):
     REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     NOT_FINITE_FIELD_NUMBER: _ClassVar[int]
+    GPU_IDLE_S_FIELD_NUMBER: _ClassVar[int]
     loss: float
     steps_s: float
     samples_s: float
@@ -523,7 +526,8 @@ class TrainingNow(_message.Message):
     report_age_s: float
     metrics: _containers.ScalarMap[str, float]
     not_finite: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, loss: _Optional[float] = ..., steps_s: _Optional[float] = ..., samples_s: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., gpu_utilization: _Optional[float] = ..., report_age_s: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., not_finite: _Optional[_Iterable[str]] = ...) -> None: ...
+    gpu_idle_s: float
+    def __init__(self, loss: _Optional[float] = ..., steps_s: _Optional[float] = ..., samples_s: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., gpu_utilization: _Optional[float] = ..., report_age_s: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., not_finite: _Optional[_Iterable[str]] = ..., gpu_idle_s: _Optional[float] = ...) -> None: ...
 
 class GpusOnNode(_message.Message):
     __slots__ = ("node", "gpus")
