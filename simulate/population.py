@@ -10,7 +10,9 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.pools import Pools
+from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
+from dlsched.core.rewards import RewardCurve
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
 from simulate import restrictions
@@ -97,13 +99,14 @@ def populate(
     units.names = {"user": users, "vc": vcs, "account": (), "group": ()}
     for name, column in NUMBERS.items():
         if name in trace.columns:
-            values = np.asarray(trace.columns[name], np.float64)
+            values = _numbers(name, trace.columns[name])
             if column in ("min_gpus", "max_gpus"):
                 setattr(units, column, _bounds(name, values, units.gang, trace))
             else:
                 _refuse_too_small(name, values, trace)
                 unknown = COLUMNS[column][1].unknown
                 setattr(units, column, np.where(np.isnan(values), unknown, values))
+    _fill_from_curves(units, trace)
     if "group" in trace.columns:
         units.group, units.names["group"] = _codes(restrictions.texts(trace.columns["group"]))
     units.parents = restrictions.parents(trace)
@@ -122,6 +125,31 @@ def populate(
     if work is None:
         work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
     return units, work, pools, visible
+
+
+def _numbers(name: str, column: np.ndarray[Any, Any]) -> Floats:
+    """A column as policies see it: words of a choice become numbers."""
+    if column.dtype != object:
+        return np.asarray(column, np.float64)
+    _, known = COLUMNS[NUMBERS[name]]
+    return np.array([known.value(word or None, 0.0, 1) for word in column.tolist()], np.float64)
+
+
+def _fill_from_curves(units: UnitTable, trace: Trace) -> None:
+    """Deadlines, values and kinds of jobs with a reward curve, where they say none themselves."""
+    curves = trace.columns.get("sla")
+    if curves is None:
+        return
+    for row in np.flatnonzero(curves != "").tolist():
+        curve = RewardCurve.of_text(curves[row])
+        if curve.deadline is None:
+            continue
+        for column, found in (
+            (units.deadline, float(curve.deadline)),
+            (units.deadline_value, max(float(curve.at(curve.deadline)), 0.0)),
+            (units.deadline_kind, STRICT if curve.is_strict else SOFT),
+        ):
+            column[row] = found if np.isnan(column[row]) else column[row]
 
 
 def _refuse_too_small(name: str, values: Floats, trace: Trace) -> None:

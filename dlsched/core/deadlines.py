@@ -1,8 +1,12 @@
-"""Deadlines of falling value: meeting a later one is worth less."""
+"""Kinds of deadlines, and deadlines of falling value: meeting a later one is worth less."""
 
 from __future__ import annotations
 
 import math
+
+from dlsched.jobs.fields import DEADLINE_KINDS
+
+STRICT, SOFT, BEST_EFFORT = map(float, range(len(DEADLINE_KINDS)))  # in the column `deadline_kind`
 
 WORTH = 1.0  # of meeting a deadline, where nothing is said
 STEPS_FORM = "TIME:VALUE TIME:VALUE …, times [s after the submit] rising, values not"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.deadlines import BEST_EFFORT
 from dlsched.jobs.fields import COLUMNS, AskedColumns
 
 
@@ -169,6 +170,12 @@ class UnitTable(AskedColumns):
         if self._says_priorities is None:
             self._says_priorities = not np.isnan(self.priority).all()
         return self._says_priorities
+
+    def due_at(self, rows: Rows) -> Floats:
+        """When rows are to have ended, in seconds; infinite without a deadline to plan for."""
+        due = self.submit_time[rows] + self.deadline[rows]
+        planned = np.isfinite(due) & (self.deadline_kind[rows] != BEST_EFFORT)
+        return np.where(planned, due, np.inf)
 
     def has(self, column: str) -> Bools:
         """Per row: is this column known? A missing extra column is known nowhere."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dlsched.core.arrays import Bools
+from dlsched.core.deadlines import STRICT
 from dlsched.daemon.cluster import Cluster
 from dlsched.db.records import Event
 from dlsched.protocol import leader
@@ -55,10 +56,11 @@ def _never_satisfied(cluster: Cluster) -> list[Asked]:
 
 
 def _past_deadline(cluster: Cluster) -> list[Asked]:
-    """Cancel jobs whose deadline has passed; a running job is asked to stop."""
+    """Cancel jobs whose strict deadline has passed; a running job is asked to stop."""
     found: list[Asked] = []
-    driver, now = cluster.driver, wall()
-    for row in _rows(cluster, np.isfinite(cluster.live.jobs["deadline"])):
+    driver, now, jobs = cluster.driver, wall(), cluster.live.jobs
+    strict = np.nan_to_num(jobs["deadline_kind"]) == STRICT
+    for row in _rows(cluster, np.isfinite(jobs["deadline"]) & strict):
         if row.status.is_terminal or row.reason == "Deadline":
             continue
         deadline = driver.table.field(row, "deadline_at")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Value = str | float | int | bool | tuple[str, ...] | None
 
@@ -23,6 +23,7 @@ Form = Literal[
     "names",  # several words
     "hosts",  # a host list
     "choice",  # one of `choices`
+    "curve",  # a reward curve, as `dlsched.core.rewards` has it
     "own",  # read by code of its own
 ]
 
@@ -75,9 +76,9 @@ class Column:
     doc: str
     unknown: float = math.nan
     is_whole: bool = False
-    of: Callable[[float, float, int], float] | None = None
+    of: Callable[[Any, float, int], float] | None = None
 
-    def value(self, said: float | None, submitted_at: float, nodes: int) -> float:
+    def value(self, said: Any, submitted_at: float, nodes: int) -> float:
         """The column's value of one job.
 
         Args:
@@ -87,7 +88,8 @@ class Column:
         """
         if said is None:
             return self.unknown
-        return said if self.of is None else self.of(said, submitted_at, nodes)
+        found: float = said if self.of is None else self.of(said, submitted_at, nodes)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MOST_GPUS = 1_000_000
+DEADLINE_KINDS = ("strict", "soft", "best-effort")
 LATEST = 1e11  # seconds since the epoch
 
 
@@ -250,6 +251,27 @@ FIELDS: tuple[Field, ...] = (
             name="deadline_value",
             doc="What meeting the deadline is worth, larger is more; NaN: not said.",
         ),
+    ),
+    _row("deadline_kind", "choice",
+        _option(
+            "deadline_kind", "--deadline-kind",
+            "strict: then it is cancelled; soft: it goes on; best-effort: not planned for.", "KIND",
+        ),
+        _flag(
+            "deadline_kind", "--best-effort", "As --deadline-kind best-effort.", says="best-effort",
+        ),
+        choices=DEADLINE_KINDS, update="always", csv="deadline_kind",
+        column=Column(
+            name="deadline_kind", doc="0 strict, 1 soft, 2 best effort; NaN: not said, so strict.",
+            of=lambda kind, submitted_at, nodes: float(DEADLINE_KINDS.index(kind)),
+        ),
+    ),
+    _row("sla", "curve",
+        _option(
+            "sla", "--sla",
+            "Reward by time since the submit: soft:2h,100,30m or '0:100 2h:100 3h:0'.", "CURVE",
+        ),
+        longest=1024, csv="sla", further=True,
     ),
     _row("expected_s", "seconds",
         _option("expected", "--expected", "Your estimate of how long it takes.", "TIME"),
@@ -501,6 +523,8 @@ class JobFields:
     begin_at: float | None = None
     deadline_at: float | None = None
     deadline_value: float | None = None
+    deadline_kind: str | None = None
+    sla: str = ""
     resume_from: str = ""
     keep_checkpoints: int | None = None
     warn_signal: int = 0
@@ -542,4 +566,5 @@ class AskedColumns:
     weight: Floats
     deadline: Floats
     deadline_value: Floats
+    deadline_kind: Floats
     time_limit: Floats

@@ -15,7 +15,7 @@ _NUMBERS: dict[str, dict[str, int]] = {  # of enumerations, by their words
     row.name: {
         word: next(v.number for v in _WIRE[row.wire].enum_type.values if v.name.endswith(suffix))
         for word in row.choices
-        for suffix in (f"_{word.upper()}",)
+        for suffix in (f"_{word.upper().replace('-', '_')}",)
     }
     for row in SENT
     if row.form == "choice"

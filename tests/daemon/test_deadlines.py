@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from .cluster_of_tests import Caller, Running, job
 from .scripted_agent import ScriptedAgent
 from .test_daily import play, reaches
 from .test_replayed import dlsched
+
+FIFO = "policy fifo does not know of deadlines, and does not plan for them"
 
 
 def clock(at: float) -> str:
@@ -56,7 +59,8 @@ def test_the_command_line_says_which_deadline_can_be_kept(tmp_path: Path) -> Non
         words = ["--gpus", "4", "--expected", "1h", "--deadline", "now+1hour", "--", "true"]
         code, out, err = await dlsched(running, "submit", *words)
         assert (code, out) == (0, "Submitted job 2\n")
-        [line] = err.splitlines()
+        unknown, line = err.splitlines()
+        assert unknown == f"dlsched: {FIFO}"
         assert line.startswith("dlsched: job 2: deadline ")
         assert ": unlikely, kept in 0% of the cases; predicted end ~" in line
         assert "; the earliest deadline that can be kept is " in line
@@ -68,7 +72,7 @@ def test_the_command_line_says_which_deadline_can_be_kept(tmp_path: Path) -> Non
         assert "the earliest deadline that can be kept is " in deadline
         early = ["--gpus", "4", "--expected", "1h", "--deadline", "now+2days", "--", "true"]
         code, _, err = await dlsched(running, "submit", *early)
-        assert (code, err) == (0, "")
+        assert (code, err) == (0, f"dlsched: {FIFO}\n")
 
     play(tmp_path, scene)
 
@@ -106,3 +110,42 @@ def test_a_required_deadline_is_kept_and_makes_no_other_job_late(tmp_path: Path)
         assert "a job that is held" in err
 
     play(tmp_path, scene, round={"policy": "sjf"})
+
+
+def test_a_reward_curve_says_the_deadline_and_only_a_strict_one_ends_the_job(
+    tmp_path: Path,
+) -> None:
+    async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
+        async def submit(*words: str) -> tuple[int, str, str]:
+            return await dlsched(running, "submit", *words, "--", "true")
+
+        assert (await submit("--sla", "soft:2h,100,30m"))[0] == 0
+        code, out, _ = await dlsched(running, "show", "1", "--json")
+        [shown] = json.loads(out)["jobs"]
+        assert shown["sla"] == "0:100 7200:100 9000:0"
+        assert (shown["deadline_kind"], shown["deadline_value"]) == ("soft", 100)
+        until = datetime.fromisoformat(shown["deadline_at"]).timestamp()
+        submitted = datetime.fromisoformat(shown["submitted_at"]).timestamp()
+        assert until - submitted == pytest.approx(7200, abs=1)
+        soon = ("--deadline", "now+3seconds")
+        assert (await submit(*soon, "--deadline-kind", "soft"))[:2] == (0, "Submitted job 2\n")
+        assert (await submit(*soon, "--best-effort"))[:2] == (0, "Submitted job 3\n")
+        assert (await submit(*soon))[:2] == (0, "Submitted job 4\n")
+        await reaches(caller, 4, "DEADLINE")
+        for number in (2, 3):
+            assert (await caller.show(number)).job.state in ("PENDING", "RUNNING")
+        for words, message in (
+            (("--sla", "0:1 5:1 5:2 5:3"), "no function of time: it has three values at 5 s"),
+            (("--sla", "soft:1h,100"), "soft is soft:D,V,G"),
+            (("--sla", "step:soon,1"), "is not a duration"),
+            (("--deadline-kind", "soft"), "only with --deadline or --sla"),
+            (("--deadline-kind", "hard", *soon), "'hard' is not known"),
+        ):
+            code, out, err = await submit(*words)
+            assert (code, out, err.count("\n")) == (2, "", 1), err
+            assert message in err
+        code, out, err = await submit("--sla", "0:1 1h:2 2h:0")
+        assert (code, out) == (0, "Submitted job 5\n")
+        assert "the curve rises" in err
+
+    play(tmp_path, scene)

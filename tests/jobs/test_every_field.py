@@ -83,6 +83,8 @@ SAID: dict[str, tuple[str, object]] = {
     "label": ("--label --launch gpu", "yes"),
     "fence": ("--fence lease", "lease"),
     "on_hang": ("--on-hang requeue", "requeue"),
+    "deadline_kind": ("--deadline-kind soft --deadline 2033-05-18T03:33:20+00:00", "soft"),
+    "sla": ("--sla soft:1h,10,30m", "0:10 3600:10 5400:0"),
     "suspend_level": ("--suspend cuda", "cuda"),
     "working_directory": ("-D /tmp", "/tmp"),
     "error": ("-e err.txt", "err.txt"),
@@ -360,7 +362,7 @@ NUMBERS = ("number", "whole", "seconds", "limit", "moment")
 def cell(name: str, row: Field) -> str:
     """A value of a CSV column, not the one of a job that leaves it empty."""
     special = {"num_gpus": "3", "min_gpus": "2", "max_gpus": "5", "gpu_share": "0.25"}
-    special["exclusive"] = "yes"
+    special |= {"exclusive": "yes", "deadline_kind": "soft", "sla": "0:5 7:5 9:0"}
     return special.get(name, "2.5" if row.form == "number" else "7" if row.form in NUMBERS else "x")
 
 
@@ -376,7 +378,8 @@ def test_every_column_of_a_trace_reaches_the_policies_and_is_written_again(tmp_p
     units, _, _, _ = populate(trace, parse_cluster_spec("2x4:x"))
     for row, column in COLUMNS.values():
         value, unknown = getattr(units, column.name).tolist()
-        assert value == float(cells[row.csv]), column.name
+        said = cells[row.csv] if row.form == "choice" else float(cells[row.csv])
+        assert value == (column.value(said, 0.0, 1) if row.choices else said), column.name
         assert np.isnan(unknown) if np.isnan(column.unknown) else unknown == column.unknown
     for row in FIELDS:
         if row.further:
@@ -414,7 +417,9 @@ def test_a_history_is_exported_with_every_column_of_a_trace(tmp_path: Path) -> N
     assert {name: written[name] for name in CSV} == {n: cell(n, r) for n, r in CSV.items()}
     units, _, _, _ = populate(open_trace(tmp_path / "history.csv"), parse_cluster_spec("2x4:x"))
     for row, column in COLUMNS.values():
-        assert getattr(units, column.name).tolist() == [float(cell(row.csv, row))]
+        text = cell(row.csv, row)
+        expected = column.value(text, 0.0, 1) if row.choices else float(text)
+        assert getattr(units, column.name).tolist() == [expected]
 
 
 class MostValuableFirst(SchedulingPolicy[NoOptions]):

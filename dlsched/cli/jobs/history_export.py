@@ -111,7 +111,7 @@ def _asked(row: Field, job: Job) -> str | None:
     value: Any = getattr(job, row.name) if hasattr(job, row.name) else job.asked.get(row.name)
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else None  # a trace has one type for each job
-    if row.column is not None and value is not None:
+    if row.column is not None and value is not None and not row.choices:
         value = row.column.value(value, job.submitted_at or 0.0, max(len(job.gang), 1))
     if isinstance(value, bool):
         return "yes" if value else None

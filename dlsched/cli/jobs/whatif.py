@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DESCRIBES = (
     *("time", "expected", "model", "batch_size", "total_iterations", "partition", "vc"),
     *("priority_class", "priority", "gpus_per_node", "nodes", "min_gpus", "max_gpus", "share"),
-    *("cpus", "mem", "nodelist", "exclude", "exclusive", "begin", "deadline", "weight"),
+    *("cpus", "mem", "nodelist", "exclude", "exclusive", "begin", "deadline", "weight", "sla"),
     *("adaptive", "fixed_batch", "set"),
 )
 DESCRIBING = tuple(

@@ -15,6 +15,7 @@ from dlsched.client.submission.resources import FROM_RESOURCES, resources
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
+from dlsched.core.rewards import RewardCurve
 from dlsched.jobs.field import Value
 from dlsched.rpc.job_fields import SENT, put_fields
 from dlsched.rpc.v1 import control_pb2, run_pb2
@@ -114,6 +115,8 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         from dlsched.client.submission.sweeps import put_sweep  # noqa: PLC0415
 
         notes += put_sweep(request, options, caller.directory, line=command.is_line)
+    if request.sla and RewardCurve.of_text(request.sla).rises:
+        notes.append("--sla: the curve rises: ending later is worth more there")
     return Submission(
         request=request,
         environment=caller.exported(options.get("export", "ALL")),
@@ -172,6 +175,9 @@ def _refuse_contradictions(
         )
     if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
         raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
+    has_deadline = "deadline" in options or "sla" in options
+    if not has_deadline and options.get("deadline_kind") in ("strict", "soft"):
+        raise BadInput("--deadline-kind: only with --deadline or --sla")
     if request.resume_from:
         from dlsched.client.job_ids import job_name  # noqa: PLC0415
 

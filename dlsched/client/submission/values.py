@@ -55,6 +55,8 @@ def read_value(row: Field, what: str, text: str, now: datetime) -> Value:  # noq
             from dlsched.client.submission.moments import moment  # noqa: PLC0415
 
             return moment(what, text, now=now)
+        case "curve":
+            return _curve(what, text)
         case "hosts":
             from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
@@ -86,6 +88,19 @@ def _choice(what: str, text: str, known: tuple[str, ...]) -> str:
     if word not in known:
         raise not_known(f"{what}:", word, known)
     return word
+
+
+def _curve(what: str, text: str) -> str:
+    """A reward curve with times in seconds."""
+    from dlsched.core.rewards import FORM, RewardCurve  # noqa: PLC0415
+
+    def seconds(word: str) -> float:
+        return duration(what, word, bare="seconds")
+
+    try:
+        return RewardCurve.of_text(text, seconds).to_text()
+    except ValueError as error:
+        raise BadInput(f"{what}: {shorten(text)!r}: {error} ({FORM})") from None
 
 
 def _events(what: str, text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dlsched.core.errors import BadInput
+from dlsched.core.rewards import RewardCurve
 from dlsched.jobs.field import Field, Value
 
 LONGEST_S = 10 * 366 * 86400.0
@@ -67,6 +68,14 @@ def check_count(what: str, number: int, most: int) -> None:
         raise BadInput(f"{what}: {number}, at most {most}")
 
 
+def _curve(what: str, text: str) -> str:
+    """A reward curve as points with times in seconds."""
+    try:
+        return RewardCurve.of_text(text).to_text() if text else ""
+    except ValueError as error:
+        raise BadInput(f"{what}: {error}") from None
+
+
 def check_field(row: Field, value: Any, now: float) -> Value:
     """The value of a job's field, within the bounds of its row.
 
@@ -77,6 +86,9 @@ def check_field(row: Field, value: Any, now: float) -> Value:
     match row.form:
         case "text" | "pattern" | "events" | "lines":
             check_text(row.title, value, row.longest, lines=row.form == "lines")
+        case "curve":
+            check_text(row.title, value, row.longest)
+            found = _curve(row.title, value)
         case "number":
             check_number(row.title, value, row.least, row.most)
         case "seconds" | "limit":

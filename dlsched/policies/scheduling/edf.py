@@ -2,8 +2,8 @@
 
 Liu and Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", JACM
 1973. Inputs: submit time and deadline [s after it]; durations are not needed. Jobs without
-a deadline come last, in order of submission. Every job is admitted, and one whose deadline has
-passed goes on before the others.
+a deadline, and those whose deadline is best effort, come last, in order of submission. Every job is
+admitted, and one whose deadline has passed goes on before the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ class Edf(KeyOrder[KeyOptions]):
 
     def fill_key(self, row: int, table: UnitTable) -> float:
         """When its deadline is; infinite without one."""
-        due = table.submit_time.item(row) + table.deadline.item(row)
-        return due if np.isfinite(due) else np.inf
+        return table.due_at(np.array([row])).item(0)
 
     def key(self, units: Units, ctx: RoundContext) -> tuple[Floats, Floats]:
         """When deadlines are; they do not move."""
-        table = units.table
-        due = table.submit_time[units.rows] + table.deadline[units.rows]
-        return np.where(np.isfinite(due), due, np.inf), np.zeros(len(units))
+        return units.table.due_at(units.rows), np.zeros(len(units))

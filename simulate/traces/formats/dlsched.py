@@ -7,7 +7,7 @@ numbers if they hold nothing else, as text otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dlsched.core.deadlines import STEPS_FORM, deadline_steps
 from dlsched.core.errors import BadInput
-from dlsched.jobs.fields import CSV
+from dlsched.core.rewards import FORM, RewardCurve
+from dlsched.jobs.fields import CSV, DEADLINE_KINDS
 from simulate.traces.ledger import Ledger
 from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
@@ -91,8 +92,7 @@ def _refuse_unusable(table: Table, options: ReadOptions) -> None:
         missing["duration"] = np.isnan(table.number("duration")) & np.isnan(
             table.number("total_iterations")
         )
-    if "deadline_steps" in table.header:
-        _refuse_unclear_steps(table)
+    _refuse_unclear_deadlines(table)
     for name, rows in missing.items():
         table.refuse(np.flatnonzero(rows), f"{name} is empty", f"{name} is empty")
     if options.drop_cpu_jobs:
@@ -106,17 +106,33 @@ def _refuse_unusable(table: Table, options: ReadOptions) -> None:
         )
 
 
-def _refuse_unclear_steps(table: Table) -> None:
-    column = table.text("deadline_steps")
-    for row in np.flatnonzero(column != ""):
+def _refuse_unclear_deadlines(table: Table) -> None:
+    deadline, kinds = table.number("deadline"), table.text("deadline_kind")
+    table.refuse(
+        np.flatnonzero(deadline <= 0),
+        "deadline is before the submit",
+        lambda row: f"deadline is {deadline[row]:g}; it must be after the submit (more than 0 s)",
+    )
+    table.refuse(
+        np.flatnonzero(~np.isin(kinds, ("", *DEADLINE_KINDS))),
+        "deadline_kind is unknown",
+        lambda row: f"deadline_kind is {kinds[row]!r}, none of {', '.join(DEADLINE_KINDS)}",
+    )
+    _refuse_unclear(table, "deadline_steps", deadline_steps, lambda _: f"not {STEPS_FORM}")
+    _refuse_unclear(table, "sla", RewardCurve.of_text, lambda error: f"{error} ({FORM})")
+
+
+def _refuse_unclear(
+    table: Table, name: str, read: Callable[[str], object], told: Callable[[ValueError], str]
+) -> None:
+    """Refuse texts that a reader does not take."""
+    column = table.text(name)
+    for row in np.flatnonzero(column != "").tolist():
         try:
-            deadline_steps(column[row])
-        except ValueError:
-            table.refuse(
-                [int(row)],
-                "deadline_steps are unclear",
-                f"deadline_steps is {column[row]!r}, not {STEPS_FORM}",
-            )
+            read(column[row])
+        except ValueError as error:
+            why = f"{name} is {column[row]!r}, {told(error)}"
+            table.refuse([row], f"{name} is unclear", why)
 
 
 def _column(table: Table, name: str) -> NDArray[Any]:

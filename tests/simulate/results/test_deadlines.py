@@ -31,6 +31,15 @@ def test_figures_say_how_many_were_met_how_late_the_others_and_what_it_was_worth
         "value": 3.0,
         "value_share": pytest.approx(0.3),
         "best_effort_avg_jct": 40.0,
+        "by_kind": {
+            "strict": {
+                "jobs": 3,
+                "met": 1,
+                "met_share": pytest.approx(1 / 3),
+                "avg_late": 12.5,
+                "max_late": 20.0,
+            }
+        },
     }
     columns = job_columns(result.jobs)
     assert columns["late"][:3].tolist() == [0.0, 5.0, 20.0]
@@ -43,6 +52,39 @@ def test_a_later_deadline_is_worth_less(lab: Any) -> None:
     result = run(lab, deadline=[5.0, *nothing], deadline_steps=["5:10 10:8 60:1", "", "", ""])
     assert result.summary["deadlines"]["met"] == 0
     assert result.summary["deadlines"]["value"] == 8.0
+
+
+def test_a_best_effort_deadline_is_a_wish_and_counts_apart(lab: Any) -> None:
+    kinds = ["best-effort", "soft", "strict", ""]
+    trace = lab.trace(JOBS, deadline=[10.0, 15.0, 40.0, math.nan], deadline_kind=kinds)
+    result = lab.run(trace, "edf", cluster="1x1")
+    assert result.jobs.finish_time.tolist() == [30.0, 10.0, 20.0, 40.0]  # A is not planned for
+    found = result.summary["deadlines"]
+    assert (found["jobs"], found["met"], found["best_effort_avg_jct"]) == (2, 2, 35.0)
+    wish = found["by_kind"]["best-effort"]
+    assert (wish["jobs"], wish["met"], wish["avg_late"]) == (1, 0, 20.0)
+    assert job_columns(result.jobs)["deadline_kind"].tolist() == kinds
+
+
+def test_a_reward_curve_says_the_deadline_and_what_an_end_is_worth(lab: Any) -> None:
+    curves = ["step:5,3", "soft:10,4,20", "penalty:20,5,-2", "asap:8,80"]
+    result = run(lab, sla=curves)  # ends at 10, 20, 30, 40
+    columns = job_columns(result.jobs)
+    assert columns["deadline"][:3].tolist() == [5.0, 10.0, 20.0]
+    assert columns["deadline_kind"].tolist() == ["strict", "soft", "soft", ""]
+    assert columns["value_earned"].tolist() == [0.0, 2.0, -2.0, 4.0]
+    assert columns["value_possible"].tolist() == [3.0, 4.0, 5.0, 8.0]
+    found = result.summary["deadlines"]
+    assert (found["jobs"], found["met"], found["value"]) == (3, 0, 4.0)
+    assert found["value_share"] == 0.2
+
+
+@pytest.mark.parametrize("policy", ["edf", "chronus", "karuna"])
+def test_no_policy_plans_for_a_best_effort_deadline(lab: Any, policy: str) -> None:
+    due = [math.nan, 25.0, 15.0, math.nan]
+    wish = lab.trace(JOBS, deadline=due, deadline_kind=["", "best-effort", "best-effort", ""])
+    none = lab.run(lab.trace(JOBS), policy, cluster="1x1").jobs.finish_time.tolist()
+    assert lab.run(wish, policy, cluster="1x1").jobs.finish_time.tolist() == none
 
 
 def test_nothing_is_said_where_no_job_has_a_deadline(lab: Any) -> None:

@@ -144,6 +144,22 @@ def test_an_unknown_status_is_refused(trace_file):
         open_trace(path)
 
 
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("deadline", "-5", "deadline is -5; it must be after the submit (more than 0 s)"),
+        ("deadline_kind", "hard", "deadline_kind is 'hard', none of strict, soft, best-effort"),
+        ("deadline_steps", "5:1 4:1", "deadline_steps is '5:1 4:1', not TIME:VALUE"),
+        ("sla", "5:1 4:1", "sla is '5:1 4:1', no function of time: 4 s comes after 5 s"),
+    ],
+)
+def test_a_deadline_that_makes_no_sense_is_refused_by_line(trace_file, column, cell, message):
+    path = trace_file(f"job_id,submit_time,num_gpus,duration,{column}\n1,0,1,1,\n2,0,1,1,{cell}\n")
+    with pytest.raises(BadInput) as caught:
+        open_trace(path)
+    assert str(caught.value).startswith(f"{path}:3: {message}")
+
+
 def test_reasons_come_in_file_order_and_a_row_counts_once(trace_file):
     trace = open_trace(
         trace_file(f"{HEADER}1,0,1\n2,x,y,z\n3,0,0,1\n4,0,1\n5,0,1,1\n"), options=SKIP

@@ -20,6 +20,7 @@ from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
+from dlsched.daemon.control.submission.slas import settle_deadline
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.settings import Settings
@@ -83,8 +84,7 @@ def validate(
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
         raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
-    if values["deadline_at"] is not None and values["deadline_at"] <= now:
-        raise BadInput("deadline: it has passed already")
+    settle_deadline(values, now)
     if not wanted.argv and not wanted.script:
         raise BadInput("there is neither a script nor a command")
     bounds.check_words("arguments", wanted.argv, limits.environment_bytes)

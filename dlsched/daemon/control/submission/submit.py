@@ -30,6 +30,7 @@ from dlsched.daemon.control.submission.quotas import (
 )
 from dlsched.daemon.control.submission.rate_limit import RateLimit
 from dlsched.daemon.control.submission.required_sla import check_has_deadlines, declined
+from dlsched.daemon.control.submission.slas import unplanned
 from dlsched.daemon.live.job_requests import Described
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.notifying.receivers import unheard
@@ -98,6 +99,8 @@ class Submissions:
         else:
             reply = await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
         reply.warnings.extend(_unheard(asked, cluster))
+        bodies = [each.body for each in asked]
+        reply.warnings.extend(unplanned(bodies, cluster.round_state.settings.policy))
         return reply
 
     async def _take_in(

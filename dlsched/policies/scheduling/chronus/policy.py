@@ -20,6 +20,7 @@ import numpy as np
 from dlsched.core.allocation import Grant, Refused
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.deadlines import BEST_EFFORT as BEST_EFFORT_KIND
 from dlsched.core.deadlines import WORTH, deadline_steps
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
@@ -300,7 +301,7 @@ class Chronus(SchedulingPolicy[ChronusOptions]):
         steps = table.extra.get("deadline_steps")
         for row in fresh.tolist():
             due, value = table.deadline.item(row), table.deadline_value.item(row)
-            if math.isnan(due):
+            if math.isnan(due) or table.deadline_kind[row] == BEST_EFFORT_KIND:
                 book.kind[row] = BEST_EFFORT
                 continue
             book.options[row] = ((due / MINUTE_S, WORTH if math.isnan(value) else value),)

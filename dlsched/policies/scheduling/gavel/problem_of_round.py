@@ -58,7 +58,7 @@ def problem_of(
         weight=np.where(np.isnan(weight), 1.0, weight),
         remaining=remaining,
         elapsed=ctx.now - units.submit_time,
-        time_left=np.nan_to_num(units.submit_time + units.deadline - ctx.now, nan=np.inf),
+        time_left=units.table.due_at(units.rows) - ctx.now,
         price=prices,
         pairs=_pairs(rows, types, ctx) if packs(options.objective) else None,
         entities=_entities(units, options) if options.objective.startswith("hier") else (),

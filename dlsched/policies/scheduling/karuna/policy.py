@@ -87,8 +87,7 @@ class Karuna(SchedulingPolicy[KarunaOptions]):
 
     def _share(self, units: Units, pool: int, ctx: RoundContext, walk: Walk) -> float:
         """Divide one pool; returns when a deadline or a limit is reached next."""
-        due_in = units.table.deadline[units.rows] + units.submit_time - ctx.now
-        due_in = np.where(np.isnan(due_in), np.inf, due_in)
+        due_in = units.table.due_at(units.rows) - ctx.now
         total = units.predicted_work * units.gang
         attained, limits = units.attained, np.array([*self._alpha, np.inf])
         sinks = np.isnan(total)
@@ -128,8 +127,7 @@ class Karuna(SchedulingPolicy[KarunaOptions]):
 
     def _say_why(self, units: Units, demoted: Bools, sizes: Ints, walk: Walk) -> None:
         """Note which deadlines were given up, and why their jobs wait."""
-        table = units.table
-        for place in np.flatnonzero(np.isfinite(table.deadline[units.rows])).tolist():
+        for place in np.flatnonzero(np.isfinite(units.table.due_at(units.rows))).tolist():
             walk.output("demoted", int(units.rows[place]), float(demoted[place]))
         late = Refused("Deadline", "it cannot be kept with the GPUs there are; it waits as others")
         for place in np.flatnonzero(demoted & (sizes == 0)).tolist():

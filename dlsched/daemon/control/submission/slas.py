@@ -1,0 +1,46 @@
+"""Deadlines, their kinds and reward curves of a submission: what follows from what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dlsched.core.errors import BadInput
+from dlsched.core.rewards import RewardCurve
+from dlsched.db.records import JobBody
+from dlsched.policies.registry import find
+
+
+def settle_deadline(values: dict[str, Any], now: float) -> None:
+    """Fill in what a reward curve says of deadline, value and kind, where the job does not.
+
+    Args:
+        values: of the job's fields; change.
+        now: the time of the submit, in seconds since the epoch.
+
+    Raises:
+        BadInput: a deadline that lies behind, or a kind of no deadline.
+    """
+    if values["sla"]:
+        curve = RewardCurve.of_text(values["sla"])
+        if curve.deadline is not None:
+            kind = "strict" if curve.is_strict else "soft"
+            for name, found in (
+                ("deadline_at", now + float(curve.deadline)),
+                ("deadline_value", max(float(curve.at(curve.deadline)), 0.0)),
+                ("deadline_kind", kind),
+            ):
+                values[name] = found if values[name] is None else values[name]
+    if values["deadline_at"] is None and values["deadline_kind"] in ("strict", "soft"):
+        raise BadInput(f"deadline kind: {values['deadline_kind']}, and the job has no deadline")
+    if values["deadline_at"] is not None and values["deadline_at"] <= now:
+        raise BadInput("deadline: it has passed already")
+
+
+def unplanned(bodies: Iterable[JobBody], policy: str) -> list[str]:
+    """Say that a policy does not know of the deadlines of these jobs."""
+    if not any(body.deadline_at is not None for body in bodies):
+        return []
+    if getattr(find("scheduling", policy), "knows_deadlines", False):
+        return []
+    return [f"policy {policy} does not know of deadlines, and does not plan for them"]
