@@ -18,7 +18,7 @@ MODULES = {
         "pydantic",
         "sqlalchemy",
     ),
-    "agent": ("cryptography", "pynvml"),
+    "agent": ("cryptography", "prometheus_client", "pynvml"),
 }
 
 

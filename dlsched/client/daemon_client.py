@@ -320,7 +320,7 @@ class Client:
             only_count: change nothing, only return the jobs that would be changed.
             fresh: an ended job that is requeued begins without a checkpoint.
         """
-        given = here().exported("ALL") if action == "requeue" else {}
+        given = here().exported("ALL", {}) if action == "requeue" else {}
         request = control_pb2.ActRequest(
             fresh=fresh,
             environment=[

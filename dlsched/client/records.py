@@ -282,6 +282,8 @@ class Node:
     busy_gpus: int = 0
     cpus: int | None = None
     memory_bytes: int | None = None
+    cpus_held: float = 0.0  # by jobs that say how many they need, as the next one
+    memory_held_bytes: int = 0
     partitions: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
     job_names: tuple[str, ...] = ()  # as users write them, one for each of `jobs`

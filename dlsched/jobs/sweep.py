@@ -30,6 +30,14 @@ OF_CLIENTS = frozenset(
         *("DLSCHED_INSECURE_LOOPBACK", "DLSCHED_DEBUG"),
     }
 )
+# of the variables of Slurm, those that the client sets: what the submission asked for
+OF_SUBMISSIONS = frozenset(
+    {
+        *("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_CPUS_PER_GPU"),
+        *("SLURM_NTASKS_PER_GPU", "SLURM_JOB_DEPENDENCY", "SLURM_JOB_QOS", "SLURM_EXPORT_ENV"),
+        *("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU"),
+    }
+)
 _OF_THE_SHELL = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "IFS"}
 _PREFIXES = ("DLSCHED_", "SLURM_", "CUDA_", "LD_")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)

@@ -152,8 +152,43 @@ def test_options_that_only_slurm_has_are_carried_out_or_noted(login: LoginNode) 
 def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) -> None:
     done = login.run("srun --gpus=1 -n 2 bash -c 'echo rank $SLURM_PROCID of $SLURM_NTASKS'")
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
-    assert sorted(lines) == ["rank 0 of 2", "rank 1 of 2"]
+    assert sorted(done.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]  # and nothing else
+    assert not list(login.home.glob("*srun*"))
+    failed = login.run("srun --gpus=1 -o task.%t bash -c 'echo out; echo err >&2; exit 3'")
+    assert (failed.returncode, failed.stdout) == (3, "")
+    assert (login.home / "task.0").read_text() == "out\nerr\n"
+    unstarted = login.run("srun --gpus=1 -D /nowhere true")
+    assert unstarted.returncode == 126
+    assert "cannot enter working directory /nowhere" in unstarted.stderr
+
+
+def test_a_gpu_is_never_taken_silently(login: LoginNode) -> None:
+    done = login.run("sbatch --wrap true")
+    assert "no option says how many GPUs: it gets 1 GPU (--gpus 0: none)" in done.stderr
+    assert "GPU" not in login.run("sbatch --gpus=0 --wrap true").stderr
+
+
+def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
+    job = submitted(login, "--gpus=1 -c 1 --mem=1G -w n1 -p main")
+    login.cluster.until(job, "RUNNING")
+    cpus = login.cluster.node("n1").cpus or 0
+    line = login.typed("sinfo -h -N -n n1 -p main -O CPUsState,AllocMem,GresUsed:30").split()
+    assert line == [f"1/{cpus - 1}/0/{cpus}", "1024", "gpu:v100:1(IDX:0)"]
+    text = login.typed("scontrol show node n1")
+    for word in (f"CPUAlloc=1 CPUEfctv={cpus}", "AllocMem=1024", "AllocTRES=cpu=1,mem=1024M,gres"):
+        assert word in text
+    summary = login.typed("sinfo -s -h -p main").split()
+    assert summary[3:] == ["1/1/0/2", "n[1-2]"]
+    listed = login.typed(f'squeue -h -j {job} -o "%i|%m|%c|%B|%n|%Z|%o"').strip()
+    assert listed == f"{job}|1G|1|n1|n1|{login.home}|sleep 600"
+    assert login.typed(f"SQUEUE_FORMAT=%i/%T squeue -h -j {job}") == f"{job}/RUNNING\n"
+    assert login.typed(f"squeue -h -j {job} -o %all").startswith(f"{job}|{job}|{job}|N/A|main|")
+    assert login.typed(f"SACCT_FORMAT=jobid,reqmem sacct -n -P -j {job}") == f"{job}|1G\n"
+    assert "AllocTRES" in login.typed("sacct --helpformat").split()
+    login.typed(f"scontrol requeuehold {job}")
+    found = login.cluster.until(job, "PENDING")
+    assert found.held
+    login.typed(f"scancel {job}")
 
 
 def test_the_commands_are_installed_by_one_command(login: LoginNode) -> None:

@@ -76,6 +76,47 @@ def test_torchrun_starts_once_on_each_node(login: LoginNode) -> None:
     ]
 
 
+def test_the_variables_are_those_that_slurm_documents(login: LoginNode) -> None:
+    job, _ = login.ended("variables.sh")
+
+    def told(name: str) -> dict[str, str]:
+        lines = (login.home / name).read_text().splitlines()
+        return {key: value for key, _, value in (line.partition("=") for line in lines)}
+
+    batch = told("batch.env")
+    assert batch == batch | {
+        "SLURM_JOB_ID": str(job.job_id),
+        "SLURM_JOB_NAME": "told",
+        "SLURM_JOB_NODELIST": "n[1-2]",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NTASKS": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_TASKS_PER_NODE": "2(x2)",
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_GPUS_PER_NODE": "v100:2",
+        "SLURM_GPUS_ON_NODE": "2",
+        "SLURM_MEM_PER_NODE": "1024",
+        "SLURM_JOB_DEPENDENCY": "singleton",
+        "SLURM_SUBMIT_DIR": str(login.home),
+        "SLURMD_NODENAME": "n1",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
+    assert not {"SLURM_GPUS", "SLURM_ARRAY_JOB_ID", "SLURM_RESTART_COUNT"} & set(batch)  # not said
+    for rank in range(4):
+        task = told(f"task.{rank}.env")
+        assert task == task | {
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(rank % 2),
+            "SLURM_NODEID": str(rank // 2),
+            "SLURMD_NODENAME": f"n{rank // 2 + 1}",
+            "SLURM_NTASKS": "4",
+            "SLURM_STEP_ID": "0",
+            "SLURM_STEP_NODELIST": "n[1-2]",
+        }
+
+
 def test_the_head_node_is_asked_for_its_address(login: LoginNode) -> None:
     job, text = login.ended("head_node.sh")
     first, second = job.nodes

@@ -60,6 +60,12 @@ def joined(values: Sequence[str] | None) -> list[str]:
     return [word.strip() for text in values or () for word in text.split(",") if word.strip()]
 
 
+def given_by(variable: str) -> list[str]:
+    """What a user's variable says in place of an option, as SQUEUE_FORMAT; nothing without it."""
+    found = os.environ.get(variable)
+    return [found] if found else []
+
+
 def own_name() -> str:
     """The name of the present user."""
     return pwd.getpwuid(os.getuid()).pw_name

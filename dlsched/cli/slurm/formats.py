@@ -81,6 +81,14 @@ def by_names(
     return parts
 
 
+def all_of(cells: Iterable[Cell[T]]) -> list[Part[T]]:
+    """Every cell with bars between, as Slurm's `%all`."""
+    parts: list[Part[T]] = []
+    for cell in cells:
+        parts += [Part(between="|"), Part(cell=cell)]
+    return parts[1:]
+
+
 def lines(
     parts: Sequence[Part[T]],
     rows: Iterable[T],

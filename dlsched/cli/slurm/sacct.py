@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.output.times import moment_or_ago
-from dlsched.cli.slurm.arguments import Arguments, joined, own_name
+from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Cell, by_names, lines
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Job
+from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
 
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
@@ -47,6 +48,11 @@ def _cpus(job: Job) -> str:
     return str(job.asked.get("cpus") or 1)
 
 
+def _memory(job: Job) -> str:
+    size = job.asked.get("memory_bytes")
+    return memory_text(size) if isinstance(size, int) else ""
+
+
 def _tres(job: Job) -> str:
     gpus = f",gres/gpu={job.gpus}" if job.gpus else ""
     return f"cpu={_cpus(job)}{gpus},node={max(1, len(job.nodes) or len(job.gang))}"
@@ -79,10 +85,11 @@ CELLS: dict[str, Cell[Job]] = {
     "Reason": Cell("Reason", lambda job: job.reason or "None"),
     "Restarts": Cell("Restarts", lambda job: str(max(0, job.starts - 1))),
     "Priority": Cell("Priority", lambda job: f"{job.priority or 0:g}"),
+    "ReqMem": Cell("ReqMem", _memory),
     "Comment": Cell("Comment", lambda job: job.comment or ""),
 }
 # what is not measured of jobs here; an empty cell says so
-CELLS |= {name: Cell(name, lambda job: "") for name in ("MaxRSS", "ReqMem", "TotalCPU", "WorkDir")}
+CELLS |= {name: Cell(name, lambda job: "") for name in ("MaxRSS", "TotalCPU", "WorkDir")}
 
 
 def _parser() -> Arguments:
@@ -99,12 +106,15 @@ def _parser() -> Arguments:
     option("-N", "--nodelist", help="on these nodes")
     option("--name", help="of these names")
     option("-o", "--format", help=f"names: {USUAL}")
+    option("-e", "--helpformat", flag=True, help="print the names of --format")
+    option("-q", "--qos", help="of these classes")
     option("-b", "--brief", flag=True, help=BRIEF)
     option("-X", "--allocations", flag=True, help="no steps; there are none here")
     option("-n", "--noheader", flag=True, help="without the titles")
     option("-p", "--parsable", flag=True, help="cells end with |")
     option("-P", "--parsable2", flag=True, help="cells are joined by |")
     option("--delimiter", help="in place of |")
+    option("-l", "--long", flag=True, help="all that is known")
     option("-D", "--duplicates", flag=True)
     return found
 
@@ -112,7 +122,13 @@ def _parser() -> Arguments:
 def sacct(words: Sequence[str]) -> int:
     """List jobs."""
     given = _parser().read(words)
-    names = ",".join(given.format) if given.format else BRIEF if given.brief else USUAL
+    if given.helpformat:
+        print("\n".join(CELLS))
+        return 0
+    chosen = ",".join(given.format or given_by("SACCT_FORMAT"))
+    names = BRIEF if given.brief else chosen or USUAL
+    if given.long or names.upper() == "ALL":
+        names = ",".join(CELLS)
     parts = by_names(names, CELLS, "--format")
     users = joined(given.user)
     if not users and not given.allusers and not given.jobs:
@@ -137,6 +153,9 @@ def sacct(words: Sequence[str]) -> int:
     with Client() as cluster:
         until = _when("-E", given.endtime)
         found = list(cluster.history(wanted, since=since, until=until, live_too=True))
+    classes = set(joined(given.qos))
+    if classes:
+        found = [job for job in found if job.priority_class in classes]
     found.sort(key=lambda job: job.job_id)
     for line in lines(
         parts, found, header=not given.noheader, separator=separator, rule=separator is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -12,12 +13,13 @@ from dlsched.job import hostlist
 from dlsched.job.errors import JobError
 
 _ACTIONS = {
-    "requeue": "requeue",
-    "hold": "hold",
-    "uhold": "hold",
-    "release": "release",
-    "suspend": "suspend",
-    "resume": "resume",
+    "requeue": ("requeue",),
+    "requeuehold": ("hold", "requeue"),
+    "hold": ("hold",),
+    "uhold": ("hold",),
+    "release": ("release",),
+    "suspend": ("suspend",),
+    "resume": ("resume",),
 }
 # what `update JobId=` may set, and the option of `dlsched update` that it is
 _FIELDS = {
@@ -37,7 +39,7 @@ _FIELDS = {
     "reqnodelist": "nodelist",
     "mailtype": "notify",
 }
-_USE = "show, requeue, hold, release, suspend, resume, update, ping"
+_USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, ping"
 
 
 def scontrol(words: Sequence[str]) -> int:
@@ -141,7 +143,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     features = "|".join(job.gpu_types) or "(null)"
     yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
     account = job.account or job.vc or ""
-    yield f"   UserId={job.user} Account={account} QOS={job.priority_class or ''}"
+    yield f"   UserId={_with_number(job.user)} Account={account} QOS={job.priority_class or ''}"
     yield f"   Priority={job.priority or 0:g} Nice={-(job.priority or 0):g}"
     yield (
         f"   JobState={state} Reason={reason} Dependency={','.join(job.dependencies) or '(null)'}"
@@ -167,16 +169,38 @@ def _job_lines(detail: object) -> Iterator[str]:
         f"CPUs/Task={asked.get('cpus_per_task') or 1}"
     )
     yield f"   TRES={CELLS['AllocTRES'].text(job)} Features={features}"
+    memory = asked.get("memory_bytes")
+    if isinstance(memory, int):
+        yield f"   MinMemoryNode={memory >> 20}M"
+    only, without = (asked.get(name) for name in ("only_nodes", "not_nodes"))
+    yield f"   ReqNodeList={_hosts(only)} ExcNodeList={_hosts(without)}"
     if detail.command or detail.has_script:
         yield f"   Command={' '.join(detail.command) or detail.wrap or '(script)'}"
     yield f"   WorkDir={detail.working_directory or ''}"
-    yield f"   StdErr={detail.error or detail.output or ''}"
-    yield f"   StdOut={detail.output or ''}"
+    folder = detail.working_directory or ""
+    yield f"   StdErr={os.path.join(folder, detail.error or detail.output or '')}"
+    yield f"   StdOut={os.path.join(folder, detail.output or '')}"
     if gpus:
         yield f"   TresPerNode=gres:gpu:{gpus}"
     if job.comment:
         yield f"   Comment={job.comment}"
     yield ""
+
+
+def _with_number(user: str | None) -> str:
+    """As Slurm has it: `alice(1002)`; the name alone where this machine does not know it."""
+    import pwd  # noqa: PLC0415
+
+    try:
+        return f"{user}({pwd.getpwnam(user or '').pw_uid})"
+    except KeyError:
+        return user or ""
+
+
+def _hosts(names: object) -> str:
+    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
+
+    return fold(names) if isinstance(names, list | tuple) and names else "(null)"
 
 
 def _nodes(words: Sequence[str]) -> Iterator[str]:
@@ -187,11 +211,19 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
     with Client() as cluster:
         for node in cluster.nodes(names):
             kind = f"{node.gpu_type}:" if node.gpu_type else ""
+            cpus, memory = node.cpus or 0, (node.memory_bytes or 0) >> 20
+            held, held_memory = math.ceil(node.cpus_held), node.memory_held_bytes >> 20
             yield (
-                f"NodeName={node.name} NodeAddr={node.address or ''}\n"
-                f"   CPUTot={node.cpus or 0} RealMemory={(node.memory_bytes or 0) >> 20}\n"
+                f"NodeName={node.name} NodeAddr={node.address or ''}"
+                f" Version={node.agent_version or ''}\n"
+                f"   CPUAlloc={held} CPUEfctv={cpus} CPUTot={cpus} CPULoad=N/A\n"
+                f"   AvailableFeatures={node.gpu_type or '(null)'}"
+                f" ActiveFeatures={node.gpu_type or '(null)'}\n"
                 f"   Gres=gpu:{kind}{node.gpus} GresUsed=gpu:{kind}{node.busy_gpus}\n"
+                f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
                 f"   State={node.state.upper()} Partitions={','.join(node.partitions)}\n"
+                f"   CfgTRES=cpu={cpus},mem={memory}M,gres/gpu={node.gpus}\n"
+                f"   AllocTRES=cpu={held},mem={held_memory}M,gres/gpu={node.busy_gpus}\n"
                 f"   Reason={node.reason or 'none'}\n"
             )
 
@@ -226,9 +258,9 @@ def _act(verb: str, words: Sequence[str]) -> int:
 
     ids = [word.partition("=")[2] or word for word in words]
     ids_of(ids)
+    chosen = job_filter(ids)
     with Client() as cluster:
-        done = cluster.act(_ACTIONS[verb], job_filter(ids))
-    return _told(done.failed)
+        return max(_told(cluster.act(action, chosen).failed) for action in _ACTIONS[verb])
 
 
 def _told(failed: Sequence[tuple[str, str]]) -> int:

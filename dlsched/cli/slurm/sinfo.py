@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlsched.cli.slurm.arguments import Arguments, joined
-from dlsched.cli.slurm.formats import Cell, Part, by_letters, by_names, lines
+from dlsched.cli.slurm.arguments import Arguments, given_by, joined
+from dlsched.cli.slurm.formats import Cell, Part, all_of, by_letters, by_names, lines
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Node
 from dlsched.client.submission.durations import duration_text
@@ -15,9 +16,12 @@ from dlsched.core.cluster.host_lists import expand, fold
 from dlsched.rpc.v1.control_pb2 import TenantPartition
 
 USUAL = "%P %a %l %D %t %N"
+SUMMARY = "%P %a %l %F %N"
+LONG = "%P %a %l %s %r %h %g %D %T %N"
 BY_NODE = "%N %D %P %t"
 BY_NODE_LONG = "%N %D %P %T %c %m %G %E"
 REASONS = "%E %u %H %N"
+_OPEN = ("idle", "mixed", "full")  # states of nodes that are in service
 _SHORT = {"mixed": "mix", "full": "alloc", "drained": "drain", "draining": "drng", "late": "down"}
 _LONG = {"full": "allocated", "late": "down", "unheard": "unknown"}
 
@@ -53,10 +57,37 @@ def _gres(node: Node) -> str:
     return f"gpu:{kind}{node.gpus}" if node.gpus else "(null)"
 
 
-def _counts(group: Group) -> str:
-    """Processors allocated, idle, other and all; how many jobs hold is not known to clients."""
-    total = sum(node.cpus or 0 for node in group.nodes)
-    return f"0/{total}/0/{total}"
+def _gres_used(node: Node) -> str:
+    """As Slurm has it: `gpu:a100:4(IDX:0-3)`."""
+    kind = f"{node.gpu_type}:" if node.gpu_type else ""
+    busy = fold([str(gpu.index) for gpu in node.devices if gpu.jobs])
+    return f"gpu:{kind}{node.busy_gpus}(IDX:{busy.strip('[]') or 'N/A'})" if node.gpus else "(null)"
+
+
+def _processors(group: Group) -> str:
+    """Processors that jobs hold, that are idle, of nodes out of service, and all."""
+    held = idle = other = 0
+    for node in group.nodes:
+        total = node.cpus or 0
+        mine = min(total, math.ceil(node.cpus_held))
+        held += mine
+        if node.state.rstrip("*~#") in _OPEN:
+            idle += total - mine
+        else:
+            other += total - mine
+    return f"{held}/{idle}/{other}/{held + idle + other}"
+
+
+def _nodes(group: Group) -> tuple[int, int, int]:
+    """Nodes with jobs, idle ones, and those out of service."""
+    states = [node.state.rstrip("*~#") for node in group.nodes]
+    idle, held = states.count("idle"), sum(state in ("mixed", "full") for state in states)
+    return held, idle, len(states) - idle - held
+
+
+def _node_counts(group: Group) -> str:
+    held, idle, other = _nodes(group)
+    return f"{held}/{idle}/{other}/{held + idle + other}"
 
 
 LETTERS: dict[str, Cell[Group]] = {
@@ -75,7 +106,18 @@ LETTERS: dict[str, Cell[Group]] = {
         "MEMORY",
         lambda group: _same((node.memory_bytes or 0) >> 20 for node in group.nodes),
     ),
-    "C": Cell("CPUS(A/I/O/T)", _counts),
+    "C": Cell("CPUS(A/I/O/T)", _processors),
+    "F": Cell("NODES(A/I/O/T)", _node_counts),
+    "A": Cell("NODES(A/I)", lambda group: "{}/{}".format(*_nodes(group))),
+    "b": Cell("ACTIVE_FEATURES", lambda group: group.first.gpu_type or "(null)"),
+    # what is not measured, and what there is not
+    "e": Cell("FREE_MEM", lambda group: "N/A"),
+    "O": Cell("CPU_LOAD", lambda group: "N/A"),
+    "w": Cell("WEIGHT", lambda group: "1"),
+    "s": Cell("JOB_SIZE", lambda group: "1-infinite"),
+    "r": Cell("ROOT", lambda group: "no"),
+    "h": Cell("OVERSUBS", lambda group: "NO"),
+    "g": Cell("GROUPS", lambda group: "all"),
     "E": Cell("REASON", lambda group: group.first.reason or "none"),
     "u": Cell("USER", lambda group: group.first.reason_by or "Unknown"),
     "H": Cell("TIMESTAMP", lambda group: _when(group.first.reason_at)),
@@ -92,9 +134,19 @@ NAMES: dict[str, Cell[Group]] = {
     "StateCompact": LETTERS["t"],
     "StateLong": LETTERS["T"],
     "Gres": LETTERS["G"],
-    "GresUsed": Cell(
-        "GRES_USED", lambda group: _same([f"gpu:{each.busy_gpus}" for each in group.nodes])
+    "GresUsed": Cell("GRES_USED", lambda group: _same(map(_gres_used, group.nodes))),
+    "CPUsState": LETTERS["C"],
+    "NodeAIOT": LETTERS["F"],
+    "NodeAI": LETTERS["A"],
+    "AllocMem": Cell(
+        "ALLOCMEM", lambda group: _same(node.memory_held_bytes >> 20 for node in group.nodes)
     ),
+    "FreeMem": LETTERS["e"],
+    "CPUsLoad": LETTERS["O"],
+    "User": LETTERS["u"],
+    "Timestamp": LETTERS["H"],
+    "NodeAddr": LETTERS["o"],
+    "Version": LETTERS["v"],
     "CPUs": LETTERS["c"],
     "Memory": LETTERS["m"],
     "Reason": LETTERS["E"],
@@ -117,12 +169,12 @@ def _parser() -> Arguments:
     option("-n", "--nodes", help="these")
     option("-t", "--states", "--state", help="in these states: idle, mix, alloc, drain, down")
     option("-N", "--Node", flag=True, help="a line for each node")
-    option("-o", "--format", help="letters: '%%N %%G %%T'")
+    option("-o", "--format", help="letters: '%%N %%G %%T'; SINFO_FORMAT without it")
     option("-O", "--Format", help="names: NodeList,Gres:20,StateLong")
     option("-R", "--list-reasons", flag=True, help="why nodes are out of service")
     option("-l", "--long", flag=True, help="more of each node")
     option("-h", "--noheader", flag=True, help="without the titles")
-    option("-s", "--summarize", flag=True)
+    option("-s", "--summarize", flag=True, help="a line for each partition")
     option("-e", "--exact", flag=True)
     option("-a", "--all", flag=True)
     return found
@@ -142,8 +194,10 @@ def sinfo(words: Sequence[str]) -> int:
     if given.list_reasons:
         nodes = [node for node in nodes if node.reason]
     asked = set(joined(given.partition))
-    rows = _groups(nodes, partitions, asked, by_node=given.Node or given.list_reasons)
-    for line in lines(parts, rows, header=not given.noheader, padded=not given.format):
+    by_node = given.Node or given.list_reasons
+    rows = _groups(nodes, partitions, asked, by_node=by_node, summed=given.summarize)
+    chosen = given.format or given_by("SINFO_FORMAT")
+    for line in lines(parts, rows, header=not given.noheader, padded=not chosen):
         print(line)
     return 0
 
@@ -151,10 +205,16 @@ def sinfo(words: Sequence[str]) -> int:
 def _parts(given: Any) -> list[Part[Group]]:
     if given.Format:
         return by_names(",".join(given.Format), NAMES, "-O", usual=20)
-    if given.format:
-        return by_letters(given.format[-1], LETTERS)
-    usual = BY_NODE_LONG if given.Node and given.long else BY_NODE if given.Node else USUAL
-    return by_letters(REASONS if given.list_reasons else usual, LETTERS)
+    own = given.Node or given.long or given.summarize or given.list_reasons
+    chosen = given.format or ([] if own else given_by("SINFO_FORMAT"))
+    if chosen and chosen[-1] == "%all":
+        return all_of(LETTERS.values())
+    if chosen:
+        return by_letters(chosen[-1], LETTERS)
+    if given.list_reasons or given.summarize:
+        return by_letters(REASONS if given.list_reasons else SUMMARY, LETTERS)
+    short, long = (BY_NODE, BY_NODE_LONG) if given.Node else (USUAL, LONG)
+    return by_letters(long if given.long else short, LETTERS)
 
 
 def _names_of(node: Node) -> set[str]:
@@ -168,14 +228,15 @@ def _groups(
     asked: set[str],
     *,
     by_node: bool,
+    summed: bool,
 ) -> list[Group]:
-    """The lines: nodes of one partition and state together, or each alone."""
+    """The lines: nodes of one partition and state together, or each alone, or all together."""
     known = {each.name: each for each in partitions}
     found: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         for partition in node.partitions or ("-",):
             if not asked or partition in asked:
-                key = node.name if by_node else node.state
+                key = node.name if by_node else "" if summed else node.state
                 found.setdefault((partition, key), []).append(node)
     groups = []
     for (name, _), members in found.items():

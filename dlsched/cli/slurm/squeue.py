@@ -6,123 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, rows_of, where_text
+from dlsched.cli.jobs.job_columns import Row, rows_of
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter, states_of
-from dlsched.cli.slurm.arguments import Arguments, joined, own_name
-from dlsched.cli.slurm.formats import Cell, Part, by_letters, by_names, lines
-from dlsched.client.daemon_client import Client
-from dlsched.client.submission.durations import duration_text
-from dlsched.core.cluster.host_lists import fold
+from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
+from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines
+from dlsched.cli.slurm.queue_cells import LETTERS, NAMES, OF_DETAILS, DetailedRow, nodes_of
+from dlsched.client.daemon_client import Client, filter_of
 from dlsched.core.errors import BadInput
 
 USUAL = "%i %P %j %u %t %M %D %R"
 LONG = "%i %P %j %u %T %M %l %D %R"
 START = "%i %P %j %u %t %S %D %Y %r"
-_SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
-
-
-def _moment(at: float | None) -> str:
-    if at is None:
-        return "N/A"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
-
-
-def _nodes(row: Row) -> int:
-    return len(row.job.nodes) or len(row.job.gang) or 1
-
-
-def _why(row: Row) -> str:
-    reason = row.job.reason or ("None" if not row.job.is_pending else "Priority")
-    return reason.partition(":")[0].partition(";")[0]
-
-
-def _where(row: Row) -> str:
-    return f"({_why(row)})" if row.job.is_pending else fold(row.job.nodes)
-
-
-def _limit(row: Row) -> str:
-    limit = row.job.time_limit_s
-    return "UNLIMITED" if limit is None else duration_text(limit)
-
-
-def _left(row: Row) -> str:
-    limit = row.job.time_limit_s
-    return "UNLIMITED" if limit is None else duration_text(limit - (row.job.run_s or 0.0))
-
-
-def _start(row: Row) -> str:
-    job = row.job
-    return _moment(job.predicted_start_at if job.is_pending else job.started_at)
-
-
-def _end(row: Row) -> str:
-    job = row.job
-    if job.started_at is None or job.time_limit_s is None:
-        return "N/A"
-    return _moment(job.started_at + job.time_limit_s)
-
-
-def _state(row: Row) -> str:
-    return _SLURMS.get(row.job.state, row.job.state)
-
-
-def _time(row: Row) -> str:
-    found = COLUMNS["time"].text(row)
-    return "0:00" if found == "-" else found
-
-
-def _of(name: str) -> Callable[[Row], str]:
-    return lambda row: str(getattr(row.job, name) or "")
-
-
-_CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cell
-    "JobID": ("A", Cell("JOBID", lambda row: str(row.job.job_id))),
-    "JobArrayID": ("i", Cell("JOBID", lambda row: row.shown_id)),
-    "ArrayJobID": (
-        "F",
-        Cell("ARRAY_JOB_ID", lambda row: str(row.job.array_job_id or row.job.job_id)),
-    ),
-    "ArrayTaskID": (
-        "K",
-        Cell(
-            "ARRAY_TASK_ID",
-            lambda row: "N/A" if row.job.array_task_id is None else str(row.job.array_task_id),
-        ),
-    ),
-    "Partition": ("P", Cell("PARTITION", _of("partition"))),
-    "Name": ("j", Cell("NAME", _of("name"))),
-    "UserName": ("u", Cell("USER", _of("user"))),
-    "Account": ("a", Cell("ACCOUNT", lambda row: row.job.account or row.job.vc or "")),
-    "QOS": ("q", Cell("QOS", _of("priority_class"))),
-    "StateCompact": ("t", Cell("ST", lambda row: STATE_CODES.get(row.job.state, "?"))),
-    "State": ("T", Cell("STATE", _state)),
-    "TimeUsed": ("M", Cell("TIME", _time)),
-    "TimeLimit": ("l", Cell("TIME_LIMIT", _limit)),
-    "TimeLeft": ("L", Cell("TIME_LEFT", _left)),
-    "NumNodes": ("D", Cell("NODES", lambda row: str(_nodes(row)))),
-    "NumCPUs": ("C", Cell("CPUS", lambda row: str(row.job.asked.get("cpus") or ""))),
-    "ReasonList": ("R", Cell("NODELIST(REASON)", _where)),
-    "NodeList": ("N", Cell("NODELIST", lambda row: fold(row.job.nodes))),
-    "Reason": ("r", Cell("REASON", _why)),
-    "Priority": ("Q", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
-    "PriorityLong": ("p", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
-    "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: _moment(row.job.submitted_at))),
-    "StartTime": ("S", Cell("START_TIME", _start)),
-    "EndTime": ("e", Cell("END_TIME", _end)),
-    "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies))),
-    "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: f"gres:gpu:{_on_node(row)}")),
-    "Feature": ("f", Cell("FEATURES", lambda row: "|".join(row.job.gpu_types) or "(null)")),
-    "Comment": ("k", Cell("COMMENT", _of("comment"))),
-    "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
-    "Why": ("W", Cell("WHY", where_text)),
-}
-LETTERS = dict(_CELLS.values())
-NAMES = {name: cell for name, (_, cell) in _CELLS.items()}
-
-
-def _on_node(row: Row) -> str:
-    gang = row.job.gang
-    return str(max(gang)) if gang else str(row.job.gpus)
 
 
 def _parser() -> Arguments:
@@ -136,7 +30,8 @@ def _parser() -> Arguments:
     option("-p", "--partition", "--partitions", help="in these partitions")
     option("-A", "--account", "--accounts", help="of these accounts")
     option("-w", "--nodelist", "--nodes", help="on these nodes")
-    option("-o", "--format", help="letters: '%%.18i %%j %%T'")
+    option("-q", "--qos", help="of these classes")
+    option("-o", "--format", help="letters: '%%.18i %%j %%T'; SQUEUE_FORMAT without it")
     option("-O", "--Format", help="names: JobArrayID:20,State")
     option("-S", "--sort", help="letters, + or - before them: -S -t,i")
     option("-h", "--noheader", flag=True, help="without the titles")
@@ -165,16 +60,27 @@ def squeue(words: Sequence[str]) -> int:
         states=_states(given.states),
         all_users=not users,
     )
-    order = _order(joined(given.sort))
+    order = _order(joined(given.sort or given_by("SQUEUE_SORT")))
+    classes = set(joined(given.qos))
+    detailed = any(part.cell is NAMES[name] for part in parts for name in OF_DETAILS)
 
     def once(cluster: Client) -> None:
         found = cluster.queue(wanted, predict=given.start, unfold=given.array)
         rows = list(rows_of(found.rows(), predicted=given.start))
+        if classes:
+            rows = [row for row in rows if row.job.priority_class in classes]
+        if detailed:
+            rows = _with_details(cluster, rows)
         for key, backwards in reversed(order):
             rows.sort(key=key, reverse=backwards)
         if given.long and not given.noheader:
             print(time.strftime("%a %b %d %H:%M:%S %Y"))
-        for line in lines(parts, rows, header=not given.noheader, padded=not given.format):
+        for line in lines(
+            parts,
+            rows,
+            header=not given.noheader,
+            padded=not (given.format or given_by("SQUEUE_FORMAT")),
+        ):
             print(line, flush=bool(given.iterate))
 
     with Client() as cluster:
@@ -185,11 +91,25 @@ def squeue(words: Sequence[str]) -> int:
     return 0
 
 
+def _with_details(cluster: Client, rows: Sequence[Row]) -> list[Row]:
+    ids = [str(row.job.job_id) for row in rows]
+    known = {each.job.job_id: each for each in cluster.show(filter_of(ids))} if ids else {}
+    return [
+        DetailedRow(
+            row.job, row.now, row.tasks, row.count, row.predicted, known.get(row.job.job_id)
+        )
+        for row in rows
+    ]
+
+
 def _parts(given: Any) -> list[Part[Row]]:
     if given.Format:
         return by_names(",".join(given.Format), NAMES, "-O", usual=20)
-    if given.format:
-        return by_letters(given.format[-1], LETTERS)
+    chosen = given.format or ([] if given.start or given.long else given_by("SQUEUE_FORMAT"))
+    if chosen and chosen[-1] == "%all":
+        return all_of(NAMES[name] for name in NAMES if name not in OF_DETAILS)
+    if chosen:
+        return by_letters(chosen[-1], LETTERS)
     return by_letters(START if given.start else LONG if given.long else USUAL, LETTERS)
 
 
@@ -220,7 +140,7 @@ def _sort_key(letter: str) -> Callable[[Row], Any]:
         "i": lambda row: row.job.job_id,
         "A": lambda row: row.job.job_id,
         "M": lambda row: row.job.run_s or 0.0,
-        "D": _nodes,
+        "D": nodes_of,
         "p": lambda row: row.job.priority or 0.0,
         "Q": lambda row: row.job.priority or 0.0,
         "V": lambda row: row.job.submitted_at or 0.0,

@@ -55,8 +55,10 @@ def srun(words: Sequence[str]) -> int:
         raise BadInput("no command to run")
     if "--pty" in own:
         _dlsched("submit", "--interactive", *_options(layer), "--", *rest)
-    labelled = ["--label"] if {"-l", "--label"} & set(words[: len(words) - len(rest)]) else []
-    _dlsched("submit", "--logs", *_options(layer), "--", "srun", *labelled, *rest)
+    from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
+
+    step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
+    return run_as_job(layer, step, rest)
 
 
 def salloc(words: Sequence[str]) -> int:

@@ -28,6 +28,11 @@ def memory_bytes(what: str, text: str) -> int:
     return number
 
 
+def is_whole_memory(text: str) -> bool:
+    """Whether this is Slurm's 0: all of a node's memory, so nothing bounds it."""
+    return text.strip() in ("0", "0M", "0G")
+
+
 def memory_text(amount: int) -> str:
     """Write bytes in the largest unit that leaves no fraction, else with one decimal place."""
     for unit, power in reversed(_POWERS.items()):

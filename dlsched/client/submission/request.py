@@ -12,6 +12,7 @@ from datetime import datetime
 
 from dlsched.client.submission.exports import exported
 from dlsched.client.submission.resources import FROM_RESOURCES, resources
+from dlsched.client.submission.slurm_variables import slurm_variables
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
@@ -40,13 +41,17 @@ class Caller:
     now: datetime  # with its zone
     umask: int = 0o022  # of the files that the job makes
     # by choice, so that many submissions of one call share them
-    _exports: dict[str, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
+    _exports: dict[tuple[str, str], dict[str, str]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
-    def exported(self, choice: str) -> dict[str, str]:
-        """The variables that `--export` chooses; not to be changed."""
-        found = self._exports.get(choice)
+    def exported(self, choice: str, more: Mapping[str, str]) -> dict[str, str]:
+        """The variables that `--export` chooses, and some more; not to be changed."""
+        key = (choice, repr(more))
+        found = self._exports.get(key)
         if found is None:
-            found = self._exports[choice] = exported("--export", choice, self.variables)
+            chosen = exported("--export", choice, self.variables)
+            found = self._exports[key] = {**more, **chosen}
         return found
 
 
@@ -119,7 +124,7 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         notes.append("--sla: the curve rises: ending later is worth more there")
     return Submission(
         request=request,
-        environment=caller.exported(options.get("export", "ALL")),
+        environment=caller.exported(options.get("export", "ALL"), slurm_variables(options)),
         notes=tuple(notes),
         command=command,
         wait=options.get("wait") == "yes",

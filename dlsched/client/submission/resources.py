@@ -188,13 +188,16 @@ def _memory(
     given = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if key in options]
     if not given:
         return None
-    from dlsched.client.submission.memory import memory_bytes  # noqa: PLC0415  # few say it
+    from dlsched.client.submission.memory import (  # noqa: PLC0415  # few say it
+        is_whole_memory,
+        memory_bytes,
+    )
 
     if len(given) > 1:
         raise BadInput(f"{word_of(given[0])} and {word_of(given[1])}: only one of them")
     (key,) = given
-    if key == "mem" and options[key].strip() in ("0", "0M", "0G"):
-        return None  # all of a node's memory: nothing bounds it
+    if key == "mem" and is_whole_memory(options[key]):
+        return None
     amount = memory_bytes(word_of(key), options[key])
     if key == "mem":
         return amount

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dlsched.core.errors import BadInput
 from dlsched.daemon.agents import Described
 from dlsched.daemon.cluster import Cluster
@@ -11,6 +13,7 @@ from dlsched.daemon.enforcement import evict
 from dlsched.daemon.live.nodes import natural
 from dlsched.db.records import Drained, Event
 from dlsched.protocol import leader
+from dlsched.protocol.ledger import Run
 from dlsched.protocol.messages import GpuId, JobId, NodeName, RunId
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
@@ -56,6 +59,7 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         partitions=cluster.settings.partitions_of(name),
         address=cluster.address(name),
     )
+    view.cpus_held, view.memory_held_bytes = _held_on(cluster, name, runs)
     for job in sorted({run.key.job for run in runs}):
         view.jobs.append(job)
         view.job_names.append(subject(ledger.jobs[job], cluster))
@@ -85,6 +89,18 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         if described is not None:
             _measured(view.devices[-1], described)
     return view
+
+
+def _held_on(cluster: Cluster, name: NodeName, runs: Iterable[Run]) -> tuple[float, int]:
+    """Processors and bytes of memory of a node that the jobs of its runs have asked for."""
+    cpus, memory = 0.0, 0
+    for run in runs:
+        row, members = cluster.driver.committed.jobs[run.key.job], run.members
+        gpus = sum(len(member.gpus) for member in members.values())
+        part = len(members[name].gpus) / gpus if gpus else 1 / len(members)
+        cpus += (cluster.driver.table.field(row, "cpus") or 0) * part
+        memory += cluster.driver.table.field(row, "memory_bytes") or 0
+    return cpus, memory
 
 
 def _device(

@@ -218,26 +218,35 @@ class LiveNodes:
         node.shut["orphans"] = node.mask(gpu for gpus in orphans for gpu in gpus)
 
     def placement(self, shares: Iterable[Share]) -> Placement:
-        """Shares as node indices and bits, in the given order; unknown GPUs are left out."""
-        nodes: list[int] = []
-        masks: list[int] = []
+        """Shares as node indices and bits; what `shares` undoes. Unknown GPUs are left out."""
+        found: list[tuple[int, int]] = []
+        by_name, last = True, ""
         for share in shares:
             index = self._index.get(share.node)
             mask = 0 if index is None else self._all[index].mask(share.gpus)
             if index is not None and (mask or not share.gpus):
-                nodes.append(index)
-                masks.append(mask)
-        return Placement(tuple(nodes), tuple(masks))
+                by_name = by_name and (not last or natural(last) < natural(share.node))
+                last = share.node
+                found.append((index, mask))
+        if by_name:
+            found.sort()
+        return Placement(tuple(node for node, _ in found), tuple(mask for _, mask in found))
 
     def shares(self, placement: Placement) -> tuple[Share, ...]:
-        """A placement as shares, in rank order: its nodes as they come, GPUs ascending."""
-        return tuple(
+        """A placement as shares, in rank order, GPUs ascending.
+
+        Ascending nodes, which nodes have in the order in which they joined, are ordered by name.
+        """
+        found = [
             Share(
                 node=self._all[index].name,
                 gpus=tuple(g for k, g in enumerate(self._all[index].gpus) if mask >> k & 1),
             )
             for index, mask in zip(placement.nodes, placement.masks, strict=True)
-        )
+        ]
+        if list(placement.nodes) == sorted(placement.nodes):
+            found.sort(key=lambda share: natural(share.node))
+        return tuple(found)
 
     def place_of(self, run: Run) -> Place:
         """Where a run is; its GPU type is empty when it is unknown, or there are several."""

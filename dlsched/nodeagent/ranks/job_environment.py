@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dlsched.jobs.sweep import OF_CLIENTS
+from dlsched.jobs.sweep import OF_CLIENTS, OF_SUBMISSIONS
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.nodeagent.ranks.rank_plan import RankCommand, ranks_per_node
 from dlsched.protocol.messages import NodeName
@@ -80,7 +80,8 @@ def build_environment(
         and "=" not in name
         and "\0" not in name + value
         and (name in KEPT or not name.startswith(RESERVED))
-        and not (slurm and name.startswith("SLURM_"))  # of a Slurm job around the submission
+        # others are of a Slurm job around the submission
+        and not (slurm and name.startswith("SLURM_") and name not in OF_SUBMISSIONS)
     }
     values.setdefault("PATH", _PATH)
     if slurm:

@@ -980,7 +980,7 @@ class GpuView(_message.Message):
     def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., type: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices", "job_names")
+    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices", "job_names", "cpus_held", "memory_held_bytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
@@ -1000,6 +1000,8 @@ class NodeView(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     JOB_NAMES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_HELD_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     why: str
@@ -1019,7 +1021,9 @@ class NodeView(_message.Message):
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     devices: _containers.RepeatedCompositeFieldContainer[GpuView]
     job_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ..., job_names: _Optional[_Iterable[str]] = ...) -> None: ...
+    cpus_held: float
+    memory_held_bytes: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ..., job_names: _Optional[_Iterable[str]] = ..., cpus_held: _Optional[float] = ..., memory_held_bytes: _Optional[int] = ...) -> None: ...
 
 class NodesRequest(_message.Message):
     __slots__ = ("names",)

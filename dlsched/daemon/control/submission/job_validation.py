@@ -48,6 +48,7 @@ class ValidJob:
     array: ArrayShape | None
     held: bool
     tasks: tuple[int | None, ...] = ()  # of dependencies: the element's task number
+    gpus_unsaid: bool = False  # it gets GPUs because the site gives them where none is asked for
 
     @property
     def elements(self) -> int:
@@ -76,7 +77,8 @@ def validate(
     values: dict[str, Any] = {
         row.name: check_field(row, get_field(wanted, row), now) for row in SENT
     }
-    if _says_no_gpus(values):
+    unsaid = _says_no_gpus(values)
+    if unsaid:
         values["gpus"] = settings.default_gpus(partition)
     account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
     gang, gpus = _gang(values)
@@ -135,7 +137,14 @@ def validate(
         array = replace(array, sweep=sweep)
     if not wanted.open_ended:
         check_fits(body, capacity)
-    return ValidJob(body=body, request=request, array=array, held=wanted.held, tasks=tasks)
+    return ValidJob(
+        body=body,
+        request=request,
+        array=array,
+        held=wanted.held,
+        tasks=tasks,
+        gpus_unsaid=unsaid and body.gpus > 0,
+    )
 
 
 def _in_first_partition(

@@ -98,7 +98,7 @@ class Submissions:
             reply = await self._test(asked, caller, total)
         else:
             reply = await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
-        reply.warnings.extend(_unheard(asked, cluster))
+        reply.warnings.extend((*_unheard(asked, cluster), *_unsaid_gpus(asked)))
         bodies = [each.body for each in asked]
         reply.warnings.extend(unplanned(bodies, cluster.round_state.settings.policy))
         return reply
@@ -260,6 +260,15 @@ async def _described(live: LiveState, requests: Iterable[Request]) -> dict[int, 
         if isinstance(each.spec, JobSpec) and id(each.spec.body) not in found:
             found[id(each.spec.body)] = live.requests.described(each.spec)
     return found
+
+
+def _unsaid_gpus(asked: Sequence[ValidJob]) -> list[str]:
+    """What to say of jobs that get GPUs though no option asks for them."""
+    unsaid = sum(each.gpus_unsaid for each in asked)
+    if not unsaid:
+        return []
+    which = "it gets 1 GPU" if len(asked) == 1 else f"{plural(unsaid, 'job')} get 1 GPU each"
+    return [f"no option says how many GPUs: {which} (--gpus 0: none)"]
 
 
 def _unheard(asked: Iterable[ValidJob], cluster: Cluster) -> Iterable[str]:

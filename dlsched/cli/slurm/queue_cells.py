@@ -1,0 +1,172 @@
+"""What a line of `squeue` may show: the cells, by Slurm's letters and names."""
+
+from __future__ import annotations
+
+import pwd
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, where_text
+from dlsched.cli.slurm.formats import Cell
+from dlsched.client.records import Detail
+from dlsched.client.submission.durations import duration_text
+from dlsched.client.submission.memory import memory_text
+from dlsched.core.cluster.host_lists import fold
+
+_SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
+
+
+def _moment(at: float | None) -> str:
+    if at is None:
+        return "N/A"
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def nodes_of(row: Row) -> int:
+    """Return on how many nodes it is, or is to be."""
+    return len(row.job.nodes) or len(row.job.gang) or 1
+
+
+def _why(row: Row) -> str:
+    reason = row.job.reason or ("None" if not row.job.is_pending else "Priority")
+    return reason.partition(":")[0].partition(";")[0]
+
+
+def _where(row: Row) -> str:
+    return f"({_why(row)})" if row.job.is_pending else fold(row.job.nodes)
+
+
+def _limit(row: Row) -> str:
+    limit = row.job.time_limit_s
+    return "UNLIMITED" if limit is None else duration_text(limit)
+
+
+def _left(row: Row) -> str:
+    limit = row.job.time_limit_s
+    return "UNLIMITED" if limit is None else duration_text(limit - (row.job.run_s or 0.0))
+
+
+def _start(row: Row) -> str:
+    job = row.job
+    return _moment(job.predicted_start_at if job.is_pending else job.started_at)
+
+
+def _end(row: Row) -> str:
+    job = row.job
+    if job.started_at is None or job.time_limit_s is None:
+        return "N/A"
+    return _moment(job.started_at + job.time_limit_s)
+
+
+def _state(row: Row) -> str:
+    return _SLURMS.get(row.job.state, row.job.state)
+
+
+def _time(row: Row) -> str:
+    found = COLUMNS["time"].text(row)
+    return "0:00" if found == "-" else found
+
+
+def _of(name: str) -> Callable[[Row], str]:
+    return lambda row: str(getattr(row.job, name) or "")
+
+
+@dataclass(frozen=True)
+class DetailedRow(Row):
+    """A row with all that is known of its job."""
+
+    detail: Detail | None = None
+
+
+def _detail_of(row: Row) -> Detail:
+    found = row.detail if isinstance(row, DetailedRow) else None
+    return found or Detail(job=row.job)
+
+
+def _command(row: Row) -> str:
+    detail = _detail_of(row)
+    return detail.wrap or " ".join(detail.command) or "(null)"
+
+
+def _memory(row: Row) -> str:
+    size = row.job.asked.get("memory_bytes")
+    return memory_text(size) if isinstance(size, int) else "0"
+
+
+def _user_id(row: Row) -> str:
+    try:
+        return str(pwd.getpwnam(row.job.user or "").pw_uid)
+    except KeyError:
+        return row.job.user or ""
+
+
+def _hosts(row: Row, field: str) -> str:
+    names = row.job.asked.get(field)
+    return fold(names) if isinstance(names, list | tuple) else ""
+
+
+def _sharing(row: Row) -> str:
+    return "NO" if row.job.asked.get("exclusive") else "OK"
+
+
+def _on_node(row: Row) -> str:
+    gang = row.job.gang
+    return str(max(gang)) if gang else str(row.job.gpus)
+
+
+_CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cell
+    "JobID": ("A", Cell("JOBID", lambda row: str(row.job.job_id))),
+    "JobArrayID": ("i", Cell("JOBID", lambda row: row.shown_id)),
+    "ArrayJobID": (
+        "F",
+        Cell("ARRAY_JOB_ID", lambda row: str(row.job.array_job_id or row.job.job_id)),
+    ),
+    "ArrayTaskID": (
+        "K",
+        Cell(
+            "ARRAY_TASK_ID",
+            lambda row: "N/A" if row.job.array_task_id is None else str(row.job.array_task_id),
+        ),
+    ),
+    "Partition": ("P", Cell("PARTITION", _of("partition"))),
+    "Name": ("j", Cell("NAME", _of("name"))),
+    "UserName": ("u", Cell("USER", _of("user"))),
+    "Account": ("a", Cell("ACCOUNT", lambda row: row.job.account or row.job.vc or "")),
+    "QOS": ("q", Cell("QOS", _of("priority_class"))),
+    "StateCompact": ("t", Cell("ST", lambda row: STATE_CODES.get(row.job.state, "?"))),
+    "State": ("T", Cell("STATE", _state)),
+    "TimeUsed": ("M", Cell("TIME", _time)),
+    "TimeLimit": ("l", Cell("TIME_LIMIT", _limit)),
+    "TimeLeft": ("L", Cell("TIME_LEFT", _left)),
+    "NumNodes": ("D", Cell("NODES", lambda row: str(nodes_of(row)))),
+    "NumCPUs": ("C", Cell("CPUS", lambda row: str(row.job.asked.get("cpus") or ""))),
+    "ReasonList": ("R", Cell("NODELIST(REASON)", _where)),
+    "NodeList": ("N", Cell("NODELIST", lambda row: fold(row.job.nodes))),
+    "Reason": ("r", Cell("REASON", _why)),
+    "Priority": ("Q", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
+    "PriorityLong": ("p", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
+    "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: _moment(row.job.submitted_at))),
+    "StartTime": ("S", Cell("START_TIME", _start)),
+    "EndTime": ("e", Cell("END_TIME", _end)),
+    "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies))),
+    "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: f"gres:gpu:{_on_node(row)}")),
+    "Feature": ("f", Cell("FEATURES", lambda row: "|".join(row.job.gpu_types) or "(null)")),
+    "Comment": ("k", Cell("COMMENT", _of("comment"))),
+    "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
+    "Why": ("W", Cell("WHY", where_text)),
+    "MinMemory": ("m", Cell("MIN_MEMORY", _memory)),
+    "MinCPUs": ("c", Cell("MIN_CPUS", lambda row: str(row.job.asked.get("cpus_per_task") or 1))),
+    "UserID": ("U", Cell("USER", _user_id)),
+    "BatchHost": ("B", Cell("EXEC_HOST", lambda row: (*row.job.nodes, "n/a")[0])),
+    "ReqNodes": ("n", Cell("REQ_NODES", lambda row: _hosts(row, "only_nodes"))),
+    "ExcNodes": ("x", Cell("EXC_NODES", lambda row: _hosts(row, "not_nodes"))),
+    "Nice": ("y", Cell("NICE", lambda row: f"{-(row.job.priority or 0):g}")),
+    "OverSubscribe": ("h", Cell("OVER_SUBSCRIBE", _sharing)),
+    "Reservation": ("v", Cell("RESERVATION", lambda row: "(null)")),
+    "WorkDir": ("Z", Cell("WORK_DIR", lambda row: _detail_of(row).working_directory or "")),
+    "Command": ("o", Cell("COMMAND", _command)),
+}
+LETTERS = dict(_CELLS.values())
+NAMES = {name: cell for name, (_, cell) in _CELLS.items()}
+OF_DETAILS = ("WorkDir", "Command")  # of which the queue itself says nothing

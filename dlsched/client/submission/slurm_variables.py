@@ -1,0 +1,48 @@
+"""What a submission asked for, in the variables in which Slurm tells it to the job.
+
+Slurm sets each of them only where the option was given, with the option's own text; memory is a
+number of MiB there. What a run got is told by the node: SLURM_NTASKS, SLURM_GPUS_ON_NODE and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlsched.client.submission.values import word_of
+
+_SAID = {
+    "gpus": "SLURM_GPUS",
+    "gpus_per_node": "SLURM_GPUS_PER_NODE",
+    "gpus_per_task": "SLURM_GPUS_PER_TASK",
+    "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
+    "ntasks_per_gpu": "SLURM_NTASKS_PER_GPU",
+    "dependency": "SLURM_JOB_DEPENDENCY",
+    "priority_class": "SLURM_JOB_QOS",
+    "export": "SLURM_EXPORT_ENV",
+}
+_MEMORY = {
+    "mem": "SLURM_MEM_PER_NODE",
+    "mem_per_cpu": "SLURM_MEM_PER_CPU",
+    "mem_per_gpu": "SLURM_MEM_PER_GPU",
+}
+
+
+def slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that options give, by name.
+
+    Raises:
+        BadInput: a size of memory is malformed.
+    """
+    if options.get("slurm_env") == "no":
+        return {}
+    found = {name: options[key] for key, name in _SAID.items() if key in options}
+    if _MEMORY.keys() & options.keys():
+        from dlsched.client.submission.memory import (  # noqa: PLC0415  # few say it
+            is_whole_memory,
+            memory_bytes,
+        )
+
+        for key, name in _MEMORY.items():
+            if key in options and not is_whole_memory(options[key]):
+                found[name] = str(memory_bytes(word_of(key), options[key]) >> 20)
+    return found
