@@ -72,6 +72,10 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
         "admin.slurm_commands:slurm_commands_command",
         "Install sbatch, squeue and the like for login shells.",
     ),
+    "backup": LazyCommand("admin.backup:backup_command", "Copy the daemon's SQLite database."),
+    "restored": LazyCommand(
+        "admin.backup:restored_command", "Go on with an older copy of the database."
+    ),
     "audit": LazyCommand(
         "admin.audit:audit_command", "What users and operators did, the newest first."
     ),

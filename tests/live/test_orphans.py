@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +12,6 @@ from dlsched.torture.local_cluster import LocalCluster, eventually
 pytestmark = pytest.mark.slow
 
 
-def copy_of(database: Path, to: Path) -> None:
-    """Copy a database that is in use."""
-    with sqlite3.connect(database) as source, sqlite3.connect(to) as target:
-        source.backup(target)
-    to.chmod(0o600)
-
-
 def orphans(cluster: LocalCluster) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(cluster.cli("admin", "orphans", "--json"))["orphans"]
     return found
@@ -30,16 +19,19 @@ def orphans(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 def test_an_orphan_of_a_restored_database_is_shown_and_ended(small: LocalCluster) -> None:
     database, older = small.folder / "dlsched.db", small.folder / "older.db"
-    copy_of(database, older)
+    config = str(small.folder / "dlsched.toml")
+    assert small.cli("admin", "backup", str(older), "--config", config) == f"copied to {older}\n"
+    again = small.run("admin", "backup", str(older), "--config", config)
+    assert (again.returncode, again.stderr) == (2, f"dlsched: {older} exists already\n")
     job = small.submit("echo began; sleep 600", nodelist="n1", gpus="4")
     eventually("it began", lambda: small.output(job), within=40)
     assert orphans(small) == []
     small.kill("daemon")
     for path in small.folder.glob("dlsched.db*"):
         path.unlink()
-    copy_of(older, database)
-    restored = [sys.executable, "-m", "dlsched.db", "restored", f"sqlite:///{database}"]
-    subprocess.run(restored, check=True, capture_output=True, cwd=small.folder)
+    older.rename(database)
+    said = small.cli("admin", "restored", "--config", config, "--jump", "50")
+    assert said == "the next job is 51\n"
     small.start_daemon()
     small.wait_until_up()
     [orphan] = eventually("it is an orphan", lambda: orphans(small), within=60)
