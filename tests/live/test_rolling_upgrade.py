@@ -82,8 +82,10 @@ class Upgraded(LocalCluster):
     def with_new_agent(self, name: str) -> None:
         """Upgrade a node."""
         self.stop(name)
+        log = self.folder / f"{name}.log"
+        size = log.stat().st_size
         super().start_agent(name)
-        eventually(f"{name} speaks", lambda: "daemon-reached" in self.log(name))
+        eventually(f"{name} speaks", lambda: b"daemon-reached" in log.read_bytes()[size:])
 
 
 @pytest.fixture
@@ -105,7 +107,8 @@ def test_jobs_run_on_while_first_the_daemon_and_then_the_nodes_are_upgraded(
     cluster.with_new_daemon()
     for job in (alone, gang, *others):
         cluster.until(job, "RUNNING")
-    assert "begun" in eventually("an earlier agent's log", lambda: cluster.cli("logs", str(alone)))
+    said = eventually("an earlier agent shows it", lambda: cluster.run("logs", str(alone)).stdout)
+    assert said == "begun\n"
     cluster.cli("cancel", "-y", str(others[0]))
     cluster.until(others[0], "CANCELLED")
     cluster.cli("suspend", str(others[1]))
