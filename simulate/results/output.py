@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import DlschedError
 from simulate.csv_text import cell, column_texts, quoted, whole_file
+from simulate.results.columns import Columns
 from simulate.results.tables import JobOutcomes, ReplayResult
 
 JOB_COLUMNS = (
@@ -139,3 +140,35 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{value!r} has no place in a summary")
+
+
+# -- runs as rows ----------------------------------------------------------------------------------
+
+RUN_LABELS = ("trace", "label", "load", "seed")
+
+
+def run_columns(results: Sequence[ReplayResult]) -> Columns:
+    """A row for each run: what tells it from others, and the figures of its summary.
+
+    Figures in objects have dots (`deadlines.met_share`); lists and options are left out. A figure
+    that one run does not know is unknown there.
+    """
+    rows = [
+        {**{name: getattr(result, name) for name in RUN_LABELS}, **_flat(result.summary)}
+        for result in results
+    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Columns({name: [row.get(name) for row in rows] for name in names})
+
+
+def _flat(summary: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in summary.items():
+        if isinstance(value, Mapping):
+            if key != "options":
+                found |= _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, np.generic):
+            found[prefix + key] = value.item()
+        elif value is None or isinstance(value, str | int | float):
+            found[prefix + key] = value
+    return found

@@ -156,6 +156,12 @@ class ReplayCall:
     summary_out: Text = typed(
         "--summary-out FILE.json", "The figures; - for stdout.", mark=WITH_SNAPSHOT
     )
+    summary_csv: Text = typed(
+        "--summary-csv FILE.csv[.gz]", "The figures as a table: one row for each run."
+    )
+    latex: Text = typed(
+        "--latex FILE.tex", "The printed table for a paper (needs the package booktabs)."
+    )
     trajectories_out: Path | None = typed(
         "--trajectories-out FILE.csv[.gz]",
         "GPUs, batch size and goodput of elastic jobs over time.",

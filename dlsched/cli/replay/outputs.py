@@ -14,12 +14,13 @@ from dlsched.cli.replay.call import ReplayCall
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.system.output_files import appearing_whole, why_not_writable
 from simulate.results.output import (
+    run_columns,
     summary_text,
     write_jobs,
     write_trajectories,
 )
 from simulate.results.tables import ReplayResult
-from simulate.sweep.statistics import aggregates
+from simulate.sweep.statistics import FIGURES, aggregates
 
 STDOUT = "-"
 
@@ -38,6 +39,8 @@ class Outputs:
     report: Path | None
     plots: Path | None
     trajectories: Path | None = None
+    table: Path | None = None
+    latex: Path | None = None
     tagged: tuple[str, ...] = ()
     several: bool = False
 
@@ -58,6 +61,8 @@ class Outputs:
             (self.jobs, self._write_jobs),
             (self.trajectories, self._write_trajectories),
             (self.summary, self._write_summary),
+            (self.table, self._write_table),
+            (self.latex, self._write_latex),
             (self.report, self._write_report),
             (self.plots, self._write_plots),
         ):
@@ -93,6 +98,17 @@ class Outputs:
             return
         with appearing_whole(Path(self.summary)) as part:
             part.write_text(text, encoding="utf-8", newline="\n")
+
+    def _write_table(self, results: Sequence[ReplayResult]) -> None:
+        assert self.table is not None
+        run_columns(results).write_csv(self.table)
+
+    def _write_latex(self, results: Sequence[ReplayResult]) -> None:
+        from simulate.report.latex import latex_tables  # noqa: PLC0415  # rarely needed
+
+        assert self.latex is not None
+        with appearing_whole(self.latex) as part:
+            part.write_text(latex_tables(results, FIGURES), encoding="utf-8", newline="\n")
 
     def _write_report(self, results: Sequence[ReplayResult]) -> None:
         from simulate.report import write_report  # noqa: PLC0415  # rarely needed
@@ -132,12 +148,16 @@ def outputs_of(call: ReplayCall, *, tagged: tuple[str, ...] = (), several: bool 
         report=call.report,
         plots=call.plots,
         trajectories=call.trajectories_out,
+        table=None if call.summary_csv is None else Path(call.summary_csv),
+        latex=None if call.latex is None else Path(call.latex),
         tagged=tagged,
         several=several,
     )
     named = {
         "--jobs-out": call.jobs_out,
         "--summary-out": call.summary_out,
+        "--summary-csv": call.summary_csv,
+        "--latex": call.latex,
         "--trajectories-out": call.trajectories_out,
         "--report": call.report,
     }

@@ -11,11 +11,10 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -32,34 +31,24 @@ from dlsched.cli.replay.option_values import (
 from dlsched.cli.replay.outputs import Outputs, outputs_of
 from dlsched.cli.replay.progress import progress_bar
 from dlsched.cli.replay.result_tables import comparison, headline, notes, run_line, takeaways
-from dlsched.composition.parts import build_parts
-from dlsched.composition.settings import Costs, resolve_semantics
+from dlsched.composition.settings import Costs
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput
-from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.cluster_files import open_cluster
-from simulate.clusters.event_files import read_events
-from simulate.profiles.leaving_out import without_unprofiled
-from simulate.profiles.open import open_applications, open_profiles
 from simulate.results.assumptions import assumed
 from simulate.settings import RunSettings
 from simulate.sweep import (
     PARTS,
     Dimensions,
-    Inputs,
     Outcome,
-    Run,
     Store,
     conduct,
     executor_of,
     expand,
-    share_out,
 )
-from simulate.sweep.checks import check_fits, check_runs
-from simulate.sweep.isolated import compared, isolated_runs
-from simulate.traces.open import open_trace
+from simulate.sweep.isolated import compared
+from simulate.sweep.planning import Plan, Sources, plan
 from simulate.traces.options import ReadOptions
-from simulate.traces.trace import Trace
 
 DEFAULT_MTTR_S = 3600.0
 SHORTEST_MTBF_S = 1.0  # with less, nothing but failures would happen
@@ -67,15 +56,9 @@ SHORTEST_MTBF_S = 1.0  # with less, nothing but failures would happen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A checked call: the runs, their inputs and the outputs.
+    """A checked call: the runs with their inputs, and the outputs."""
 
-    `isolated` are further runs under the policy isolated, to compare the others with.
-    """
-
-    dimensions: Dimensions
-    inputs: Inputs
-    runs: tuple[Run, ...]
-    isolated: tuple[Run, ...]
+    plan: Plan
     outputs: Outputs
     store: Store | None
     executor: str
@@ -93,13 +76,14 @@ def replay_study(call: ReplayCall, *, cluster: Cluster | None = None) -> int:
     """
     study = _checked(call, cluster)
     out = sys.stderr if study.outputs.takes_stdout else sys.stdout
-    for trace in study.inputs.traces:
-        for line in headline(trace, study.inputs.cluster, study.dimensions.load):
+    inputs, planned = study.plan.inputs, study.plan
+    for trace in inputs.traces:
+        for line in headline(trace, inputs.cluster, planned.dimensions.load):
             _say(line, out)
-    runs = (*study.runs, *study.isolated)
-    with _stopped_by_signals() as is_stopped, progress_bar(study.inputs, runs) as bar:
+    runs = (*planned.runs, *planned.isolated)
+    with _stopped_by_signals() as is_stopped, progress_bar(inputs, runs) as bar:
         outcome = conduct(
-            study.inputs,
+            inputs,
             runs,
             lambda missing: executor_of(study.executor, runs=missing),
             store=study.store,
@@ -107,7 +91,7 @@ def replay_study(call: ReplayCall, *, cluster: Cluster | None = None) -> int:
             on_finished=bar.finished,
             is_stopped=is_stopped,
         )
-    outcome.results = compared(outcome.results, study.runs, study.isolated)
+    outcome.results = compared(outcome.results, planned.runs, planned.isolated)
     results = outcome.finished
     if results:
         _print_results(study, outcome, out)
@@ -124,50 +108,30 @@ def _checked(call: ReplayCall, cluster: Cluster | None) -> Study:
         load=loads(call.load),
         seed=seeds(call.seed),
     )
-    traces = len(call.paths)
-    runs = expand(dimensions, _base(call), traces=traces)
-    outputs = outputs_of(call, tagged=_tags(dimensions, traces, len(runs)), several=len(runs) > 1)
-    executor_of(call.executor, runs=len(runs))
+    base, traces = _base(call), len(call.paths)
+    count = len(expand(dimensions, base, traces=traces))
+    outputs = outputs_of(call, tagged=_tags(dimensions, traces, count), several=count > 1)
+    executor_of(call.executor, runs=count)
     if call.cluster is None and cluster is None:
         raise BadInput(
             "--cluster is missing: describe the cluster, for example --cluster 16x8:v100"
         )
     cluster = cluster if call.cluster is None else open_cluster(call.cluster)
     assert cluster is not None
-    quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
-    runs = share_out(runs, has_quotas=quotas)
-    for settings in dict.fromkeys(replace(run.settings, load=None, seed=0) for run in runs):
-        build_parts(settings, resolve_semantics(settings), has_quotas=quotas)
-    events: Sequence[ClusterEvent] = ()
-    if call.events is not None:
-        cluster, events = read_events(call.events, cluster)
-    applications = open_applications(call.profiles)
-    throughputs, patterns = open_profiles(None if applications else call.profiles)
-    jobs = _traces(call)
-    if call.skip_bad_rows and throughputs is not None:
-        jobs = tuple(without_unprofiled(trace, cluster, throughputs) for trace in jobs)
-    inputs = Inputs(
-        traces=jobs,
-        cluster=cluster,
-        events=events,
-        throughputs=throughputs,
-        patterns=patterns,
-        applications=applications,
+    planned = plan(
+        dimensions, base, _sources(call), cluster, compare_isolated=call.compare_isolated
     )
-    if not call.skip_bad_rows:
-        for trace, path in zip(inputs.traces, call.paths, strict=True):
-            check_fits(trace, cluster, Path(path))
-    isolated = isolated_runs(runs, has_quotas=quotas) if call.compare_isolated else ()
-    check_runs(inputs, (*runs, *isolated))
-    store = Store(call.resume, inputs) if call.resume is not None else None
-    return Study(
-        dimensions=dimensions,
-        inputs=inputs,
-        runs=runs,
-        isolated=isolated,
-        outputs=outputs,
-        store=store,
-        executor=call.executor,
+    store = Store(call.resume, planned.inputs) if call.resume is not None else None
+    return Study(plan=planned, outputs=outputs, store=store, executor=call.executor)
+
+
+def _sources(call: ReplayCall) -> Sources:
+    return Sources(
+        traces=call.paths,
+        format=call.format,
+        options=ReadOptions(skip_bad_rows=call.skip_bad_rows, workload=call.workload),
+        events=call.events or "",
+        profiles=call.profiles or "",
     )
 
 
@@ -203,25 +167,6 @@ def _tags(dimensions: Dimensions, traces: int, runs: int) -> tuple[str, ...]:
     return (*trace, "policy", *dimensions.varied, "load", "seed")
 
 
-def _traces(call: ReplayCall) -> tuple[Trace, ...]:
-    options = ReadOptions(skip_bad_rows=call.skip_bad_rows, workload=call.workload)
-    traces = [open_trace(path, call.format, options=options) for path in call.paths]
-    named = [trace.name for trace in traces]
-    for place, path in enumerate(call.paths):
-        if not len(traces[place]):
-            raise BadInput(f"{path}: no job is left to replay{_why_none(traces[place])}")
-        if named.count(named[place]) > 1:  # "a/jobs.csv" and "b/jobs.csv"
-            traces[place] = replace(traces[place], name=path)
-    if len(set(call.paths)) < len(call.paths):
-        raise BadInput("a trace is named twice")
-    return tuple(traces)
-
-
-def _why_none(trace: Trace) -> str:
-    reasons = ", ".join(f"{count} x {reason}" for reason, count in trace.dropped.items())
-    return f" ({reasons})" if reasons else ""
-
-
 @contextmanager
 def _stopped_by_signals() -> Iterator[Callable[[], bool]]:
     """Let SIGINT and SIGTERM stop the study; gives whether one of them has come."""
@@ -244,7 +189,7 @@ def _print_results(study: Study, outcome: Outcome, out: TextIO) -> None:
     terminal = out.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
-    _say(f"  {run_line(results, study.dimensions)}", out)
+    _say(f"  {run_line(results, study.plan.dimensions)}", out)
     _say(f"  assumed: {assumed(results)}", out)
     for table in comparison(results, terse=terminal):
         print(file=out)
