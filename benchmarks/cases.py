@@ -25,6 +25,7 @@ GROUPS = {
     "start": "starting up",
     "store": "the database of the live cluster",
     "growth": "how the cost grows: jobs, GPUs, load; LAS",
+    "cells": "HiveD's cells and the default placement; 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
 }
@@ -120,6 +121,7 @@ def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
         "target": _target,
         "passed": _passed,
         "blox": _blox,
+        "cells": _cells,
         "policy": _policies,
         "growth": _growth,
     }
@@ -233,6 +235,17 @@ def _growth(work: Workloads) -> Iterator[Case]:
             name=f"growth/load-{load:g}",
             command=replay(work.philly(100_000, load=load), CLUSTER, "las"),
             compared_to="" if load == 0.6 else "growth/load-0.6",
+        )
+
+
+def _cells(work: Workloads) -> Iterator[Case]:
+    cluster = "64x8:v100"
+    trace = work.philly(20_000, cluster=cluster)
+    for placement in ("min-nodes", "hived"):
+        yield Case(
+            name=f"cells/{placement}",
+            command=replay(trace, cluster, "fifo", "--placement", placement),
+            compared_to="" if placement == "min-nodes" else "cells/min-nodes",
         )
 
 

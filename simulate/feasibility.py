@@ -14,6 +14,7 @@ from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import BadInput, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.round.steps import Parts
+from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
 from simulate.clusters.cluster_events import ClusterEvent
@@ -97,7 +98,7 @@ def _unplaceable(
             free = FreeGpus(empty, pools.nodes[pool])
             if host is not None:
                 free.limit(request, host)
-            if request.is_shaped:
+            if request.is_shaped and not isinstance(parts.placement, ClaimingPlacement):
                 placed = place_shaped(parts.placement, request, free)
             else:
                 placed = parts.placement.place(request, free)

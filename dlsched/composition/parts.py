@@ -27,6 +27,8 @@ STAGE_WORDS = {
     "metrics": "metrics",
 }
 
+_ADMISSION_OF = {"hived": "cells"}  # what a placement can never serve is refused at once
+
 
 def build_parts(
     settings: PartSettings,
@@ -97,7 +99,7 @@ def part_names(
     chosen = {
         "scheduling": settings.policy,
         "placement": placement,
-        "admission": settings.admission or "accept-all",
+        "admission": settings.admission or _ADMISSION_OF.get(placement, "accept-all"),
         "estimator": settings.estimate or "oracle",
         "launch": settings.launch or launch,
         "preemption": settings.preemption or "checkpoint",

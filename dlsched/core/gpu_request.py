@@ -63,6 +63,17 @@ class GpuRequest:
             -1.0 if math.isnan(needs[1]) else needs[1],
         )
 
+    @property
+    def vc(self) -> str:
+        """Its virtual cluster; empty for none."""
+        code = int(self._table.vc[self.row])
+        return self._table.names["vc"][code] if code >= 0 else ""
+
+    @property
+    def priority(self) -> float:
+        """Larger goes first; NaN when it says nothing."""
+        return float(self._table.priority[self.row])
+
     def part(self, gang: int) -> GpuRequest:
         """The same row's request for one node's part."""
         return GpuRequest(self.row, gang, self._table)

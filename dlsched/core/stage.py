@@ -9,7 +9,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
 
     from dlsched.core.arrays import Bools, Floats, Ints, Rows
     from dlsched.core.cluster.description import Cluster
-    from dlsched.core.cluster.occupancy import Placement
+    from dlsched.core.cluster.occupancy import Occupancy, Placement
     from dlsched.core.context import RoundContext
     from dlsched.core.gpu_request import FreeGpus, GpuRequest
     from dlsched.core.job_metrics import Metric, MetricBoard
@@ -142,6 +152,72 @@ class PlacementPolicy(Stage[O], ABC):
     def sameness(self, request: GpuRequest) -> object:
         """Rows of equal sameness are refused alike while no GPU becomes free."""
         return request.gang
+
+
+class Claim(NamedTuple):
+    """Exact GPUs for a row, and the rows that must leave them first.
+
+    Attributes:
+        placement: the GPUs.
+        victims: rows that hold some of them, in the order in which they are asked to leave.
+        rivals: rows that have reserved some of them, and lose their reservation.
+    """
+
+    placement: Placement
+    victims: tuple[int, ...] = ()
+    rivals: tuple[int, ...] = ()
+
+
+class ClaimingPlacement(PlacementPolicy[O]):
+    """A placement that keeps a book of all rows' GPUs, and may take GPUs from rows for another.
+
+    The walk makes claims through it and reports what came of them; what else has changed it sees
+    when it is asked the next time.
+    """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """A decision begins."""
+
+    @abstractmethod
+    def order(self, rows: Rows, table: UnitTable) -> Rows:
+        """The rows in the order in which they must be placed; ranks of equals stay."""
+
+    @abstractmethod
+    def helps(self, row: int, victim: int, table: UnitTable) -> bool:
+        """Could a row get GPUs if the policy took them from a running row of lower rank?"""
+
+    @abstractmethod
+    def check_exact(self, cluster: Cluster) -> None:
+        """Refuse GPUs that a policy has chosen itself, where the book alone may give them.
+
+        Raises:
+            BadInput: says why.
+        """
+
+    @abstractmethod
+    def follow(self, occupancy: Occupancy, table: UnitTable) -> None:
+        """Bring the book up to date with what rows hold and have reserved, where it is not."""
+
+    @abstractmethod
+    def can_return(self, row: int) -> bool:
+        """May a row that lost its GPUs in this decision have them again, as it had them?"""
+
+    @abstractmethod
+    def claim(self, request: GpuRequest, free: FreeGpus) -> Claim | Refused:
+        """Choose GPUs for a row, free ones or those of victims; `reject` or the next two follow."""
+
+    @abstractmethod
+    def reject(self, row: int) -> None:
+        """The claim is not carried out."""
+
+    @abstractmethod
+    def reserved(self, row: int) -> None:
+        """The row waits for its victims; its GPUs are its own from now on."""
+
+    @abstractmethod
+    def taken(self, row: int) -> None:
+        """The row has got the GPUs of its claim, which had no victims."""
 
 
 class Entitlements:

@@ -61,11 +61,13 @@ _OURS: dict[str, dict[str, str]] = {
         "consolidated": _PLACEMENT + "consolidated:Consolidated",
         "yarn": _PLACEMENT + "consolidated:Yarn",
         "skew": _PLACEMENT + "consolidated:Skew",
+        "hived": _PLACEMENT + "hived.placement:Hived",
     },
     "admission": {
         "accept-all": "dlsched.policies.admission.thresholds:AcceptAll",
         "load-threshold": "dlsched.policies.admission.thresholds:LoadThreshold",
         "quota": "dlsched.policies.admission.thresholds:Quota",
+        "cells": "dlsched.policies.admission.cell_owners:CellOwners",
     },
     "fairness": {
         "vc-quota": "dlsched.policies.fairness.vc_quota:VcQuota",

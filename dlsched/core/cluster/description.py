@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.cell_shapes import cells_by_topology
+from dlsched.core.cluster.cell_tables import grants_of, pins_of, plan_from_tables
+from dlsched.core.cluster.cells import CellPlan, Grant
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known, plural, shorten
 
@@ -37,6 +41,7 @@ class Node:
     rack: str = ""
     domain: str = ""
     nic_gbps: float = np.nan
+    nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,8 @@ class VirtualCluster:
         guaranteed: GPUs it gets back from borrowers on demand; equals `gpus` unless given.
         borrow: may it use what other tenants leave idle?
         parent: the quota that it is a part of; what it uses counts there too.
+        cells: cells that it owns, wherever they are.
+        pinned: names of the very cells that it owns.
     """
 
     name: str
@@ -58,6 +65,8 @@ class VirtualCluster:
     guaranteed: int = -1
     borrow: bool = False
     parent: str = ""
+    cells: tuple[Grant, ...] = ()
+    pinned: tuple[str, ...] = ()
 
 
 class Cluster:
@@ -73,6 +82,7 @@ class Cluster:
         cpus, memory_gb: per node, NaN when unknown.
         tracks_host: are CPUs or memory of any node known?
         vcs: virtual clusters, by name.
+        said_cells: the cells of its machines; None where nothing says them.
         spec: the text it was made from, for tables.
     """
 
@@ -83,6 +93,7 @@ class Cluster:
         *,
         spec: str = "",
         gpu_types: Iterable[str] = (),
+        cells: CellPlan | None = None,
     ) -> None:
         if not nodes:
             raise BadInput("the cluster has no nodes: give at least one, for example 4x8:v100")
@@ -103,6 +114,7 @@ class Cluster:
         self.memory_gb: Floats = np.array([node.memory_gb for node in nodes], np.float64)
         self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
+        self.said_cells = cells
         self.spec = spec
         self._check_vcs()
 
@@ -153,6 +165,17 @@ class Cluster:
         """GPUs of the largest node."""
         return int(self.gpus.max())
 
+    @cached_property
+    def cells(self) -> CellPlan:
+        """The cells of its machines: those that were said, else those of its topology."""
+        return cells_by_topology(self.nodes) if self.said_cells is None else self.said_cells
+
+    @property
+    def cell_owners(self) -> dict[str, tuple[tuple[Grant, ...], tuple[str, ...]]]:
+        """By virtual cluster the cells that it owns, and the names of pinned ones."""
+        vcs = self.vcs.values()
+        return {vc.name: (vc.cells, vc.pinned) for vc in vcs if vc.cells or vc.pinned}
+
     def nodes_mask(self, chosen: Iterable[int]) -> int:
         """A set of nodes as the bits of one integer, bit k for node k."""
         mask = 0
@@ -199,7 +222,7 @@ _NODE_KEYS = {
     "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
     "rack", "switch", "domain", "nic_gbps",
 }  # fmt: skip
-_VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent"}
+_VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent", "cells", "pinned"}
 
 
 def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
@@ -208,7 +231,7 @@ def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
     Raises:
         BadInput: an unknown key, a missing one, or a value of the wrong kind.
     """
-    known = {"nodes", "vcs", "partitions", "topology"}
+    known = {"nodes", "vcs", "partitions", "topology", "cell_types", "physical_cells"}
     for key in document:
         if key not in known:
             raise not_known(f"{where}: table", key, sorted(known))
@@ -225,7 +248,13 @@ def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
             raise BadInput(f"{where}: two [[vcs]] are named {after.name}")
     if not nodes:
         raise BadInput(f"{where}: no [[nodes]]; give at least one with gpus = N")
-    return Cluster(nodes, vcs, spec=where)
+    plan = plan_from_tables(document, where=where)
+    cluster = Cluster(nodes, vcs, spec=where, cells=plan)
+    if plan is not None:
+        plan.check_nodes({n.name: (n.gpus, n.gpu_type) for n in nodes}, where=where)
+    if cluster.cell_owners:
+        cluster.cells.check_owners(cluster.cell_owners, where=where)
+    return cluster
 
 
 def _entries(document: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
@@ -294,8 +323,15 @@ def _vc_of(entry: Mapping[str, Any], where: str, names: set[str]) -> VirtualClus
     parent = entry.get("parent", "")
     if not isinstance(parent, str):
         raise BadInput(f"{where}: parent must be the name of a virtual cluster, not {parent!r}")
-    if ("gpus" in entry) == ("nodes" in entry):
-        raise BadInput(f"{where}: give either gpus (a quota) or nodes (its own machines)")
+    forms = ("gpus" in entry) + ("nodes" in entry) + ("cells" in entry or "pinned" in entry)
+    if forms != 1:
+        raise BadInput(f"{where}: give either gpus (a quota) or nodes (its own machines), or cells")
+    if "gpus" not in entry and "nodes" not in entry:
+        return VirtualCluster(
+            name=name,
+            cells=grants_of(entry.get("cells", []), f"{where}: cells"),
+            pinned=pins_of(entry.get("pinned", []), f"{where}: pinned"),
+        )
     if "nodes" in entry:
         hosts = entry["nodes"]
         listed = hosts if isinstance(hosts, str) else ",".join(map(str, hosts))

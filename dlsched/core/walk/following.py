@@ -26,6 +26,8 @@ def follow(walk: Walk, units: Units, ranking: Ranking) -> None:
     walk.wake_at(ranking.wake_at)
     walk.stable_until(ranking.stable_until)
     rows = units.rows[ranking.order]
+    if walk.claims is not None:
+        rows = walk.claims.ordered(rows)
     walk.ranked(rows)
     running = walk.table.status[rows] == RUNNING
     stop = ranking.misfit == "stop"
@@ -83,7 +85,7 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
         if isinstance(placed, Refused):
             walk.refuse(row, placed)
             misfits.add(row, placed)
-        if not walk.occupancy.free_total:
+        if not walk.occupancy.free_total and walk.claims is None:
             break
 
 
@@ -173,6 +175,8 @@ def _place_or_push(
 
 def _is_in_the_way(walk: Walk, victim: int, row: int) -> bool:
     """Could a row use a victim's GPUs? One that has a home can use no others."""
+    if walk.claims is not None and not walk.claims.helps(row, victim):
+        return False
     home = walk.table.homes.get(row)
     if home is None:
         return True

@@ -21,8 +21,9 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
-from dlsched.core.stage import Entitlements, PlacementPolicy
+from dlsched.core.stage import ClaimingPlacement, Entitlements, PlacementPolicy
 from dlsched.core.units import WAITING, Units
+from dlsched.core.walk.claims import Claims
 from dlsched.core.walk.shape import fits_shape, place_shaped
 from dlsched.core.walk.tenancy import Tenancy
 
@@ -38,6 +39,7 @@ class Walk:
         ctx: the round's snapshot.
         suspended: rows that lost their GPUs, with where they were, in order.
         launched: rows that got GPUs, in order.
+        claims: how rows get GPUs of a placement that keeps a book; None with others.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Walk:
         self._anew = False  # a full rebuild: no row has a claim to its old GPUs
         tracked = self.occupancy.cluster.tracks_host
         self._host = HostResources(self.occupancy, self.table) if tracked else None
+        self.claims = Claims(self, placement) if isinstance(placement, ClaimingPlacement) else None
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
         )
@@ -88,11 +91,28 @@ class Walk:
         refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, want)
         if refusal is not None:
             return refusal
-        returns = row in self.suspended and row not in self.launched and self.ctx.semantics.rejoin
+        if self.claims is not None:
+            return self.claims.place(row, want, nodes)
+        returns = self.may_return(row)
         if returns and not self._anew:
-            back = self._rejoin(row, want, nodes)
+            back = self.rejoin(row, want, nodes)
             if back is not None:
                 return back
+        return self._place_anywhere(row, want, nodes, returns=returns)
+
+    def may_return(self, row: int) -> bool:
+        """Was a row suspended in this walk, so that it may have its own GPUs back?"""
+        gone = row in self.suspended and row not in self.launched
+        return gone and self.ctx.semantics.rejoin
+
+    @property
+    def is_anew(self) -> bool:
+        """Has no row a claim to its old GPUs?"""
+        return self._anew
+
+    def _place_anywhere(
+        self, row: int, want: int, nodes: int, *, returns: bool
+    ) -> Placement | Refused:
         pool = self.table.pool.item(row)
         open_gpus = (
             self.free_gpus(pool)
@@ -105,8 +125,8 @@ class Walk:
         if isinstance(chosen, Refused):
             return chosen
         if returns and chosen == self.suspended[row]:
-            return self._rejoin(row, want) or chosen
-        self._take(row, chosen)
+            return self.rejoin(row, want) or chosen
+        self.take(row, chosen)
         return chosen
 
     def place_fitting(self, rows: Rows) -> None:
@@ -135,7 +155,7 @@ class Walk:
         """Where the placement says; a row that has a home there or not at all."""
         home = self.table.homes.get(row)
         if home is not None:
-            is_open = self._is_open(row, home, nodes)
+            is_open = self.is_open(row, home, nodes)
             return home if is_open else Refused("Resources", "its own GPUs are not free")
         request = GpuRequest(row, want, self.table)
         free = self.free_for(row, want, nodes=nodes)
@@ -160,6 +180,8 @@ class Walk:
         """
         self._check_may_use(row, placement)
         self._check_may_start(row, placement.gpus)
+        if self.claims is not None:
+            self.claims.check_exact()
         usable = None if self._host is None else self.free_for(row, placement.gpus)
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if mask & ~self.occupancy.free[node]:
@@ -168,9 +190,9 @@ class Walk:
                 name = self.occupancy.cluster.names[node]
                 raise PolicyFailed(f"it gave unit {row} more than node {name}'s cores or memory")
         if self.ctx.semantics.rejoin and self.suspended.get(row) == placement:
-            self._rejoin(row, placement.gpus)
+            self.rejoin(row, placement.gpus)
         else:
-            self._take(row, placement)
+            self.take(row, placement)
 
     def share(self, row: int, holder: int) -> Placement:
         """Give a waiting row the very GPUs that another holds; both run on them from now on.
@@ -179,6 +201,8 @@ class Walk:
             PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
                 these GPUs, or they are not its gang.
         """
+        if self.claims is not None:
+            self.claims.check_exact()
         if not self.ctx.may_share:
             raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
         if not self.has_room(row, holder):
@@ -262,7 +286,7 @@ class Walk:
         if not fits_shape(request, placement, self.occupancy.cluster):
             raise PolicyFailed(f"it gave unit {row} GPUs that lie otherwise than it asked for")
 
-    def _is_open(self, row: int, placement: Placement, nodes: int = ANYWHERE) -> bool:
+    def is_open(self, row: int, placement: Placement, nodes: int = ANYWHERE) -> bool:
         """Are these very GPUs free, on nodes that the row may use?"""
         nodes &= self.ctx.pools.nodes[int(self.table.pool[row])] & self.occupancy.open_nodes
         return all(
@@ -368,7 +392,7 @@ class Walk:
             if mask & ~self.occupancy.free[node] or not self.occupancy.open_nodes >> node & 1:
                 self.rollback(mark)
                 return Refused("Resources", "its reserved GPUs are still held, or out of service")
-        self._take(row, placement)
+        self.take(row, placement)
         return placement
 
     def _reservation(self, row: int) -> Placement:
@@ -492,19 +516,20 @@ class Walk:
 
     # -- the journal ------------------------------------------------------------------------------
 
-    def _rejoin(self, row: int, gang: int, nodes: int = ANYWHERE) -> Placement | None:
+    def rejoin(self, row: int, gang: int, nodes: int = ANYWHERE) -> Placement | None:
         """Undo a suspension made in this walk, if the row's own GPUs are still free."""
         old = self.suspended[row]
         if old.gpus != gang and row not in self.table.whole_nodes:
             return None
-        if not self._is_open(row, old, nodes):
+        if not self.is_open(row, old, nodes):
             return None
         del self.suspended[row]
         self._occupy(row, old)
         self._journal.append(("rejoin", row, old))
         return old
 
-    def _take(self, row: int, placement: Placement) -> None:
+    def take(self, row: int, placement: Placement) -> None:
+        """Give a row GPUs that are free, without asking whether it may have them."""
         self._occupy(row, placement)
         self.launched[row] = placement
         self._journal.append(("take", row, placement))

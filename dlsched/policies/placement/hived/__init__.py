@@ -1,0 +1,1 @@
+"""HiveD (OSDI 2020): cells of GPUs that virtual clusters own, whatever the others do."""

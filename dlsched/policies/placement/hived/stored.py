@@ -1,0 +1,170 @@
+"""The book as plain values, for the state of a round, and back.
+
+Cells are numbered by their place in the configuration. The order of lists is kept, since it decides
+which of several equal cells is taken next. Where the configuration has changed, only the gangs are
+taken over: each keeps its GPUs, and its virtual cells where it still fits (work is never ended).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dlsched.policies.placement.hived.book import Book
+from dlsched.policies.placement.hived.cells import OPPORTUNISTIC, Physical, Virtual
+from dlsched.policies.placement.hived.gangs import Gang, Request
+
+_SAID = ("vc", "priority", "pods", "gpus", "whole", "apart", "gpu_type", "pin", "lazy")
+
+
+def fingerprint(book: Book) -> str:
+    """The same text for the same cells with the same owners."""
+    return repr((book.plan.tops, [*book.plan.chains.values()], [*book.owned.items()]))
+
+
+class _Numbers:
+    """Numbers of cells, both ways."""
+
+    def __init__(self, book: Book) -> None:
+        tops = (top for tops in book.tops.values() for top in tops)
+        self.physical: list[Physical] = [cell for top in tops for cell in top.everything()]
+        roots = (root for roots in book.roots.values() for root in roots)
+        self.virtual: list[Virtual] = [cell for root in roots for cell in root.everything()]
+        self.of: dict[Physical | Virtual, int] = {}
+        self.of.update({cell: number for number, cell in enumerate(self.physical)})
+        self.of.update({cell: number for number, cell in enumerate(self.virtual)})
+
+    def numbers(self, cells: Iterable[Physical | Virtual]) -> list[int]:
+        return [self.of[cell] for cell in cells]
+
+
+def stored(book: Book) -> dict[str, Any]:
+    """Everything that decides later answers."""
+    numbers = _Numbers(book)
+    return {
+        "cells": fingerprint(book),
+        "free": {
+            name: [numbers.numbers(cells) for cells in each.free]
+            for name, each in book.ledgers.items()
+        },
+        "bad_free": {
+            name: [numbers.numbers(cells) for cells in each.bad_free]
+            for name, each in book.ledgers.items()
+        },
+        "doomed": {
+            name: {
+                vc: [numbers.numbers(cells) for cells in levels]
+                for vc, levels in each.doomed.items()
+            }
+            for name, each in book.ledgers.items()
+        },
+        "views": [numbers.numbers(view.machines) for view in book.views],
+        "bound": [
+            [number, numbers.of[cell.bound]]
+            for number, cell in enumerate(numbers.physical)
+            if cell.bound is not None
+        ],
+        "split": [number for number, cell in enumerate(numbers.physical) if cell.split],
+        "unhealthy": [number for number, cell in enumerate(numbers.physical) if not cell.healthy],
+        "bad": sorted(book.bad),
+        "gangs": [_gang_stored(gang, numbers) for gang in book.gangs.values()],
+    }
+
+
+def _gang_stored(gang: Gang, numbers: _Numbers) -> dict[str, Any]:
+    virtual = None
+    if gang.virtual is not None:
+        virtual = [[-1 if v is None else numbers.of[v] for v in pod] for pod in gang.virtual]
+    return {
+        "name": gang.name,
+        "said": {key: getattr(gang.request, key) for key in _SAID},
+        "state": gang.state,
+        "downgraded_by": gang.downgraded_by,
+        "gpus": [numbers.numbers(pod) for pod in gang.pods],
+        "virtual": virtual,
+        "where": [[[gpu.node, gpu.index] for gpu in pod] for pod in gang.pods],
+        "roots": root_types(gang),
+    }
+
+
+def root_types(gang: Gang) -> list[list[str]] | None:
+    """The types of the granted cells that a gang's GPUs are part of; None for an opportunistic."""
+    if gang.virtual is None:
+        return None
+    types = [
+        ["" if v is None else v.chain.types[v.root.level - 1] for v in pod] for pod in gang.virtual
+    ]
+    return types if all(all(pod) for pod in types) else None
+
+
+def request_stored(name: str, said: Mapping[str, Any]) -> Request:
+    """A request of `stored`."""
+    pods = tuple((int(size), int(count)) for size, count in said["pods"])
+    return replace(Request(name=name, vc="", priority=0), **{**said, "pods": pods})
+
+
+def restore(book: Book, state: Mapping[str, Any]) -> bool:
+    """Bring a new book to a stored state; False where its cells are others."""
+    if state["cells"] != fingerprint(book):
+        return False
+    numbers = _Numbers(book)
+    physical, virtual = numbers.physical, numbers.virtual
+    for cell in physical:
+        cell.bound = None
+    for root in virtual:
+        root.bound = None
+    for one, other in state["bound"]:
+        physical[one].bound, virtual[other].bound = virtual[other], physical[one]
+    for number in state["split"]:
+        physical[number].split = True
+    for number in state["unhealthy"]:
+        physical[number].healthy = False
+    book.bad = set(state["bad"])
+    for view, order in zip(book.views, state["views"], strict=True):
+        cells: Any = physical if isinstance(view.machines[0], Physical) else virtual
+        view.machines = [cells[number] for number in order]
+    for name, ledger in book.ledgers.items():
+        ledger.free = [[physical[n] for n in level] for level in state["free"][name]]
+        ledger.bad_free = [[physical[n] for n in level] for level in state["bad_free"][name]]
+        ledger.doomed = {
+            vc: [[physical[n] for n in level] for level in levels]
+            for vc, levels in state["doomed"][name].items()
+        }
+        ledger.recount(root for roots in book.roots.values() for root in roots)
+    for each in state["gangs"]:
+        _restore_gang(book, each, numbers)
+    for gang in book.gangs.values():
+        _count(gang)
+    return True
+
+
+def _restore_gang(book: Book, each: Mapping[str, Any], numbers: _Numbers) -> None:
+    gang = Gang(
+        request=request_stored(each["name"], each["said"]),
+        pods=[[numbers.physical[n] for n in pod] for pod in each["gpus"]],
+        state=each["state"],
+        downgraded_by=each["downgraded_by"],
+    )
+    if each["virtual"] is not None:
+        gang.virtual = [
+            [None if n < 0 else numbers.virtual[n] for n in pod] for pod in each["virtual"]
+        ]
+    for gpu in gang.gpus:
+        if gang.state == "Preempting":
+            gpu.claimant = gang
+        else:
+            gpu.user = gang
+    book.gangs[gang.name] = gang
+
+
+def _count(gang: Gang) -> None:
+    for gpu, virtual in gang.pairs():
+        if gpu.claimant not in (None, gang):
+            continue
+        priority = OPPORTUNISTIC if virtual is None else gang.request.priority
+        gpu.set_priority(priority)
+        gpu.count(priority, +1)
+        if virtual is not None:
+            virtual.set_priority(priority)
+            virtual.count(priority, +1)
