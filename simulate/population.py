@@ -96,7 +96,12 @@ def populate(
     units.gang = np.maximum(np.ceil(trace.num_gpus), 1).astype(np.int64)
     units.user, users = _codes(trace.user)
     units.vc, vcs = _codes(trace.vc)
-    units.names = {"user": users, "vc": vcs, "account": (), "group": ()}
+    units.names = {"user": users, "vc": vcs, "account": vcs, "priority_class": (), "group": ()}
+    units.account = units.vc  # a trace with one of the two columns means both
+    for column, kind in (("account", "account"), ("class", "priority_class")):
+        if column in trace.columns:
+            codes, units.names[kind] = _codes(restrictions.texts(trace.columns[column]))
+            setattr(units, kind, codes)
     for name, column in NUMBERS.items():
         if name in trace.columns:
             values = _numbers(name, trace.columns[name])

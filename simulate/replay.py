@@ -22,6 +22,7 @@ from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import TrainingScaling
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
+from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
 from dlsched.core.speed.scaling import Scaling, TableScaling
@@ -154,6 +155,8 @@ def prepare(
         trainings.bound(units)
         best_s = trainings.alone_s(units.gang, cluster.largest_node)
     check_needs(parts, units, trace)
+    if parts.scheduling.weighs_usage or isinstance(parts.scheduling, Chooser):
+        units.keep_usage(parts.scheduling.half_life_s(cluster))
     scripted = sorted(events, key=lambda event: event.time)
     first = {event.node: event.kind for event in reversed(scripted)}
     absent = cluster.nodes_mask(node for node, kind in first.items() if kind == "join")

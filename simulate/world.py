@@ -79,7 +79,7 @@ class World:
             progress: makes the way in which units get on; None: that of the semantics.
         """
         self.table = table
-        self.clock = ServiceClock(table)
+        self.clock = ServiceClock(table, table.usage)
         self.occupancy = occupancy
         self.true_work = true_work
         self.performance = performance

@@ -61,6 +61,7 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "user": LazyCommand("admin.tenants:user_app", "Users: their account and virtual cluster."),
     "account": LazyCommand("admin.tenants:account_app", "Accounts: groups of users."),
     "vc": LazyCommand("admin.tenants:vc_app", "Virtual clusters: guarantees and ceilings."),
+    "class": LazyCommand("admin.tenants:class_app", "Priority classes: order and limits."),
     "quota": LazyCommand("admin.tenants:quota_app", "Limits of users, accounts and clusters."),
     "calibration": LazyCommand(
         "admin.calibration:calibration_command", "How exact predicted start times were."

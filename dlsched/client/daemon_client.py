@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # methods import what they need: most of a command's time is 
         Metrics,
         Node,
         Queue,
+        Shares,
         Sweep,
         Usage,
     )
@@ -291,6 +292,13 @@ class Client:
         reply = self._connection.ask("Usage", request, repeatable=True)
         return [usage_of(each) for each in reply.usage]
 
+    def shares(self) -> Shares:
+        """Return the tree of fair shares."""
+        from dlsched.client.record_reading import shares_of  # noqa: PLC0415
+
+        request = control_pb2.UsageRequest(shares=True)
+        return shares_of(self._connection.ask("Usage", request, repeatable=True))
+
     def status(self) -> control_pb2.StatusReply:
         """Return the state of daemon and cluster."""
         reply: control_pb2.StatusReply = self._connection.ask(
@@ -454,7 +462,7 @@ class Client:
         return int(self._connection.ask("ForgetSpeeds", request, repeatable=True).count)
 
     def tenants(self, kind: str = "") -> list[control_pb2.Tenant]:
-        """Return users, accounts, virtual clusters, partitions and quotas, all or of one kind."""
+        """Return users, accounts, VCs, partitions, classes and quotas, all or of one kind."""
         request = control_pb2.TenantsRequest(kind=kind)
         return list(self._connection.ask("Tenants", request, repeatable=True).tenants)
 

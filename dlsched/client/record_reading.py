@@ -24,6 +24,8 @@ from dlsched.client.records import (
     Queue,
     Run,
     Rung,
+    Share,
+    Shares,
     Summary,
     Sweep,
     SweptJob,
@@ -243,6 +245,15 @@ def checkpoint_of(view: Any) -> Checkpoint:
 def usage_of(view: Any) -> Usage:
     """Return the record of a `UsageView`."""
     return _record(Usage, view)
+
+
+def shares_of(reply: Any) -> Shares:
+    """Return the tree of fair shares of a `UsageReply`."""
+    rows = [
+        Share(**{field.name: getattr(each, field.name) for field in fields(Share)})
+        for each in reply.shares
+    ]
+    return Shares(rows=rows, half_life_s=reply.half_life_s, level=reply.level)
 
 
 def _run(view: Any) -> Run:

@@ -420,6 +420,31 @@ class Usage:
     pending: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A tenant of the tree of fair shares; `share`, `usage` and `effective` are of the whole."""
+
+    kind: str
+    name: str
+    group: str = ""
+    depth: int = 0
+    weight: float = 1.0
+    share: float = 0.0
+    used_gpu_s: float = 0.0
+    usage: float = 0.0
+    effective: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """The tree of fair shares; groups come before their members."""
+
+    rows: list[Share]
+    half_life_s: float
+    level: str
+
+
 def _place(row: Job | Folded) -> tuple[Any, ...]:
     job = row.first if isinstance(row, Folded) else row
     if job.is_pending:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from dlsched.core.arrays import Rows
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Booking
 from dlsched.core.cluster.occupancy import Placement
 
@@ -96,6 +97,7 @@ class Allocation:
         nodes_wanted: the cluster size the policy would like, None for no wish (autoscaling).
         columns: extra output columns, by name and row.
         order: the rows that were ranked, best first; None where the policy does not rank.
+        terms: the numbers behind the order, by name; each has a value for each row of `order`.
     """
 
     suspended: dict[int, Placement] = field(default_factory=dict)
@@ -109,3 +111,4 @@ class Allocation:
     nodes_wanted: int | None = None
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
     order: Rows | None = None
+    terms: Mapping[str, Floats] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from dlsched.core.allocation import Ranking
 from dlsched.core.arrays import Ints
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.job_metrics import Metric
 from dlsched.core.stage import Stage
@@ -36,6 +37,7 @@ class SchedulingPolicy(Stage[O], ABC):
             something happens: `always`, or where there is room for all that wait (`with room`).
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
+        weighs_usage: does it decide by what owners of units have used (`UnitTable.usage`)?
         metrics: reported keys that it reads, with the values to use before any report.
     """
 
@@ -43,6 +45,7 @@ class SchedulingPolicy(Stage[O], ABC):
 
     weighs_types: ClassVar[bool] = False
     knows_deadlines: ClassVar[bool] = False
+    weighs_usage: ClassVar[bool] = False
 
     preemptive: bool = False
     rests: bool = True
@@ -58,6 +61,10 @@ class SchedulingPolicy(Stage[O], ABC):
     def pairs_units(self) -> bool:
         """Does it decide itself which units share GPUs?"""
         return False
+
+    def half_life_s(self, cluster: Cluster) -> float:
+        """Seconds after which usage counts half, where it weighs usage."""
+        return cluster.rules.half_life_s
 
     def rank(self, units: Units, ctx: RoundContext) -> Ranking:
         """Order the units, best first.

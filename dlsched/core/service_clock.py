@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.sharing.decayed_usage import DecayedUsage
 
 
 class ClockColumns(Protocol):
@@ -35,6 +36,7 @@ class ClockColumns(Protocol):
     overhead_s: Floats
     restart_s: Floats
     largest_scale: Ints
+    owner: Ints
 
 
 class Stint(NamedTuple):
@@ -67,13 +69,15 @@ class ServiceClock:
 
     Attributes:
         columns: of the table; every method writes to them.
+        usage: what the owners of units use; None: it is not counted.
     """
 
-    __slots__ = ("columns",)
+    __slots__ = ("columns", "usage")
 
-    def __init__(self, columns: ClockColumns) -> None:
+    def __init__(self, columns: ClockColumns, usage: DecayedUsage | None = None) -> None:
         """Keep the clocks in these columns."""
         self.columns = columns
+        self.usage = usage
 
     def begin(self, row: int, now: float, gpus: int, *, ready: float, counts: bool = True) -> None:
         """A unit starts on GPUs, resumes on them, or goes on on others.
@@ -95,6 +99,8 @@ class ServiceClock:
         clock.gpus_now[row] = gpus
         if gpus > clock.largest_scale.item(row):
             clock.largest_scale[row] = gpus
+        if self.usage is not None:
+            self.usage.change(clock.owner.item(row), gpus, now)
 
     def leave(self, row: int, now: float, stint: Stint) -> None:
         """A unit leaves its GPUs: it is suspended, preempted, resized, or has ended."""
@@ -106,6 +112,8 @@ class ServiceClock:
         if ready > since:
             clock.restart_s[row] += min(held, ready - since)
         clock.attained[row] += held * clock.gpus_now.item(row)
+        if self.usage is not None:
+            self.usage.change(clock.owner.item(row), -clock.gpus_now.item(row), now)
         overhead = held - worked - entered
         if overhead:
             clock.overhead_s[row] += overhead
@@ -152,6 +160,8 @@ class ServiceClock:
         clock.progress_from[rows] = ready
         clock.gpus_now[rows] = gpus
         clock.largest_scale[rows] = np.maximum(clock.largest_scale[rows], gpus)
+        if self.usage is not None:
+            self.usage.change_all(clock.owner[rows], gpus, now)
 
     def leave_all(self, rows: Rows, now: float | Floats, stints: Stints) -> None:
         """As `leave`, for many units at once."""
@@ -162,6 +172,8 @@ class ServiceClock:
         if stints.ready is not None:
             clock.restart_s[rows] += np.minimum(now, np.maximum(stints.ready, since)) - since
         clock.attained[rows] += held * clock.gpus_now[rows]
+        if self.usage is not None:
+            self.usage.change_all(clock.owner[rows], -clock.gpus_now[rows], now)
         clock.overhead_s[rows] += held - stints.worked - stints.entered
         clock.executed[rows] += stints.work
         clock.since[rows] = now

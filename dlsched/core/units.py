@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.deadlines import BEST_EFFORT
+from dlsched.core.sharing.decayed_usage import DecayedUsage, owner_numbers
 from dlsched.jobs.fields import COLUMNS, AskedColumns
 
 
@@ -65,7 +66,8 @@ class UnitTable(AskedColumns):
     By row, where it matters: `parents`; `array_limits` (the array's number, and how many rows of it
     may be there at once); `shapes` (GPUs on each of several nodes, where the gang may
     not lie as it comes); `whole_nodes` (rows that have their nodes to themselves); `homes` (where a
-    suspended row is resident: it goes on there, or not at all).
+    suspended row is resident: it goes on there, or not at all). `usage` is what the owners of units
+    have used; None where no part asks for it.
     """
 
     # what the user asked for
@@ -74,6 +76,8 @@ class UnitTable(AskedColumns):
     user: Ints = _column(np.int64, -1, "User code (of `names`).")
     account: Ints = _column(np.int64, -1, "Account code.")
     vc: Ints = _column(np.int64, -1, "Virtual cluster code.")
+    priority_class: Ints = _column(np.int64, -1, "Priority class code.")
+    owner: Ints = _column(np.int64, -1, "Number of its owner in `usage`.")
     group: Ints = _column(np.int64, -1, "Group number, -1 for none.")
     pool: Ints = _column(np.int64, 0, "Which set of nodes it may use.")
     # what is believed of it
@@ -105,12 +109,15 @@ class UnitTable(AskedColumns):
             setattr(self, name, np.full(count, unknown, dtype))
         self.count = count
         self.extra: dict[str, NDArray[Any]] = {}
-        self.names: dict[str, tuple[str, ...]] = {"user": (), "account": (), "vc": (), "group": ()}
+        self.names: dict[str, tuple[str, ...]] = {
+            "user": (), "account": (), "vc": (), "priority_class": (), "group": (),
+        }  # fmt: skip
         self.parents: dict[int, tuple[int, ...]] = {}
         self.array_limits: dict[int, tuple[int, int]] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
         self.homes: dict[int, Placement] = {}
+        self.usage: DecayedUsage | None = None
         self._forget_marks()
 
     def _forget_marks(self) -> None:
@@ -147,7 +154,15 @@ class UnitTable(AskedColumns):
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
         table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}
         table.homes = {renumbered[r]: p for r, p in self.homes.items() if r in renumbered}
+        table.usage = None if self.usage is None else self.usage.copy()
         return table
+
+    def keep_usage(self, half_life_s: float, now: float = 0.0) -> None:
+        """Count from now on what the owners of units use; see `DecayedUsage`."""
+        self.usage = DecayedUsage(half_life_s)
+        kinds = ("user", "account", "vc")
+        codes: list[Ints] = [getattr(self, kind) for kind in kinds]
+        self.owner = owner_numbers(self.usage, [self.names[k] for k in kinds], codes, now)
 
     def marks(self, rows: Collection[int]) -> Bools:
         """One flag a row of the table, set for `rows`; valid until the next call."""
@@ -244,7 +259,10 @@ class Units(AskedColumns):
     submit_time: Floats
     gang: Ints
     user: Ints
+    account: Ints
     vc: Ints
+    priority_class: Ints
+    owner: Ints
     group: Ints
     pool: Ints
     predicted_work: Floats

@@ -114,6 +114,7 @@ class Cluster(LedgerFollower):
         self.leaving: set[m.JobId] = set()
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
+        driver.store.half_life_s = settings.fair_share.half_life_s
         driver.follow(self)
         driver.may_stay = self._may_stay
 
@@ -178,6 +179,7 @@ class Cluster(LedgerFollower):
     def configure(self, settings: Settings, rounds: RoundSettings) -> None:
         """Take over another configuration, and other settings of rounds."""
         self.settings = settings
+        self.driver.store.half_life_s = settings.fair_share.half_life_s
         self.tenants.take(TenantsConfigured(tenants=configured(settings), at=wall()))
         self.round_state.configure(rounds)
         self.live.set_rules(self._rules())
@@ -209,6 +211,7 @@ class Cluster(LedgerFollower):
             partitions=self.settings.partition_nodes(),
             longest_s={p.name: p.max_time_s for p in partitions if p.max_time_s is not None},
             vcs=self.tenants.in_force(),
+            site=self.tenants.site_rules(self.settings),
         )
 
     def _apply_tenants(self) -> None:

@@ -22,10 +22,13 @@ from pydantic import (
 )
 
 from dlsched.core.cluster.host_lists import expand
-from dlsched.core.errors import BadInput, NotTrusted
+from dlsched.core.cluster.site_rules import WEEK_S, Level, refuse_mutual
+from dlsched.core.errors import BadInput, NotTrusted, not_known
+from dlsched.daemon.priority_classes import NORMAL, check_class
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.daemon.webhook_urls import read_url
 from dlsched.db.engine import has_password
+from dlsched.db.tenants import PriorityClass
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
 
@@ -256,6 +259,34 @@ class PartitionSection(_Section):
     default_gpus: Literal[0, 1] = 1  # of jobs that say nothing of GPUs; 0: none
 
 
+class ClassSection(_Section):
+    """A priority class."""
+
+    name: Name
+    priority: Annotated[float, Field(ge=-1e12, le=1e12)] = 0.0  # larger is earlier
+    preempts: tuple[str, ...] = ()  # classes whose running jobs give way to its jobs
+    grace_s: Annotated[float, Field(ge=0, le=86400)] | None = None
+    max_time_s: Seconds | None = None
+    gpus: Annotated[int, Field(ge=0)] | None = None  # of all its jobs at once
+    gpus_per_user: Annotated[int, Field(ge=0)] | None = None
+    jobs: Annotated[int, Field(ge=0)] | None = None  # live ones
+    jobs_per_user: Annotated[int, Field(ge=0)] | None = None
+    users: tuple[str, ...] = ()  # which may use it; with `accounts` empty: all
+    accounts: tuple[str, ...] = ()
+    default: bool = False  # of jobs that name none
+
+    def priority_class(self) -> PriorityClass:
+        """The class as it is stored."""
+        return PriorityClass(is_default=self.default, **self.model_dump(exclude={"default"}))
+
+
+class FairShareSection(_Section):
+    """How usage fades, and in which groups users share."""
+
+    half_life_s: Seconds = WEEK_S
+    level: Level = "account"
+
+
 class TimingSection(_Section):
     """The protocol's times, which are checked together."""
 
@@ -291,12 +322,14 @@ class Settings(_Section):
     checkpoints: CheckpointsSection = CheckpointsSection()
     history: HistorySection = HistorySection()
     timing: TimingSection = TimingSection()
+    fair_share: FairShareSection = FairShareSection()
     nodes: tuple[NodeSection, ...] = ()
     vcs: tuple[VcSection, ...] = ()
     partitions: tuple[PartitionSection, ...] = ()
+    classes: tuple[ClassSection, ...] = ()
     topology: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("vcs", "partitions")
+    @field_validator("vcs", "partitions", "classes")
     @classmethod
     def _once_each(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         names = [section.name for section in value]
@@ -323,7 +356,23 @@ class Settings(_Section):
                 "daemon.web: viewers show tokens, which the daemon takes at a users:HOST:PORT "
                 "address only: add one to daemon.listen"
             )
+        self._check_classes()
         return self
+
+    def _check_classes(self) -> None:
+        classes = {each.name: each.priority_class() for each in self.classes}
+        try:
+            for each in classes.values():
+                check_class(each, classes)
+            refuse_mutual({name: each.preempts for name, each in classes.items()})
+            for each in classes.values():
+                if each.grace_s is not None and each.grace_s > self.limits.grace_s:
+                    raise BadInput(f"class {each.name}: grace_s is above limits.grace_s")
+                for name in each.preempts:
+                    if name not in (NORMAL, *classes):
+                        raise not_known(f"class {each.name}: preempts", name, (NORMAL, *classes))
+        except BadInput as error:
+            raise ValueError(f"classes: {error}") from None
 
     @property
     def fence(self) -> Fence:

@@ -1,4 +1,4 @@
-"""The tenants of the cluster: users, accounts, virtual clusters, partitions and their quotas.
+"""The tenants of the cluster: users, accounts, virtual clusters, partitions, classes, quotas.
 
 Some come from the configuration, others from operators; what the configuration names can only be
 changed there. Invariant: a tenant that another one names exists, and accounts are a forest.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from dlsched.core.cluster import site_rules as rules
 from dlsched.core.cluster.description import VirtualCluster
 from dlsched.core.cluster.host_lists import expand
+from dlsched.core.cluster.site_rules import SiteRules, refuse_mutual
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
-from dlsched.daemon.live.tenant_limits import QuotaHolder
+from dlsched.daemon.live.tenant_limits import QuotaHolder, limits_of_classes
+from dlsched.daemon.priority_classes import NORMAL, check_class, class_for
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
@@ -21,6 +24,7 @@ from dlsched.db.tenants import (
     FILE,
     Account,
     Partition,
+    PriorityClass,
     Quota,
     Tenant,
     TenantKey,
@@ -49,7 +53,7 @@ def configured(settings: Settings) -> tuple[Tenant, ...]:
         Partition(name=p.name, nodes=p.nodes, max_time_s=p.max_time_s, default=p.default)
         for p in settings.partitions
     ]
-    return (*vcs, *partitions)
+    return (*vcs, *partitions, *(section.priority_class() for section in settings.classes))
 
 
 def virtual_cluster(vc: Vc) -> VirtualCluster:
@@ -118,6 +122,21 @@ class Tenants:
             vcs = {name: replace(vc, parent="") for name, vc in vcs.items()}
         return tuple(map(virtual_cluster, vcs.values()))
 
+    def site_rules(self, settings: Settings) -> SiteRules:
+        """Accounts and priority classes in the form that rounds use, and how usage fades."""
+        return SiteRules(
+            accounts=tuple(
+                rules.Account(name=a.name, parent=a.parent, weight=a.weight)
+                for a in self.accounts().values()
+            ),
+            classes=tuple(
+                rules.PriorityClass(name=k.name, priority=k.priority, preempts=k.preempts)
+                for k in self.classes().values()
+            ),
+            half_life_s=settings.fair_share.half_life_s,
+            level=settings.fair_share.level,
+        )
+
     def accounts(self) -> dict[str, Account]:
         """Accounts by name."""
         rows = self.rows.values()
@@ -130,7 +149,14 @@ class Tenants:
     def quotas(self) -> dict[QuotaHolder, Quota]:
         """Quotas, by kind and name of their holder."""
         rows = (row.tenant for row in self.rows.values())
-        return {(q.kind, q.name): q for q in rows if isinstance(q, Quota)}
+        found = {(q.kind, q.name): q for q in rows if isinstance(q, Quota)}
+        return found | limits_of_classes(self.classes().values())
+
+    def classes(self) -> dict[str, PriorityClass]:
+        """Priority classes by name; `normal` is always one."""
+        rows = (row.tenant for row in self.rows.values())
+        found = {each.name: each for each in rows if isinstance(each, PriorityClass)}
+        return {NORMAL: PriorityClass(name=NORMAL)} | found
 
     def parents(self) -> dict[str, str]:
         """The parents of accounts that have one."""
@@ -201,6 +227,10 @@ class Tenants:
             self._refuse_circle(tenant)
         if isinstance(tenant, Vc):
             self._check_vc(tenant)
+        if isinstance(tenant, PriorityClass):
+            check_class(tenant, self.classes())
+            others = self.classes() | {tenant.name: tenant}
+            refuse_mutual({name: each.preempts for name, each in others.items()})
         if isinstance(tenant, Quota) and not any(_limits(tenant)):
             raise BadInput(f"{subject}: has no limit; give one, or remove the quota")
         return before
@@ -208,19 +238,23 @@ class Tenants:
     def _named(self, tenant: Tenant) -> list[tuple[str, str, Mapping[str, object]]]:
         """What a tenant names of others: the key, the name, and the known ones."""
         accounts, vcs = self.accounts(), self.vcs()
+        named: list[tuple[str, str, Mapping[str, object]]] = []
         match tenant:
             case User():
-                named = dict.fromkeys((tenant.account, *tenant.accounts))
-                return [("vc", tenant.vc, vcs), *(("account", a, accounts) for a in named)]
+                mine = dict.fromkeys((tenant.account, *tenant.accounts))
+                named = [("vc", tenant.vc, vcs), *(("account", a, accounts) for a in mine)]
             case Account():
-                return [("parent", tenant.parent, accounts), ("vc", tenant.vc, vcs)]
+                named = [("parent", tenant.parent, accounts), ("vc", tenant.vc, vcs)]
             case Vc():
-                return [("parent vc", tenant.parent, vcs)]
+                named = [("parent vc", tenant.parent, vcs)]
+            case PriorityClass():
+                named = [("class", name, self.classes()) for name in tenant.preempts]
+                named += [("account", name, accounts) for name in tenant.accounts]
             case Quota(kind="account"):
-                return [("account", tenant.name, accounts)]
+                named = [("account", tenant.name, accounts)]
             case Quota(kind="vc"):
-                return [("vc", tenant.name, vcs)]
-        return []
+                named = [("vc", tenant.name, vcs)]
+        return named
 
     def _refuse_circle(self, account: Account) -> None:
         parents = {**self.parents(), account.name: account.parent}
@@ -258,12 +292,45 @@ class Tenants:
             raise BadInput(f"there is no {kind} {name[:128]}")
         if row.source == FILE:
             raise NotAllowed(f"{kind} {name} is set in the configuration; change it there")
-        what = {"account": ("account", "parent"), "vc": ("vc", "parent vc")}.get(kind, ())
+        what = {
+            "account": ("account", "parent"),
+            "vc": ("vc", "parent vc"),
+            "class": ("class",),
+        }.get(kind, ())
         for key, other in self.rows.items():
             for field, named, _ in self._named(other.tenant):
                 if key != (kind, name) and field in what and named == name:
                     raise BadInput(f"{kind} {name}: {' '.join(key)} names it")
         return row
+
+
+@dataclass(frozen=True, slots=True)
+class TenantsOfUser:
+    """What a user's jobs may name of the tenants.
+
+    Attributes:
+        tenants: all.
+        user: whose jobs they are.
+        operator: may use any account and priority class.
+    """
+
+    tenants: Tenants
+    user: str
+    operator: bool = False
+
+    def account_and_vc(self, wanted: str) -> tuple[str, str]:
+        """See `Tenants.resolve`."""
+        return self.tenants.resolve(self.user, wanted, operator=self.operator)
+
+    def priority_class(self, wanted: str, account: str) -> PriorityClass:
+        """See `class_for`."""
+        return class_for(
+            self.tenants.classes(),
+            wanted,
+            user=self.user,
+            account=account,
+            operator=self.operator,
+        )
 
 
 def _limits(quota: Quota) -> Iterable[bool]:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0013"  # of the tables below: the newest migration
+VERSION = "0015"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -519,6 +519,23 @@ partitions = _table(
     *_set(),
 )
 
+priority_classes = _table(
+    "priority_classes",
+    Column("name", Words, primary_key=True),
+    Column("priority", Double, nullable=False),
+    _words("preempts"),  # a JSON list of names, as are users and accounts
+    _seconds("grace_s"),
+    _seconds("max_time_s"),
+    Column("gpus", Integer),
+    Column("gpus_per_user", Integer),
+    Column("jobs", Integer),
+    Column("jobs_per_user", Integer),
+    _words("users"),
+    _words("accounts"),
+    _flag("is_default"),
+    *_set(),
+)
+
 quotas = _table(
     "quotas",
     Column("kind", Words, primary_key=True),  # user, account, vc
@@ -528,6 +545,15 @@ quotas = _table(
     Column("gpu_hours", Double),
     _seconds("window_s"),
     *_set(),
+)
+
+usage = _table(  # what the ended runs of each owner have used, decayed
+    "usage",
+    Column("user_name", Words, primary_key=True),
+    Column("account", Words, primary_key=True),
+    Column("vc", Words, primary_key=True),
+    Column("gpu_s", Double, nullable=False),  # as it counted at `at`
+    _seconds("at", nullable=False),
 )
 
 tokens = _table(

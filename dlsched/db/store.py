@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, delete, select
 
+from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.db import schema
 from dlsched.db.engine import (
     Conflict,
@@ -54,6 +55,7 @@ class Store(reads.Reads):
         super().__init__(engine)
         self.leadership = leadership_of(engine)
         self.transactions = 0  # that this store has committed
+        self.half_life_s = WEEK_S  # seconds after which usage counts half
         self._leading = threading.Lock()
         self._chance = random.Random()
 
@@ -176,7 +178,7 @@ class Store(reads.Reads):
             if number % REMEMBERED == 0:
                 old = done.c.number < number - REMEMBERED
                 connection.execute(delete(done).where(done.c.epoch == epoch, old))
-            carried = carry_out(connection, epoch, writes, at)
+            carried = carry_out(connection, epoch, writes, at, self.half_life_s)
             rows = [write.row for write in writes if isinstance(write, Attach)]
             told = (*carried.events, *carried.notices)
             store_attached(connection, carried.epoch, [*rows, *told], at)

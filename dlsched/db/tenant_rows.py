@@ -15,12 +15,13 @@ from sqlalchemy import Connection, delete, select, update
 
 from dlsched.db import schema
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
-from dlsched.db.rows import Row, of_row, record_of
+from dlsched.db.rows import Row, of_row, record_of, strings, texts
 from dlsched.db.statements import add, put, put_where
 from dlsched.db.tenants import (
     FILE,
     Account,
     Partition,
+    PriorityClass,
     Quota,
     Tenant,
     TenantKey,
@@ -35,8 +36,10 @@ _TABLES = {
     "account": schema.accounts,
     "vc": schema.vcs,
     "partition": schema.partitions,
+    "class": schema.priority_classes,
     "quota": schema.quotas,
 }
+_LISTS = ("preempts", "users", "accounts")  # names, stored as JSON
 
 
 def set_tenants(connection: Connection, rows: Iterable[TenantSet]) -> None:
@@ -98,6 +101,8 @@ def _values(tenant: Tenant) -> dict[str, Any]:
             del values["users"]
         case Partition():
             values["is_default"] = values.pop("default")
+        case PriorityClass():
+            values |= {name: texts(getattr(tenant, name)) for name in _LISTS}
     return values
 
 
@@ -178,6 +183,9 @@ def _tenant(
             return record_of(Account, row, users=tuple(users_of[row["name"]]))
         case "partition":
             return record_of(Partition, row, default=bool(row["is_default"]))
+        case "class":
+            lists = {name: strings(row[name]) for name in _LISTS}
+            return record_of(PriorityClass, row, **lists, is_default=bool(row["is_default"]))
         case "vc":
             return record_of(Vc, row)
     return record_of(Quota, row)

@@ -1,4 +1,4 @@
-"""Tenants of the cluster and their limits: users, accounts, VCs, partitions, quotas.
+"""Tenants of the cluster and their limits: users, accounts, VCs, partitions, classes, quotas.
 
 Frozen values, the same for the configuration and for changes of operators at run time. The key of a
 tenant is its kind and name; the name of a quota is "user alice", "vc speech", ….
@@ -59,6 +59,24 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A priority class of jobs: its part of the order, its limits, what it may preempt."""
+
+    name: str
+    priority: float = 0.0  # larger is earlier
+    preempts: tuple[str, ...] = ()  # classes whose running jobs give way to its jobs
+    grace_s: float | None = None  # of its jobs when they give way; None: what each job says
+    max_time_s: float | None = None  # the longest time limit
+    gpus: int | None = None  # of all its jobs at once
+    gpus_per_user: int | None = None
+    jobs: int | None = None  # live ones
+    jobs_per_user: int | None = None
+    users: tuple[str, ...] = ()  # which users may use it; with `accounts` empty: all
+    accounts: tuple[str, ...] = ()  # likewise the jobs of these accounts
+    is_default: bool = False  # of jobs that name none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """The most that a user, an account with all below it, or a virtual cluster may have."""
 
@@ -70,13 +88,14 @@ class Quota:
     window_s: float | None = None
 
 
-Tenant = User | Account | Vc | Partition | Quota
+Tenant = User | Account | Vc | Partition | PriorityClass | Quota
 
 KINDS: dict[str, type] = {
     "user": User,
     "account": Account,
     "vc": Vc,
     "partition": Partition,
+    "class": PriorityClass,
     "quota": Quota,
 }
 _KIND_OF = {kind: name for name, kind in KINDS.items()}

@@ -43,6 +43,7 @@ _OURS: dict[str, dict[str, str]] = {
         "pollux": _SCHEDULING + "pollux.policy:Pollux",
         "themis": _SCHEDULING + "themis.policy:Themis",
         "themis-greedy": _SCHEDULING + "themis.policy:ThemisGreedy",
+        "multifactor": _SCHEDULING + "multifactor:Multifactor",
         "edf": _SCHEDULING + "edf:Edf",
         "chronus": _SCHEDULING + "chronus.policy:Chronus",
         "karuna": _SCHEDULING + "karuna.policy:Karuna",

@@ -13,7 +13,10 @@ from collections.abc import MutableMapping
 
 from dlsched.system.files import replace_file
 
-NAMES = ("srun", "sbatch", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol")
+NAMES = (
+    *("srun", "sbatch", "salloc", "squeue", "scancel", "sinfo", "sacct", "scontrol"),
+    *("sprio", "sshare"),
+)
 OF_USER = "DLSCHED_BASH_ENV"  # what the user had in BASH_ENV
 _FOLDER, _STARTUP = "slurm-commands", "startup.sh"
 

@@ -53,11 +53,16 @@ def eventually(what: str, condition: Callable[[], T], within: float = 60.0) -> T
         time.sleep(0.02)
 
 
-def _toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+Table = Mapping[str, object]
+
+
+def _toml(tables: Mapping[str, Table | Sequence[Table]]) -> str:
     lines = []
     for name, values in tables.items():
-        lines.append(f"[{name}]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+        one = isinstance(values, Mapping)
+        for each in [values] if isinstance(values, Mapping) else values:
+            lines.append(f"[{name}]" if one else f"[[{name}]]")
+            lines += [f"{key} = {json.dumps(value)}" for key, value in each.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -79,7 +84,7 @@ class LocalCluster:
         nodes: int = 3,
         gpus: str | Sequence[str] = "4:v100",
         round: Mapping[str, object] | None = None,
-        tables: Mapping[str, Mapping[str, object]] | None = None,
+        tables: Mapping[str, Table | Sequence[Table]] | None = None,
         timing: Mapping[str, float] | None = None,
         agents_under: Sequence[str] = (),
     ) -> None:
@@ -92,7 +97,7 @@ class LocalCluster:
         self.gpus = dict(zip(self.names, each, strict=True))
         self.port = free_port()
         self.timing = {**QUICK, **(timing or {})}
-        self.sections: dict[str, dict[str, object]] = {
+        self.sections: dict[str, Any] = {
             "daemon": {
                 "database": self.database,
                 "listen": [f"unix:{self.folder}/d.sock", f"127.0.0.1:{self.port}"],
@@ -103,7 +108,8 @@ class LocalCluster:
             "timing": dict(self.timing),
         }
         for name, values in (tables or {}).items():
-            self.sections[name] = {**self.sections.get(name, {}), **values}
+            is_table = isinstance(values, Mapping)
+            self.sections[name] = self.sections.get(name, {}) | values if is_table else values
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.daemon_environment: dict[str, str] = {}  # of the next daemons, added to ours
         self.daemons = [self.port]  # ports at which agents look for a leader

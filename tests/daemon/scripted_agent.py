@@ -244,9 +244,9 @@ class ScriptedAgent(node_pb2_grpc.AgentServicer):  # type: ignore[misc]
             if status.exit is None and status.phase is m.Phase.RUNNING
         ]
 
-    def end_job(self, job: int, code: int = 0) -> None:
+    def end_job(self, job: int, code: int = 0, *, ran_s: float = 0.01) -> None:
         [key] = [key for key in self.running() if key.job == job]
-        self.end(key.run_id, code)
+        self.end(key.run_id, code, ran_s=ran_s)
 
     # -- what the daemon asks ------------------------------------------------------------------
 

@@ -302,7 +302,7 @@ def test_live_jobs_are_counted_without_a_look_at_each(tmp_path: Path) -> None:
         bob = running.caller("bob", 1002)
         await bob.submit(job())
         await caller.act(c.ACTION_CANCEL, first)
-        assert requests.live_jobs() == {("ann", "", ""): 301, ("bob", "", ""): 1}
+        assert requests.live_jobs() == {("ann", "", "", ""): 301, ("bob", "", "", ""): 1}
         assert python_calls(requests.live_jobs) < 200
         assert requests.live_job_in("user", "bob") == first + 2
         assert requests.live_job_in("vc", "none") is None

@@ -43,7 +43,7 @@ async def reaches(caller: Caller, number: int, state: str) -> Any:
     return await eventually(there)
 
 
-async def ends(agent: ScriptedAgent, number: int, **how: int) -> None:
+async def ends(agent: ScriptedAgent, number: int, **how: Any) -> None:
     """A job ends, as soon as its node has begun it."""
     await eventually(lambda: any(key.job == number for key in agent.running()))
     agent.end_job(number, **how)

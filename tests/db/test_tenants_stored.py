@@ -12,7 +12,17 @@ from dlsched.db import schema
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.store import Store
-from dlsched.db.tenants import FILE, Account, Partition, Quota, Tenant, User, Vc, key_of
+from dlsched.db.tenants import (
+    FILE,
+    Account,
+    Partition,
+    PriorityClass,
+    Quota,
+    Tenant,
+    User,
+    Vc,
+    key_of,
+)
 from dlsched.protocol.ledger import Attach
 from dlsched.protocol.messages import Epoch
 from tests.db.ledgers import assign, ended, node, submit
@@ -39,6 +49,20 @@ EVERY = (
     Account(name="lab", parent="all", weight=2.5, vc="speech"),
     Vc(name="speech", gpus=16, guaranteed=8, borrow=True),
     Vc(name="vision", nodes="n[1-4]"),
+    PriorityClass(
+        name="urgent",
+        priority=2.5,
+        preempts=("normal", "idle"),
+        grace_s=60.0,
+        max_time_s=3600.0,
+        gpus=8,
+        gpus_per_user=2,
+        jobs=10,
+        jobs_per_user=3,
+        users=("ann",),
+        accounts=("lab",),
+        is_default=True,
+    ),
     Quota(kind="user", name="*", gpus=4, jobs=100),
     Quota(kind="vc", name="speech", gpu_hours=12.5, window_s=86400.0),
 )

@@ -147,6 +147,7 @@ def play(folder: Path, scene: Scene, policy: str = "fifo") -> None:
         "round": {"policy": policy, "time_limit_s": 100.0},  # a busy machine is no failure
         "partitions": [{"name": "main", "default": True}],
         "vcs": [{"name": "speech"}],
+        "classes": [{"name": "hello"}],
     }
 
     async def whole() -> None:

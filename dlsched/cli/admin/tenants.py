@@ -1,4 +1,4 @@
-"""`dlsched admin user`, `account`, `vc` and `quota`: tenants, and how they share the cluster.
+"""`dlsched admin user`, `account`, `vc`, `class` and `quota`: how tenants share the cluster.
 
 Each has list, add, set and remove. `set` changes only what is given; an empty text or `none`
 removes a value.
@@ -66,6 +66,24 @@ class VcOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassOptions:
+    """What can be set for a priority class."""
+
+    name: NameArgument
+    priority: Text = typed("--priority X", "Its part of the order; larger is earlier. [default: 0]")
+    preempts: Text = typed("--preempts NAME,…", "Classes whose running jobs give way to its jobs.")
+    grace_s: Text = typed("--grace TIME", "What its jobs get to stop: 120 (seconds), 2m.")
+    max_time_s: Text = typed("--max-time TIME", "Longest time limit of a job: 90 (minutes), 2h.")
+    gpus: GpusOption = None
+    gpus_per_user: Text = typed("--gpus-per-user N", "GPUs of each user in it at the same time.")
+    jobs: Text = typed("--jobs N", "Jobs that wait or run.")
+    jobs_per_user: Text = typed("--jobs-per-user N", "Jobs of each user that wait or run.")
+    users: Text = typed("--users NAME,…", "Only these users may use it.")
+    accounts: Text = typed("--accounts NAME,…", "Only these accounts may use it.")
+    is_default: bool | None = typed("--default/--no-default", "Of jobs that name no class.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaName:
     """The tenant that a quota is for."""
 
@@ -107,15 +125,31 @@ def _duration(word: str, text: str) -> float | None:
     return None if text in NONE else duration(word, text)
 
 
+def _signed(word: str, text: str) -> float | None:
+    if text in NONE:
+        return None
+    negative = text.startswith("-")
+    number = _number(word, text.removeprefix("-"))
+    return -number if negative and number is not None else number
+
+
+def _seconds(word: str, text: str) -> float | None:
+    from dlsched.client.submission.durations import duration  # noqa: PLC0415
+
+    return None if text in NONE else duration(word, text, bare="seconds")
+
+
 def _names(word: str, text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [each.strip() for each in text.split(",") if each.strip() not in NONE]
 
 
 _PARSERS: dict[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("gpus", "guaranteed", "jobs"), _whole),
+    **dict.fromkeys(("gpus", "guaranteed", "jobs", "gpus_per_user", "jobs_per_user"), _whole),
     **dict.fromkeys(("weight", "gpu_hours"), _number),
-    "window_s": _duration,
-    "accounts": _names,
+    **dict.fromkeys(("window_s", "max_time_s"), _duration),
+    **dict.fromkeys(("accounts", "users", "preempts"), _names),
+    "priority": _signed,
+    "grace_s": _seconds,
 }
 
 
@@ -222,6 +256,9 @@ def _group(kind: str, table: type[Any], help_: str, one: str) -> typer.Typer:
 user_app = _group("user", UserOptions, "Users: their account and virtual cluster.", "a user")
 account_app = _group("account", AccountOptions, "Accounts: groups of users.", "an account")
 vc_app = _group("vc", VcOptions, "Virtual clusters: guarantees and ceilings.", "a virtual cluster")
+class_app = _group(
+    "class", ClassOptions, "Priority classes: order, limits, preemption.", "a priority class"
+)
 quota_app = _group(
     "quota", QuotaOptions, "Quotas: limits of users, accounts and virtual clusters.", "a quota"
 )
@@ -233,6 +270,7 @@ _FIELDS = {
     "user": ("name", "account", "vc", "accounts"),
     "account": ("name", "parent", "weight", "vc", "users"),
     "vc": ("name", "gpus", "nodes", "guaranteed", "borrow", "parent"),
+    "class": tuple(field.name for field in fields(ClassOptions)),
     "quota": ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s"),
 }
 
@@ -269,8 +307,11 @@ def _columns(kind: str) -> list[Column[Tenant]]:
         def text(each: Tenant) -> str:
             return _shown(name, _value(getattr(each, kind), name))
 
-        words = ("kind", "name", "account", "accounts", "parent", "vc", "users", "nodes")
-        title = name.removesuffix("_s").replace("_", " ").upper()
+        words = (
+            *("kind", "name", "account", "accounts", "parent", "vc", "users", "nodes"),
+            *("preempts", "is_default"),
+        )
+        title = name.removesuffix("_s").removeprefix("is_").replace("_", " ").upper()
         return Column(name, title, "", text, right=name not in words)
 
     def now(name: str, title: str) -> Column[Tenant]:
@@ -296,7 +337,7 @@ def _shown(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ",".join(value)
-    if name == "window_s":
+    if name.endswith("_s"):
         from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
 
         return duration_text(value)

@@ -87,8 +87,10 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
         yield f"  {key:<{width}}  {shown(value)}"
     if why_order and detail.order_numbers:
         yield out.styled("In the policy's order:", "strong")
-        for key, value in detail.order_numbers.items():
-            yield f"  {shown(key)}  {shown(value)}"
+        numbers = _in_order(detail.order_numbers)
+        width = max(len(key) for key, _ in numbers)
+        for key, value in numbers:
+            yield f"  {shown(key):<{width}}  {shown(value)}"
     if detail.training is not None:
         yield out.styled("Training:", "strong")
         lines = list(_training_lines(detail.training))
@@ -109,6 +111,13 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
         yield out.styled("Why pending:", "strong")
         for line in [*_why_pending(detail, why_order), *_prediction(job)]:
             yield f"  {shown(line)}"
+
+
+def _in_order(numbers: dict[str, str]) -> list[tuple[str, str]]:
+    """The policy's numbers: first which policy and place, last their sum."""
+    places = {"policy": 0, "position": 1, "total": 3}
+    ordered = sorted(numbers, key=lambda key: (places.get(key, 2), key))
+    return [(key.replace("_", " "), numbers[key]) for key in ordered]
 
 
 def _why_pending(detail: Detail, why_order: bool) -> list[str]:

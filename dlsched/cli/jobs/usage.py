@@ -1,4 +1,4 @@
-"""`dlsched usage`: GPU time by account or user, and the entitlement of each."""
+"""`dlsched usage`: GPU time by account or user, entitlements, and fair shares."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from dlsched.cli.output.output_options import JsonOptions
 
 if TYPE_CHECKING:
     from dlsched.cli.output.listing import Column
-    from dlsched.client.records import Usage
+    from dlsched.cli.output.terminal import Terminal
+    from dlsched.client.records import Share, Usage
 
 SCHEMA = "dlsched.usage/1"
+SHARES = "dlsched.shares/1"
 
 
 @with_option_groups
 def usage_command(
     by_user: Annotated[bool, option("--by-user", "By user, not by account.")] = False,
+    shares: Annotated[
+        bool, option("--shares", "What is due to each tenant, and its decayed usage.")
+    ] = False,
     since: Annotated[str | None, option("--since -S TIME", "7d (ago), a day, a time.")] = None,
     *,
     output: JsonOptions,
@@ -30,6 +35,9 @@ def usage_command(
     from dlsched.cli.output.times import moment_or_ago  # noqa: PLC0415
 
     out = terminal(output.colour)
+    if shares:
+        _shares(by_user, since, out, output, daemon)
+        return
     start = moment_or_ago("--since", since) if since is not None else None
     with daemon.client() as cluster:
         found = cluster.usage(by_user=by_user, since=start)
@@ -40,6 +48,49 @@ def usage_command(
     else:
         ordered = sorted(found, key=lambda each: (-each.gpu_s, each.name))
         print_listing(_columns(found, by_user=by_user), ordered, out)
+
+
+def _shares(
+    by_user: bool, since: str | None, out: Terminal, output: JsonOptions, daemon: DaemonOptions
+) -> None:
+    from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
+    from dlsched.cli.output.listing import print_listing  # noqa: PLC0415
+    from dlsched.core.errors import BadInput  # noqa: PLC0415
+
+    if by_user or since is not None:
+        raise BadInput("--shares: shows all users of the tree, of all time; alone, please")
+    with daemon.client() as cluster:
+        found = cluster.shares()
+    if output.as_lines:
+        print_json_lines(map(object_of, found.rows))
+    elif output.as_json:
+        half_life = found.half_life_s
+        shown = map(object_of, found.rows)
+        print_json(SHARES, level=found.level, half_life_s=half_life, shares=shown)
+    else:
+        print_listing(_share_columns(), found.rows, out)
+
+
+def _share_columns() -> list[Column[Share]]:
+    from dlsched.cli.output.listing import Column  # noqa: PLC0415
+
+    def number(name: str, title: str, form: str, scale: float = 1.0) -> Column[Share]:
+        return Column(
+            name, title, "", lambda each: form.format(getattr(each, name) * scale), right=True
+        )
+
+    def tenant(each: Share) -> str:
+        return "  " * each.depth + f"{each.kind} {each.name}"
+
+    return [
+        Column("name", "TENANT", "name", tenant, least=8),
+        number("weight", "WEIGHT", "{:g}"),
+        number("share", "SHARE", "{:.1f} %", 100),
+        number("used_gpu_s", "GPU-HOURS", "{:.2f}", 1 / 3600),
+        number("usage", "USED", "{:.1f} %", 100),
+        number("effective", "COUNTS", "{:.1f} %", 100),
+        number("factor", "FACTOR", "{:.3f}"),
+    ]
 
 
 def _columns(found: list[Usage], *, by_user: bool) -> list[Column[Usage]]:

@@ -19,6 +19,8 @@ _MODULES = {
     "sinfo": "sinfo",
     "scancel": "scancel",
     "scontrol": "scontrol",
+    "sprio": "sprio",
+    "sshare": "sshare",
 }
 
 

@@ -21,6 +21,7 @@ from dlsched.core.cluster.cell_shapes import cells_by_topology
 from dlsched.core.cluster.cell_tables import grants_of, pins_of, plan_from_tables
 from dlsched.core.cluster.cells import CellPlan, Grant
 from dlsched.core.cluster.host_lists import expand
+from dlsched.core.cluster.site_rules import SiteRules, rules_from_tables
 from dlsched.core.errors import BadInput, not_known, plural, shorten
 
 ANY_TYPE = "gpu"  # the type of nodes whose spec names none
@@ -83,6 +84,7 @@ class Cluster:
         tracks_host: are CPUs or memory of any node known?
         vcs: virtual clusters, by name.
         said_cells: the cells of its machines; None where nothing says them.
+        rules: accounts, priority classes, and how usage fades.
         spec: the text it was made from, for tables.
     """
 
@@ -94,6 +96,7 @@ class Cluster:
         spec: str = "",
         gpu_types: Iterable[str] = (),
         cells: CellPlan | None = None,
+        rules: SiteRules | None = None,
     ) -> None:
         if not nodes:
             raise BadInput("the cluster has no nodes: give at least one, for example 4x8:v100")
@@ -115,6 +118,7 @@ class Cluster:
         self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
         self.said_cells = cells
+        self.rules = rules or SiteRules()
         self.spec = spec
         self._check_vcs()
 
@@ -226,12 +230,13 @@ _VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent", "cells", 
 
 
 def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
-    """Build a cluster from the parsed TOML of the file `where`, with `[[nodes]]` and `[[vcs]]`.
+    """Build a cluster from the parsed TOML of the file `where`, with `[[nodes]]`, `[[vcs]]`, ….
 
     Raises:
         BadInput: an unknown key, a missing one, or a value of the wrong kind.
     """
     known = {"nodes", "vcs", "partitions", "topology", "cell_types", "physical_cells"}
+    known |= {"accounts", "classes", "fair_share"}
     for key in document:
         if key not in known:
             raise not_known(f"{where}: table", key, sorted(known))
@@ -249,7 +254,8 @@ def cluster_from_tables(document: Mapping[str, Any], *, where: str) -> Cluster:
     if not nodes:
         raise BadInput(f"{where}: no [[nodes]]; give at least one with gpus = N")
     plan = plan_from_tables(document, where=where)
-    cluster = Cluster(nodes, vcs, spec=where, cells=plan)
+    rules = rules_from_tables(document, where=where)
+    cluster = Cluster(nodes, vcs, spec=where, cells=plan, rules=rules)
     if plan is not None:
         plan.check_nodes({n.name: (n.gpus, n.gpu_type) for n in nodes}, where=where)
     if cluster.cell_owners:

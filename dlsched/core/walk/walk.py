@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from dlsched.core.allocation import Allocation, Grant, Refused
-from dlsched.core.arrays import Bools, Rows
+from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.calendar import Booking
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
@@ -421,9 +421,10 @@ class Walk:
         """Say how many nodes the cluster should have (autoscaling)."""
         self._answer.nodes_wanted = count
 
-    def ranked(self, rows: Rows) -> None:
-        """Say in which order the rows were considered, best first."""
+    def ranked(self, rows: Rows, terms: Mapping[str, Floats] | None = None) -> None:
+        """Say in which order the rows were considered, best first, and by which numbers."""
         self._answer.order = rows
+        self._answer.terms = terms or {}
 
     def stable_until(self, time: float) -> None:
         """Declare that without changes nothing would be decided otherwise before that time."""

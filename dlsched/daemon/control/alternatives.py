@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -32,6 +31,7 @@ from dlsched.daemon.round.scenarios import (
 )
 from dlsched.daemon.rpc_errors import NotPossible, TooMuch
 from dlsched.daemon.supposing.what_if import Answer, Wanted, WhatIf
+from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import Job
@@ -123,11 +123,11 @@ class Alternatives:
                 raise BadInput("what-if: other GPUs are those of a job: name or describe one")
             return None
         now = wall()
-        resolve = partial(cluster.tenants.resolve, caller.name, operator=caller.is_operator)
+        whose = TenantsOfUser(cluster.tenants, caller.name, operator=caller.is_operator)
         described = request.described
         if described.array or described.dependencies or described.held:
             raise BadInput("what-if: one job that could start now, without array and dependencies")
-        valid = validate(described, {}, cluster.settings, cluster.capacity(), now, resolve)
+        valid = validate(described, {}, cluster.settings, cluster.capacity(), now, whose)
         check_priority(valid.body.priority, None, caller)
         uid = caller.uid if caller.uid is not None else -1
         return JobSpec(body=valid.body, user=caller.name, uid=uid, submitted_at=now)

@@ -13,6 +13,8 @@ from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.calibration import calibration_of
+from dlsched.daemon.control.shares import put_shares
+from dlsched.daemon.priority_classes import NORMAL
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings
@@ -22,7 +24,7 @@ from dlsched.daemon.trust import DaemonTrust
 from dlsched.daemon.turns import in_turns
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
-from dlsched.db.tenants import FILE, Vc
+from dlsched.db.tenants import FILE, TenantKey, Vc, key_of
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus
 from dlsched.rpc.identity import Identity
@@ -122,8 +124,12 @@ class ClusterAdmin:
     async def usage(
         self, request: control_pb2.UsageRequest, caller: Identity
     ) -> control_pb2.UsageReply:
-        """GPU time by user or virtual cluster: ended runs from the store, live ones from memory."""
+        """GPU time by user or VC (ended runs from the store, live ones from memory); or shares."""
         cluster, driver = self.cluster, self.cluster.driver
+        if request.shares:
+            reply = control_pb2.UsageReply()
+            put_shares(cluster, caller, reply)
+            return reply
         since = request.since if request.HasField("since") else None
         by = "user" if request.by_user else "vc"
         past = await driver.read(partial(driver.store.usage, by=by, since=since))
@@ -216,12 +222,10 @@ class ClusterAdmin:
             changed = changed.with_policy(present.parts, present.options)
         else:
             await self.rounds.validate(changed)
-        operators = {
-            name: vc
-            for name, vc in cluster.tenants.vcs().items()
-            if cluster.tenants.rows["vc", name].source != FILE
-        }
-        self._refuse_lost_names(new, operators)
+        tenants = cluster.tenants
+        added = {key for key, row in tenants.rows.items() if row.source != FILE}
+        operators = {n: vc for n, vc in tenants.vcs().items() if ("vc", n) in added}
+        self._refuse_lost_names(new, added)
         check_tree(operators | {vc.name: vc for vc in configured(new) if isinstance(vc, Vc)})
         rows: list[object] = [
             Event(at=wall(), kind="reload", actor=actor, text="; ".join(lines)[:2000])
@@ -236,15 +240,13 @@ class ClusterAdmin:
         self.shadow.configured(old)
         return control_pb2.ReloadReply(changes=lines)
 
-    def _refuse_lost_names(self, new: Settings, operators: dict[str, Vc]) -> None:
-        """Refuse to remove a partition or virtual cluster that a live job is in."""
+    def _refuse_lost_names(self, new: Settings, added: set[TenantKey]) -> None:
+        """Refuse to remove a partition, virtual cluster or class that a live job is in."""
         driver = self.cluster.driver
-        known = {
-            "partition": {p.name for p in new.partitions},
-            "vc": {vc.name for vc in new.vcs} | operators.keys(),
-        }
+        known = {key_of(each) for each in configured(new)} | added | {("class", NORMAL)}
+        kinds = {"partition": "partition", "vc": "vc", "priority_class": "class"}
         for row in driver.committed.jobs.values():
-            for what, names in known.items() if not row.status.is_terminal else ():
-                name = driver.table.field(row, what)
-                if name and name not in names:
-                    raise BadInput(f"{what} {name} is removed, and job {row.job} is in it")
+            for field, kind in kinds.items() if not row.status.is_terminal else ():
+                name = driver.table.field(row, field)
+                if name and (kind, name) not in known:
+                    raise BadInput(f"{kind} {name} is removed, and job {row.job} is in it")

@@ -131,6 +131,8 @@ class JobDetails:
         position = self.cluster.live.position(row.job)
         if position is not None:
             detail.order_numbers["position"] = str(position)
+            for name, points in self.cluster.live.order_terms(row.job).items():
+                detail.order_numbers[name] = f"{points:.1f}"
 
     def _why(self, row: Job) -> list[str]:
         """The lines that say why a pending job waits."""

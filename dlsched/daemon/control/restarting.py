@@ -13,7 +13,7 @@ from functools import partial
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.submission.job_dependencies import resolved
 from dlsched.daemon.control.submission.job_validation import checked_environment
-from dlsched.daemon.control.submission.quotas import JobQuotas, Tenants, check_room
+from dlsched.daemon.control.submission.quotas import OWNERS, JobQuotas, Tenants, check_room
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.db.checkpoints import ASIDE, KEPT, CheckpointsMarked, RegisteredCheckpoint
 from dlsched.db.reading.filters import Filter
@@ -35,11 +35,13 @@ class EndedJob:
 
     @property
     def tenants(self) -> Tenants:
-        """Its user, account and VC."""
+        """Its user, account, VC and priority class."""
         spec, updated = self.stored.spec, self.stored.facts.updated
-        account, vc = ("", "") if spec is None else (spec.body.account, spec.body.vc)
-        user = self.stored.job.request.user
-        return user, updated.get("account", account) or "", updated.get("vc", vc) or ""
+        asked = ("" if spec is None else getattr(spec.body, name) for name in OWNERS)
+        account, vc, priority_class = (
+            updated.get(name, said) or "" for name, said in zip(OWNERS, asked, strict=True)
+        )
+        return self.stored.job.request.user, account, vc, priority_class
 
 
 class Restarts:
@@ -87,7 +89,7 @@ class Restarts:
         if row.job in self._cluster.leaving:
             raise NotPossible("it is being removed from the history")
         coming = self._coming + Counter([ended.tenants])
-        mine = sum(count for (user, _, _), count in coming.items() if user == ended.tenants[0])
+        mine = sum(count for (user, *_), count in coming.items() if user == ended.tenants[0])
         check_room(self._cluster, row.request.user, mine)
         self._quotas.check(coming)
         found = self._restart(ended)

@@ -18,6 +18,7 @@ from dlsched.db.tenants import (
     KINDS,
     QUOTA_KINDS,
     Account,
+    PriorityClass,
     Quota,
     Tenant,
     key_of,
@@ -36,6 +37,11 @@ LIMITS: dict[str, tuple[float, float]] = {
     "gpu_hours": (0.0, 1e12),
     "window_s": (60.0, 10 * 366 * 86400.0),
     "weight": (0.0, 1e12),
+    "gpus_per_user": (0, 1_000_000),
+    "jobs_per_user": (0, 1_000_000_000),
+    "priority": (-1e12, 1e12),
+    "grace_s": (0.0, bounds.LONGEST_S),
+    "max_time_s": (1.0, bounds.LONGEST_S),
 }
 
 
@@ -95,6 +101,7 @@ async def _held(cluster: Cluster) -> Held:
         run = driver.committed.live_run(row.job) if row.status is not JobStatus.PENDING else None
         gpus = sum(len(member.gpus) for member in run.members.values()) if run is not None else 0
         whose = {("user", row.request.user), ("user", EVERY_USER), ("vc", table.field(row, "vc"))}
+        whose.add(("class", table.field(row, "priority_class") or ""))
         account = table.field(row, "account")
         while account and ("account", account) not in whose:
             whose.add(("account", account))
@@ -141,6 +148,8 @@ async def set_tenant(
     changed = replace(start, **_values(kind, message, request.fields))
     if isinstance(changed, Quota):
         changed = with_window(changed, MONTH_S)
+    if isinstance(changed, PriorityClass):
+        bounds.check_number("grace_s", changed.grace_s, 0.0, cluster.settings.limits.grace_s)
     tenant: Tenant = changed
     before = cluster.tenants.check_set(tenant, create=request.create)
     lines = _changes(tenant, None if before is None else before.tenant)
@@ -166,8 +175,9 @@ async def remove_tenant(
     bounds.check_text("name", request.name)
     kind, name = request.kind, request.name
     cluster.tenants.check_remove(kind, name)
-    if kind in ("account", "vc"):
-        job = cluster.live.requests.live_job_in(kind, name)
+    if kind in ("account", "vc", "class"):
+        column = "priority_class" if kind == "class" else kind
+        job = cluster.live.requests.live_job_in(column, name)
         if job is not None:
             raise BadInput(f"{kind} {name}: job {job} is in it")
     at = wall()

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools
+from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.core.service_clock import ClockColumns, ServiceClock
+from dlsched.core.sharing.decayed_usage import DecayedUsage
 from dlsched.core.units import UNIT_COLUMNS
 
 # a job's phase; a suspended job keeps its GPUs, a job that is away does not
@@ -57,10 +59,12 @@ class JobColumns:
     Attributes:
         count: rows in use.
         row_of: the row of each job.
+        usage: what the owners of jobs have used, in this term and before.
     """
 
     def __init__(self, room: int = 64) -> None:
         self.count = 0
+        self.usage = DecayedUsage(WEEK_S)
         self.row_of: dict[int, int] = {}
         self._columns: dict[str, NDArray[Any]] = {
             name: np.full(room, fresh, kind) for name, (kind, fresh) in _KINDS.items()
@@ -73,7 +77,7 @@ class JobColumns:
     @property
     def clock(self) -> ServiceClock:
         """The jobs' service clocks, until a row is added or the rows are packed."""
-        return ServiceClock(cast(ClockColumns, SimpleNamespace(**self._columns)))
+        return ServiceClock(cast(ClockColumns, SimpleNamespace(**self._columns)), self.usage)
 
     def get(self, name: str, row: int) -> Any:
         """One value, as a plain one."""

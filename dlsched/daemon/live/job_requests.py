@@ -53,7 +53,9 @@ class JobRequests:
         self._jobs = jobs
         self._constraints = constraints
         self._origin = origin
-        self._codes: dict[str, dict[str, int]] = {"user": {}, "account": {}, "vc": {}}
+        self._codes: dict[str, dict[str, int]] = {
+            "user": {}, "account": {}, "vc": {}, "priority_class": {},
+        }  # fmt: skip
 
     def submit(self, jobs: Iterable[Job], now: float) -> dict[int, JobSpec]:
         """Enter new jobs, in the order of their ids; returns their specs."""
@@ -110,8 +112,8 @@ class JobRequests:
         self.cooperative.discard(job)
         self._constraints.forget(job)
 
-    def live_jobs(self) -> dict[tuple[str, str, str], int]:
-        """How many jobs are live, by user, account and virtual cluster ("" for none)."""
+    def live_jobs(self) -> dict[tuple[str, str, str, str], int]:
+        """How many jobs are live, by user, account, VC and priority class ("" for none)."""
         live = self._jobs["phase"] != ENDED
         code = np.zeros(np.count_nonzero(live), np.int64)
         names = {kind: ("", *codes) for kind, codes in self._codes.items()}
@@ -134,13 +136,13 @@ class JobRequests:
         return int(self._jobs["bytes"][mine & (self._jobs["phase"] != ENDED)].sum())
 
     def live_job_in(self, kind: str, name: str) -> int | None:
-        """A live job of a user, in an account or in a virtual cluster; None: there is none."""
+        """A live job of a user, account, vc or priority_class; None: there is none."""
         mine = self._jobs[kind] == self._codes[kind].get(name, -2)
         found = self._jobs["job"][mine & (self._jobs["phase"] != ENDED)]
         return int(found[0]) if len(found) else None
 
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The names that the codes of users, accounts and virtual clusters stand for."""
+        """The names that the codes of users, accounts, VCs and priority classes stand for."""
         return {kind: tuple(codes) for kind, codes in self._codes.items()}
 
     def described(self, spec: JobSpec) -> Described:
@@ -162,6 +164,8 @@ class JobRequests:
             "user": self._code("user", spec.user),
             "account": self._code("account", body.account),
             "vc": self._code("vc", body.vc),
+            "owner": self._jobs.usage.number((spec.user, body.account, body.vc), submitted),
+            "priority_class": self._code("priority_class", body.priority_class),
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
             "bytes": spec.content_bytes,
         }

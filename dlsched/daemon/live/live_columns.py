@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from dlsched.core.arrays import Floats
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.claims import Claims
 from dlsched.daemon.live.dependencies import JobOutcome, outcome_of
@@ -94,6 +95,7 @@ class LiveColumns:
         self.speeds = speeds or SpeedTable()
         self.trainings = trainings or TrainingProfiles()
         self.jobs = JobColumns()
+        self.jobs.usage.half_life_s = self.rules.site.half_life_s
         self.nodes = LiveNodes()
         self.constraints = PlacementConstraints(self.rules)
         self.requests = JobRequests(self.jobs, self.constraints, origin=origin)
@@ -110,6 +112,7 @@ class LiveColumns:
         self._stamp = self._seen = 0
         self._reasons: dict[int, str] = {}
         self._positions: dict[int, int] = {}
+        self._terms: Mapping[str, Floats] = {}  # by position, from 0
 
     # -- loading -----------------------------------------------------------------------------------
 
@@ -134,6 +137,9 @@ class LiveColumns:
 
     def _load(self, loaded: Loaded, now: float) -> None:
         ledger, self._now = loaded.ledger, now
+        for used in loaded.usage:
+            owner = used.user_name, used.account, used.vc
+            self.jobs.usage.restore(owner, used.gpu_s, used.at - self.origin)
         for name in sorted(ledger.nodes, key=natural):
             self.nodes.refresh(ledger, name)
         for name, facts in loaded.nodes_described.items():

@@ -7,12 +7,13 @@ Invariant: every pending job has a reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
-from dlsched.core.arrays import Bools
+from dlsched.core.arrays import Bools, Floats
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.live_columns import LiveColumns
@@ -58,6 +59,9 @@ class LiveState(LiveColumns):
     def set_rules(self, rules: ClusterRules) -> None:
         """Set other partitions and virtual clusters; running jobs run on."""
         self.rules = rules
+        if rules.site.half_life_s != self.jobs.usage.half_life_s:
+            self.jobs.usage.settle(max(self._now, 0.0))  # what was used fades anew from now on
+            self.jobs.usage.half_life_s = rules.site.half_life_s
         self.constraints.set_rules(rules)
         self.eligibility.limit_times(rules.longest_s)
         self.request_round()
@@ -88,6 +92,7 @@ class LiveState(LiveColumns):
         suspended: Iterable[int],
         reasons: Mapping[int, str],
         positions: Mapping[int, int],
+        terms: Mapping[str, Floats],
     ) -> None:
         """Follow a decision that was verified.
 
@@ -96,6 +101,7 @@ class LiveState(LiveColumns):
             suspended: jobs that lose theirs.
             reasons: why jobs got nothing.
             positions: the places of waiting jobs in the policy's order, from 1.
+            terms: the numbers behind that order, by name and place.
         """
         for job in suspended:
             self.claims.drop(job)
@@ -108,6 +114,7 @@ class LiveState(LiveColumns):
                 self.claims.add(job, self.jobs.get("runs", row) + 1, placement)
         self._reasons.update(reasons)
         self._positions = dict(positions)
+        self._terms = dict(terms)
         self.changed = self._stamp != self._seen  # by what came after its snapshot
 
     def ready_claims(self) -> list[tuple[JobId, Placement]]:
@@ -194,6 +201,14 @@ class LiveState(LiveColumns):
     def position(self, job: JobId) -> int | None:
         """A waiting job's place in the policy's order, from 1; None while it has none."""
         return self._positions.get(job)
+
+    def order_terms(self, job: JobId) -> dict[str, float]:
+        """The numbers behind a waiting job's place, by name; empty where its policy has none."""
+        place = self._positions.get(job)
+        if place is None:
+            return {}
+        found = {name: float(values[place - 1]) for name, values in self._terms.items()}
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def where(self, job: JobId) -> Placement | None:
         """Where a job's live run is, suspended or not; None without one."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from dlsched.core.cluster.description import ANY_TYPE, VirtualCluster
 from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.daemon.live.gpu_use import GpuUse
 from dlsched.daemon.reported.training_profiles import Place
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
@@ -33,11 +34,13 @@ class ClusterRules:
         partitions: the nodes of each partition; None for all of them.
         longest_s: the time limit, in seconds, of each partition that has one.
         vcs: virtual clusters, with nodes of their own or quotas.
+        site: accounts, priority classes, and how usage fades.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     longest_s: Mapping[str, float] = field(default_factory=dict)
     vcs: tuple[VirtualCluster, ...] = ()
+    site: SiteRules = field(default_factory=SiteRules)
 
     @property
     def has_quotas(self) -> bool:

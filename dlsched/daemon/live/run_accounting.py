@@ -74,6 +74,7 @@ class RunAccounting:
         self.jobs.clock.begin(row, now, gpus, ready=now, counts=counts)
         if phase != c.HOLDING:
             self.jobs.set(row, gpus_now=0)
+            self.jobs.usage.change(self.jobs.get("owner", row), -gpus, now)
         leaving = c.GIVES_WAY if job in self.suspending else c.STAYS
         self.jobs.set(row, phase=phase, leaving=leaving, runs=run.key.run)
 

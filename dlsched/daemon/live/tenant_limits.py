@@ -18,15 +18,36 @@ from dlsched.core.errors import plural
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.db.records import JobSpec
-from dlsched.db.tenants import EVERY_USER, Quota
+from dlsched.db.tenants import EVERY_USER, PriorityClass, Quota
 
-QuotaHolder = tuple[str, str]  # kind (user, account, vc) and name of a tenant with a quota
-GPUS = {"user": "QOSMaxGRESPerUser", "account": "AssocGrpGRES", "vc": "QOSGrpGRES"}
+# kind (user, account, vc, class) and name of a tenant with a quota
+QuotaHolder = tuple[str, str]
+EACH_USER = "class user"  # the kind of a limit on each user in a class: "urgent ann" has the name
+GPUS = {
+    "user": "QOSMaxGRESPerUser",
+    "account": "AssocGrpGRES",
+    "vc": "QOSGrpGRES",
+    "class": "QOSGrpGRES",
+    EACH_USER: "QOSMaxGRESPerUser",
+}
 HOURS = {
     "user": "AssocGrpGRESMinutes",
     "account": "AssocGrpGRESMinutes",
     "vc": "QOSGrpGRESMinutes",
 }
+
+
+def limits_of_classes(classes: Iterable[PriorityClass]) -> dict[QuotaHolder, Quota]:
+    """The limits of classes as quotas: of a class as a whole, and of each user in it."""
+    found: dict[QuotaHolder, Quota] = {}
+    for each in classes:
+        for kind, gpus, jobs in (
+            ("class", each.gpus, each.jobs),
+            (EACH_USER, each.gpus_per_user, each.jobs_per_user),
+        ):
+            if gpus is not None or jobs is not None:
+                found[kind, each.name] = Quota(kind=kind, name=each.name, gpus=gpus, jobs=jobs)
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +68,9 @@ class TenantLimits:
     most: dict[int, int] = field(default_factory=dict)
     _holders: dict[int, tuple[QuotaHolder, ...]] = field(default_factory=dict)
 
-    def holders_of(self, user: str, account: str, vc: str) -> tuple[QuotaHolder, ...]:
+    def holders_of(
+        self, user: str, account: str, vc: str, priority_class: str = ""
+    ) -> tuple[QuotaHolder, ...]:
         """The holders of all quotas that a job counts against."""
         found: list[QuotaHolder] = []
         if ("user", user) in self.quotas or ("user", EVERY_USER) in self.quotas:
@@ -60,16 +83,25 @@ class TenantLimits:
             account = self.parents.get(account, "")
         if ("vc", vc) in self.quotas:
             found.append(("vc", vc))
+        if ("class", priority_class) in self.quotas:
+            found.append(("class", priority_class))
+        if (EACH_USER, priority_class) in self.quotas:
+            found.append((EACH_USER, f"{priority_class} {user}"))
         return tuple(found)
 
     def quota(self, holder: QuotaHolder) -> Quota:
         """A holder's own quota, or else the quota of every user."""
+        kind, name = holder
+        if kind == EACH_USER:
+            return self.quotas[kind, name.partition(" ")[0]]
         own = self.quotas.get(holder)
         return own if own is not None else self.quotas["user", EVERY_USER]
 
     def note(self, job: int, spec: JobSpec) -> None:
         """Note against which quotas a job counts."""
-        holders = self.holders_of(spec.user, spec.body.account, spec.body.vc) if self.quotas else ()
+        body = spec.body
+        whose = (spec.user, body.account, body.vc, body.priority_class)
+        holders = self.holders_of(*whose) if self.quotas else ()
         if holders:
             self._holders[job] = holders
         else:

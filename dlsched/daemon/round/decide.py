@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dlsched.core.allocation import Allocation
-from dlsched.core.arrays import Ints, Rows
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.scheduling import Chooser
 from dlsched.core.units import FUTURE, WAITING, Status, UnitTable
 from dlsched.daemon.round.decided import Decided
@@ -66,6 +66,7 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
     held = ctx.occupancy.held
     waiting = np.array([row for row in ctx.active.tolist() if row not in held], np.int64)
     reasons, reason_of = reasons_of(prepared, allocation, waiting)
+    order = _order(prepared, allocation, waiting)
     before = set(prepared.state.refused.tolist())
     refused: list[int] = [jobs[row] for row in prepared.cycle.refused]
     return Decided(
@@ -77,7 +78,8 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
         completed=tuple(jobs[row] for row, grant in allocation.grants.items() if grant.complete),
         reasons=reasons,
         reason_of=reason_of,
-        order=_order(prepared, allocation, waiting),
+        order=prepared.snapshot.columns["job"][order],
+        terms=_terms(prepared, allocation, order),
         refused=tuple(job for job in refused if job not in before),
         wake_at=allocation.wake_at,
         stable_until=allocation.stable_until,
@@ -86,8 +88,8 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
     )
 
 
-def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> Ints:
-    """Waiting jobs in the policy's order; those that admission holds back come last."""
+def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> Rows:
+    """Waiting rows in the policy's order; those that admission holds back come last."""
     ranked = waiting
     if allocation.order is not None:
         waits = np.zeros(len(prepared.ctx.table), np.bool_)
@@ -95,9 +97,18 @@ def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> In
         ranked = allocation.order[waits[allocation.order]]
         waits[ranked] = False
         ranked = np.concatenate([ranked, waiting[waits[waiting]]])
-    rows = np.concatenate([ranked, prepared.cycle.held_back])
-    jobs: Ints = prepared.snapshot.columns["job"][rows]
-    return jobs
+    rows: Rows = np.concatenate([ranked, prepared.cycle.held_back])
+    return rows
+
+
+def _terms(prepared: PreparedRound, allocation: Allocation, order: Rows) -> dict[str, Floats]:
+    """The numbers behind the order, by name; NaN for a row that was not ranked."""
+    found: dict[str, Floats] = {}
+    for name, values in allocation.terms.items():
+        by_row = np.full(len(prepared.ctx.table), np.nan)
+        by_row[allocation.order] = values
+        found[name] = by_row[order]
+    return found
 
 
 def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:

@@ -7,10 +7,10 @@ lives. Invariant: a job that is both in `launched` and in `suspended` is moved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from dlsched.core.arrays import Ints
+from dlsched.core.arrays import Floats, Ints
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import Mode
 from dlsched.daemon.round.codec import decode, encode
@@ -30,6 +30,7 @@ class Decided:
         reasons: distinct reasons why a job got nothing.
         reason_of: pairs of a job and an index into `reasons`, shape (n, 2).
         order: the waiting jobs in the policy's order, best first.
+        terms: the numbers behind the order, by name; a value for each of `order`.
         refused: jobs that admission refuses for good.
         wake_at: the policy wants to be asked again then, in seconds of its clock.
         stable_until: without changes nothing would be decided otherwise before then.
@@ -52,6 +53,7 @@ class Decided:
     stable_until: float
     nodes_wanted: int | None
     state: bytes
+    terms: Mapping[str, Floats] = field(default_factory=dict)
     cpu_s: float = 0.0
 
     def reason_texts(self) -> dict[int, str]:

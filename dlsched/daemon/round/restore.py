@@ -14,17 +14,20 @@ from dlsched.core.cluster.calendar import Booking, Calendar
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
+from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.core.errors import InvariantBroken
 from dlsched.core.round.steps import Parts
+from dlsched.core.sharing.decayed_usage import DecayedUsage
 from dlsched.core.stage import Stage
-from dlsched.core.units import Status, UnitTable
+from dlsched.core.units import RUNNING, Status, UnitTable
 from dlsched.daemon.round.codec import decode
 from dlsched.daemon.round.parts import live_parts, live_semantics
 from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, placed
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 
 MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
-_CLUSTERS: dict[tuple[bytes, tuple[Quota, ...], bool], Cluster] = {}  # the last one made
+Made = tuple[bytes, tuple[Quota, ...], SiteRules, bool]  # of which a cluster was made
+_CLUSTERS: dict[Made, Cluster] = {}  # the last one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
     """
     live = snapshot.columns["status"] < Status.COMPLETED
     says = any((~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb"))
-    key = (snapshot.cluster, snapshot.quotas, says)
+    key = (snapshot.cluster, snapshot.quotas, snapshot.rules, says)
     if key not in _CLUSTERS:
         facts = decode(snapshot.cluster)
         if not facts["names"]:
@@ -128,7 +131,7 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
             for q in snapshot.quotas
         ]
         _CLUSTERS.clear()
-        _CLUSTERS[key] = Cluster(nodes, vcs)
+        _CLUSTERS[key] = Cluster(nodes, vcs, rules=snapshot.rules)
     return _CLUSTERS[key]
 
 
@@ -149,12 +152,22 @@ def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
         codes: Ints = getattr(table, kind)
         if len(code_of):
             setattr(table, kind, np.where(codes >= 0, code_of[codes], -1))
-    table.names = {"group": (), "account": (), **numbering.names}
+    table.names = {"group": (), "account": (), "priority_class": (), **numbering.names}
     table.pool = numbering.pool_of[table.pool] if len(numbering.pool_of) else table.pool
     table.shapes = dict(snapshot.shapes)
     table.whole_nodes = set(snapshot.whole_nodes)
     table.homes = placements(snapshot.homes)
+    table.usage = _usage_of(snapshot, table)
     return table
+
+
+def _usage_of(snapshot: LiveSnapshot, table: UnitTable) -> DecayedUsage:
+    """What owners have used until now, and the GPUs that their units hold from now on."""
+    usage = DecayedUsage(snapshot.rules.half_life_s, snapshot.owners, snapshot.now)
+    usage.value[:] = snapshot.used
+    runs = np.flatnonzero((table.status == RUNNING) & (table.owner >= 0))
+    np.add.at(usage.gpus, table.owner[runs], table.gpus_now[runs])
+    return usage
 
 
 def placements(held: Held) -> dict[int, Placement]:

@@ -57,6 +57,7 @@ class RoundState:
             suspended=decided.suspended,
             reasons=decided.reason_texts(),
             positions=decided.positions(),
+            terms=decided.terms,
         )
 
     def switch(self, settings: RoundSettings) -> None:

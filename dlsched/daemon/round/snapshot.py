@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlsched.core.arrays import Ints
+from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.site_rules import Account, PriorityClass, SiteRules
 from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput
+from dlsched.core.sharing.decayed_usage import Owner
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.parts import RoundSettings
 
 FORMAT = 1
+# fields that have a form of their own among the bytes
+_BY_HAND = ("settings", "held", "homes", "quotas", "rules", "columns", "names", "shapes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,6 +67,9 @@ class LiveSnapshot:
         closed: GPUs that no job may get, as (node, GPU) pairs of indices.
         pools: per pool its key and its nodes as a bit array.
         quotas: virtual clusters with quotas.
+        rules: accounts, priority classes, and how usage fades.
+        owners: user, account and virtual cluster of each owner of jobs.
+        used: what each owner has used, in GPU-seconds as they count now.
         speeds: measured speeds, as columns (see `SpeedTable.columns`); empty when there are none.
         trainings: what elastic jobs have reported, as columns (see `TrainingProfiles.columns`);
             empty when none has.
@@ -85,6 +92,9 @@ class LiveSnapshot:
     closed: Ints
     pools: tuple[tuple[str, bytes], ...]
     quotas: tuple[Quota, ...] = ()
+    rules: SiteRules = field(default_factory=SiteRules)
+    owners: tuple[Owner, ...] = ()
+    used: Floats = field(default_factory=lambda: np.zeros(0))
     speeds: Mapping[str, Any] = field(default_factory=dict)
     trainings: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
@@ -95,9 +105,7 @@ class LiveSnapshot:
     def to_bytes(self) -> bytes:
         """The snapshot as bytes; equal snapshots give equal bytes."""
         plain: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in ("settings", "held", "homes", "quotas", "columns", "names", "shapes")
+            name: getattr(self, name) for name in self.__slots__ if name not in _BY_HAND
         }
         plain["settings"] = asdict(self.settings)
         plain["columns"] = dict(self.columns)
@@ -106,6 +114,7 @@ class LiveSnapshot:
         for name, held in (("held", self.held), ("homes", self.homes)):
             plain[name] = [held.row, held.node, held.gpu]
         plain["quotas"] = [asdict(quota) for quota in self.quotas]
+        plain["rules"] = asdict(self.rules)
         return encode({"format": FORMAT, **plain})
 
     @classmethod
@@ -125,6 +134,7 @@ class LiveSnapshot:
             plain["shapes"] = _gathered(*plain["shapes"])
             plain["settings"] = RoundSettings(**plain["settings"])
             plain["quotas"] = tuple(Quota(**quota) for quota in plain["quotas"])
+            plain["rules"] = _rules(plain.get("rules", {}))
             return cls(**plain)
         except (TypeError, KeyError, ValueError) as error:
             raise BadInput(f"a damaged live snapshot: {error}") from None
@@ -132,6 +142,12 @@ class LiveSnapshot:
     def under(self, settings: RoundSettings) -> LiveSnapshot:
         """The same moment under other parts, which know nothing yet."""
         return replace(self, settings=settings, state=b"")
+
+
+def _rules(plain: Mapping[str, Any]) -> SiteRules:
+    kinds: dict[str, type[Any]] = {"accounts": Account, "classes": PriorityClass}
+    lists = {k: tuple(kind(**each) for each in plain.get(k, ())) for k, kind in kinds.items()}
+    return SiteRules(**{**plain, **lists})
 
 
 def _flattened(shapes: Mapping[int, tuple[int, ...]]) -> list[Ints]:

@@ -62,6 +62,9 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
             for vc in live.rules.vcs
             if vc.gpus >= 0
         ),
+        rules=live.rules.site,
+        owners=tuple(jobs.usage.owners),
+        used=jobs.usage.as_of(now),
         speeds=live.speeds.columns(live.constraints.kinds, jobs.row_of),
         trainings=live.trainings.columns(jobs.row_of),
         state=state.policy_state,

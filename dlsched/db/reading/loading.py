@@ -33,6 +33,7 @@ from dlsched.db.speeds import SpeedRow, read_speeds
 from dlsched.db.statements import rows_in
 from dlsched.db.tenant_rows import read_tenants
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
+from dlsched.db.usage import UsedByOwner, read_usage
 from dlsched.protocol.json_form import loads, value_of
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
@@ -78,6 +79,7 @@ class Loaded:
     speeds: tuple[SpeedRow, ...] = ()
     trainings: tuple[TrainingRow, ...] = ()
     curves: tuple[CurvesRow, ...] = ()
+    usage: tuple[UsedByOwner, ...] = ()
     borrowed: Mapping[JobId, tuple[JobId, str]] = field(default_factory=dict)  # checkpoints
 
 
@@ -333,5 +335,6 @@ def _cluster(connection: Connection) -> dict[str, Any]:
         "speeds": read_speeds(connection),
         "trainings": read_trainings(connection, TrainingRow),
         "curves": read_trainings(connection, CurvesRow),
+        "usage": read_usage(connection),
         "borrowed": read_borrowed(connection),
     }

@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.db import schema
 from dlsched.db.notices import Notice
 from dlsched.db.records import Event
@@ -45,12 +46,13 @@ from dlsched.db.rows import (
 )
 from dlsched.db.statements import add, chunks, put
 from dlsched.db.submitting import Submission
+from dlsched.db.usage import charge
 from dlsched.db.writing.events import transitions
 from dlsched.db.writing.excerpt import Excerpt, excerpt
 from dlsched.db.writing.notified import notices_of
 from dlsched.protocol.json_form import dumps
 from dlsched.protocol.ledger import Job, Ledger, RegisterNode, Run, Submit, Write, apply_all, judge
-from dlsched.protocol.messages import Epoch, JobId
+from dlsched.protocol.messages import Epoch, JobId, RunId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,13 @@ class Carried:
     notices: list[Notice]
 
 
-def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at: float) -> Carried:
+def carry_out(
+    connection: Connection,
+    epoch: Epoch,
+    writes: Sequence[Write],
+    at: float,
+    half_life_s: float = WEEK_S,
+) -> Carried:
     """Store the changes of some writes; returns the epoch, events and notices that follow.
 
     Args:
@@ -70,6 +78,7 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
         epoch: the leader's epoch.
         writes: the changes.
         at: seconds since the epoch, for display.
+        half_life_s: seconds after which usage counts half.
     """
     known = excerpt(connection, epoch, writes)
     before, after = known.ledger, apply_all(known.ledger, writes)
@@ -78,7 +87,8 @@ def carry_out(connection: Connection, epoch: Epoch, writes: Sequence[Write], at:
         if isinstance(write, Submit):
             submission.take(write, after.jobs[write.job])
     submission.store(connection)
-    growth, ends = _store_runs(connection, before, after, at)
+    growth, ends, used = _store_runs(connection, before, after, at)
+    charge(connection, used, half_life_s)
     _store_jobs(connection, known, after, growth, ends, submission, at)
     _store_nodes(connection, before, after, writes, at)
     _store_orphans(connection, before, after, at)
@@ -140,10 +150,15 @@ _UPDATE_MEMBER = (
 
 def _store_runs(
     connection: Connection, before: Ledger, after: Ledger, at: float
-) -> tuple[dict[JobId, RunGrowth], dict[JobId, float]]:
-    """Store what has changed of runs; return what it adds to jobs, and when runs have ended."""
+) -> tuple[dict[JobId, RunGrowth], dict[JobId, float], list[RunId]]:
+    """Store what has changed of runs.
+
+    Returns:
+        what it adds to jobs, when runs have ended, and the ended runs that have used GPU time.
+    """
     growth: dict[JobId, RunGrowth] = defaultdict(RunGrowth)
     ends: dict[JobId, float] = {}
+    used: list[RunId] = []
     new_runs, new_members, changed, changed_members = [], [], [], []
     for run_id, run in after.runs.items():
         old = before.runs.get(run_id)
@@ -155,6 +170,8 @@ def _store_runs(
         ended = at if run.is_over else None
         if run.is_over and old is not None and old.released and not old.is_over:
             ended = ends[run.key.job] = ended_at(run, at)
+        if run.is_over and not (old is not None and old.is_over) and gpu_s(run) > 0:
+            used.append(run_id)
         values = run_values(run) | {
             "released_at": at if run.released else None,  # an earlier time is kept
             "ended_at": ended,
@@ -180,7 +197,7 @@ def _store_runs(
         connection.execute(_UPDATE_RUN, changed)
     if changed_members:
         connection.execute(_UPDATE_MEMBER, changed_members)
-    return growth, ends
+    return growth, ends, used
 
 
 def _end(run: Run, after: Ledger) -> str:

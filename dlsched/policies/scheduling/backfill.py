@@ -12,6 +12,7 @@ waits until the next job ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +21,14 @@ import numpy as np
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Booking, Calendar
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.options import NoOptions
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 
+Start = Callable[[int], Placement | Refused]  # starts a row, or says why not
 OVERRUN_S = 60.0  # seconds until the end of a job that has outrun its prediction, without rounds
 
 
@@ -70,69 +73,79 @@ class Easy(SchedulingPolicy[NoOptions]):
         """Decide for each pool by itself, in order of submission."""
         queue = units[np.argsort(units.submit_time, kind="stable")]
         for pool in np.unique(queue.pool).tolist():
-            self._backfill(queue[queue.pool == pool], pool, ctx, walk)
+            backfill(queue[queue.pool == pool], pool, ctx, walk, walk.place)
         walk.stable_until(first_overrun(ctx))
 
-    def _backfill(self, queue: Units, pool: int, ctx: RoundContext, walk: Walk) -> None:
-        gangs, rows = queue.gang.tolist(), queue.rows.tolist()
-        duration = queue.predicted_work + ctx.restart_overhead
-        started, head = self._start_heads(rows, walk)
-        if head == len(rows):
-            return
-        shadow = self._shadow(queue, started, duration, gangs[head], pool, ctx, walk)
-        walk.refuse(rows[head], Refused("Resources", f"starts at about {clock_text(shadow.time)}"))
-        for k in range(head + 1, len(rows)):
-            free = walk.free_gpus(pool)
-            if free == 0:
-                break
-            ends_in_time = ctx.now + duration[k] <= shadow.time
-            if gangs[k] > free or not (ends_in_time or gangs[k] <= shadow.extra):
-                continue
-            if not isinstance(walk.place(rows[k]), Refused) and not ends_in_time:
-                shadow.extra -= gangs[k]
 
-    @staticmethod
-    def _start_heads(rows: list[int], walk: Walk) -> tuple[list[int], int]:
-        """Start from the head while it fits; a job that waits for its quota does not block.
+def backfill(queue: Units, pool: int, ctx: RoundContext, walk: Walk, start: Start) -> None:
+    """Start heads of a queue while they fit; then rows that do not delay the first misfit.
 
-        Returns:
-            the positions started, and the position of the first job that does not fit.
-        """
-        started: list[int] = []
-        for position, row in enumerate(rows):
-            placed = walk.place(row)
-            if not isinstance(placed, Refused):
-                started.append(position)
-            elif placed.reason != "Quota":
-                return started, position
-            else:
-                walk.refuse(row, placed)
-        return started, len(rows)
+    Args:
+        queue: waiting units of one pool, best first.
+        pool: its number.
+        ctx: the snapshot.
+        walk: of the decision.
+        start: starts a head, or says why not.
+    """
+    gangs, rows = queue.gang.tolist(), queue.rows.tolist()
+    duration = queue.predicted_work + ctx.restart_overhead
+    started, head = _start_heads(rows, walk, start)
+    if head == len(rows):
+        return
+    shadow = _shadow(queue, started, duration, gangs[head], pool, ctx, walk)
+    walk.refuse(rows[head], Refused("Resources", f"starts at about {clock_text(shadow.time)}"))
+    for k in range(head + 1, len(rows)):
+        free = walk.free_gpus(pool)
+        if free == 0:
+            break
+        ends_in_time = ctx.now + duration[k] <= shadow.time
+        if gangs[k] > free or not (ends_in_time or gangs[k] <= shadow.extra):
+            continue
+        if not isinstance(walk.place(rows[k]), Refused) and not ends_in_time:
+            shadow.extra -= gangs[k]
 
-    @staticmethod
-    def _shadow(
-        queue: Units,
-        started: list[int],
-        duration: Floats,
-        gang: int,
-        pool: int,
-        ctx: RoundContext,
-        walk: Walk,
-    ) -> Shadow:
-        """The head's reservation: the earliest time at which enough GPUs are free for it."""
-        running = ctx.running
-        running = running[running.pool == pool]
-        ends = np.concatenate([predicted_ends(running, ctx), ctx.now + duration[started]])
-        gpus = np.concatenate([running.gpus_now, queue.gang[started]])
-        order = np.argsort(ends, kind="stable")
-        ends, gpus = ends[order], gpus[order]
-        free = walk.free_gpus(pool) + np.cumsum(gpus)
-        enough = np.flatnonzero(free >= gang)
-        if not enough.size:
-            return Shadow(np.inf, 0)
-        time = float(ends[enough[0]])
-        at_shadow = int(free[np.searchsorted(ends, time, side="right") - 1])
-        return Shadow(time, at_shadow - gang)
+
+def _start_heads(rows: list[int], walk: Walk, start: Start) -> tuple[list[int], int]:
+    """Start from the head while it fits; a job that waits for its quota does not block.
+
+    Returns:
+        the positions started, and the position of the first job that does not fit.
+    """
+    started: list[int] = []
+    for position, row in enumerate(rows):
+        placed = start(row)
+        if not isinstance(placed, Refused):
+            started.append(position)
+        elif placed.reason != "Quota":
+            return started, position
+        else:
+            walk.refuse(row, placed)
+    return started, len(rows)
+
+
+def _shadow(
+    queue: Units,
+    started: list[int],
+    duration: Floats,
+    gang: int,
+    pool: int,
+    ctx: RoundContext,
+    walk: Walk,
+) -> Shadow:
+    """The head's reservation: the earliest time at which enough GPUs are free for it."""
+    running = ctx.running
+    running = running[(running.pool == pool) & walk.runs(running)]
+    ends = np.concatenate([predicted_ends(running, ctx), ctx.now + duration[started]])
+    gpus = np.concatenate([running.gpus_now, queue.gang[started]])
+    order = np.argsort(ends, kind="stable")
+    ends, gpus = ends[order], gpus[order]
+    free = walk.free_gpus(pool) + np.cumsum(gpus)
+    enough = np.flatnonzero(free >= gang)
+    if not enough.size:
+        return Shadow(np.inf, 0)
+    time = float(ends[enough[0]])
+    at_shadow = int(free[np.searchsorted(ends, time, side="right") - 1])
+    return Shadow(time, at_shadow - gang)
 
 
 class Conservative(SchedulingPolicy[NoOptions]):

@@ -1109,12 +1109,14 @@ class StatusReply(_message.Message):
     def __init__(self, health: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., leader: _Optional[str] = ..., epoch: _Optional[int] = ..., database: _Optional[str] = ..., policy: _Optional[str] = ..., parts: _Optional[_Mapping[str, str]] = ..., round: _Optional[int] = ..., round_s: _Optional[float] = ..., policy_failures: _Optional[int] = ..., nodes_up: _Optional[int] = ..., nodes_late: _Optional[int] = ..., nodes_down: _Optional[int] = ..., pending: _Optional[int] = ..., running: _Optional[int] = ..., up_s: _Optional[float] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., standby: _Optional[bool] = ..., nodes_unheard: _Optional[int] = ..., standbys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class UsageRequest(_message.Message):
-    __slots__ = ("by_user", "since")
+    __slots__ = ("by_user", "since", "shares")
     BY_USER_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
     by_user: bool
     since: float
-    def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ...) -> None: ...
+    shares: bool
+    def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ..., shares: _Optional[bool] = ...) -> None: ...
 
 class UsageView(_message.Message):
     __slots__ = ("name", "gpu_s", "gpus_now", "entitlement", "pending")
@@ -1130,11 +1132,41 @@ class UsageView(_message.Message):
     pending: int
     def __init__(self, name: _Optional[str] = ..., gpu_s: _Optional[float] = ..., gpus_now: _Optional[int] = ..., entitlement: _Optional[float] = ..., pending: _Optional[int] = ...) -> None: ...
 
-class UsageReply(_message.Message):
-    __slots__ = ("usage",)
+class ShareView(_message.Message):
+    __slots__ = ("kind", "name", "group", "depth", "weight", "share", "used_gpu_s", "usage", "effective", "factor")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    USED_GPU_S_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    group: str
+    depth: int
+    weight: float
+    share: float
+    used_gpu_s: float
+    usage: float
+    effective: float
+    factor: float
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., group: _Optional[str] = ..., depth: _Optional[int] = ..., weight: _Optional[float] = ..., share: _Optional[float] = ..., used_gpu_s: _Optional[float] = ..., usage: _Optional[float] = ..., effective: _Optional[float] = ..., factor: _Optional[float] = ...) -> None: ...
+
+class UsageReply(_message.Message):
+    __slots__ = ("usage", "shares", "half_life_s", "level")
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     usage: _containers.RepeatedCompositeFieldContainer[UsageView]
-    def __init__(self, usage: _Optional[_Iterable[_Union[UsageView, _Mapping]]] = ...) -> None: ...
+    shares: _containers.RepeatedCompositeFieldContainer[ShareView]
+    half_life_s: float
+    level: str
+    def __init__(self, usage: _Optional[_Iterable[_Union[UsageView, _Mapping]]] = ..., shares: _Optional[_Iterable[_Union[ShareView, _Mapping]]] = ..., half_life_s: _Optional[float] = ..., level: _Optional[str] = ...) -> None: ...
 
 class CheckpointsRequest(_message.Message):
     __slots__ = ("filter",)
@@ -1692,6 +1724,34 @@ class TenantQuota(_message.Message):
     window_s: float
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., gpus: _Optional[int] = ..., jobs: _Optional[int] = ..., gpu_hours: _Optional[float] = ..., window_s: _Optional[float] = ...) -> None: ...
 
+class TenantClass(_message.Message):
+    __slots__ = ("name", "priority", "preempts", "grace_s", "max_time_s", "gpus", "gpus_per_user", "jobs", "jobs_per_user", "users", "accounts", "is_default")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTS_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_USER_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_PER_USER_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    priority: float
+    preempts: _containers.RepeatedScalarFieldContainer[str]
+    grace_s: float
+    max_time_s: float
+    gpus: int
+    gpus_per_user: int
+    jobs: int
+    jobs_per_user: int
+    users: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    is_default: bool
+    def __init__(self, name: _Optional[str] = ..., priority: _Optional[float] = ..., preempts: _Optional[_Iterable[str]] = ..., grace_s: _Optional[float] = ..., max_time_s: _Optional[float] = ..., gpus: _Optional[int] = ..., gpus_per_user: _Optional[int] = ..., jobs: _Optional[int] = ..., jobs_per_user: _Optional[int] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., is_default: _Optional[bool] = ...) -> None: ...
+
 class Tenant(_message.Message):
     __slots__ = ("user", "account", "vc", "partition", "quota", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now")
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -1699,6 +1759,7 @@ class Tenant(_message.Message):
     VC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     QUOTA_FIELD_NUMBER: _ClassVar[int]
+    CLASS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     SET_BY_FIELD_NUMBER: _ClassVar[int]
     SET_AT_FIELD_NUMBER: _ClassVar[int]
@@ -1716,7 +1777,7 @@ class Tenant(_message.Message):
     gpus_now: int
     jobs_now: int
     gpu_hours_now: float
-    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ...) -> None: ...
+    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ..., **kwargs) -> None: ...
 
 class TenantsRequest(_message.Message):
     __slots__ = ("kind",)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
@@ -23,8 +22,9 @@ from dlsched.daemon.control.submission.job_dependencies import read_dependencies
 from dlsched.daemon.control.submission.slas import settle_deadline
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
+from dlsched.daemon.priority_classes import check_grace, check_time
 from dlsched.daemon.settings import Settings
-from dlsched.daemon.tenants import Tenants
+from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.records import ArrayShape, JobBody
 from dlsched.jobs.fields import BY_NAME
 from dlsched.protocol import messages as m
@@ -36,7 +36,6 @@ from dlsched.rpc.v1 import control_pb2
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
-Resolve = Callable[[str], tuple[str, str]]  # account and vc, from the name that a job gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +61,16 @@ def validate(
     settings: Settings,
     capacity: Capacity,
     now: float,
-    resolve: Resolve | None = None,
+    whose: TenantsOfUser | None = None,
 ) -> ValidJob:
     """A checked job; the variables of `common` are checked already.
 
     Raises:
         BadInput: one line that names the limit or the known values.
+        NotAllowed: an account or a priority class is not for this user.
     """
     if "," in wanted.partition:
-        return _in_first_partition(wanted, common, settings, capacity, now, resolve)
+        return _in_first_partition(wanted, common, settings, capacity, now, whose)
     limits = settings.limits
     dependencies, tasks = read_dependencies(wanted.dependencies)
     partition = _partition(wanted.partition, settings)
@@ -80,7 +80,9 @@ def validate(
     unsaid = _says_no_gpus(values)
     if unsaid:
         values["gpus"] = settings.default_gpus(partition)
-    account, vc = (resolve or partial(Tenants(settings).resolve, ""))(wanted.vc)
+    whose = whose or TenantsOfUser(Tenants(settings), "")
+    account, vc = whose.account_and_vc(wanted.vc)
+    priority_class = whose.priority_class(wanted.priority_class, account)
     gang, gpus = _gang(values)
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
@@ -106,7 +108,11 @@ def validate(
         "gpu_types": _types(wanted.gpu_types, capacity, wanted.open_ended),
         "only_nodes": _nodes(wanted.only_nodes, capacity, wanted.open_ended),
         "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
-        "time_limit_s": _within_partition(values["time_limit_s"], partition, settings),
+        "priority_class": priority_class.name,
+        "time_limit_s": check_time(
+            priority_class, _within_partition(values["time_limit_s"], partition, settings)
+        ),
+        "grace_s": check_grace(priority_class, values["grace_s"]),
     }
     check_receivers(settings.notifications, wanted.notify_url, wanted.mail_user)
     body = JobBody(
@@ -153,7 +159,7 @@ def _in_first_partition(
     settings: Settings,
     capacity: Capacity,
     now: float,
-    resolve: Resolve | None,
+    whose: TenantsOfUser | None,
 ) -> ValidJob:
     """The job in the first of the partitions that it names which could ever run it.
 
@@ -168,7 +174,7 @@ def _in_first_partition(
         one.CopyFrom(wanted)
         one.partition = name
         try:
-            return validate(one, common, settings, capacity, now, resolve)
+            return validate(one, common, settings, capacity, now, whose)
         except BadInput:
             if name == last:
                 raise

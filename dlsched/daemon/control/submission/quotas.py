@@ -7,16 +7,19 @@ from collections.abc import Mapping
 
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.live.tenant_limits import GPUS, QuotaHolder
+from dlsched.daemon.live.tenant_limits import EACH_USER, GPUS, QuotaHolder
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
 from dlsched.protocol.ledger import Ledger
 
-Tenants = tuple[str, str, str]  # user, account and VC of a job
+Tenants = tuple[str, str, str, str]  # user, account, VC and priority class of a job
+OWNERS = ("account", "vc", "priority_class")
 JOBS = {
     "user": "QOSMaxSubmitJobPerUserLimit",
     "account": "AssocGrpSubmitJobsLimit",
     "vc": "QOSGrpSubmitJobsLimit",
+    "class": "QOSGrpSubmitJobsLimit",
+    EACH_USER: "QOSMaxSubmitJobPerUserLimit",
 }
 
 
@@ -28,7 +31,7 @@ def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
     """
     limits = cluster.live.eligibility.tenant_limits
     least = body.min_gpus if body.min_gpus is not None else body.gpus
-    for kind, name in limits.holders_of(user, body.account, body.vc):
+    for kind, name in limits.holders_of(user, body.account, body.vc, body.priority_class):
         quota = limits.quota((kind, name))
         if quota.gpus is not None and least > quota.gpus:
             raise BadInput(
@@ -87,7 +90,7 @@ def check_room(cluster: Cluster, user: str, more: int, more_bytes: int = 0) -> N
         raise TooMuch(f"the cluster has {len(jobs)} live jobs, at most {limits.jobs}")
     if len(jobs) + more > limits.jobs_per_user:  # else no user can have so many
         owners = cluster.live.requests.live_jobs().items()
-        live = sum(number for (owner, _, _), number in owners if owner == user)
+        live = sum(number for (owner, *_), number in owners if owner == user)
         if live + more > limits.jobs_per_user:
             raise TooMuch(
                 f"{user} would have {live + more} live jobs, at most {limits.jobs_per_user}"

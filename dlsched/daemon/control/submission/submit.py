@@ -36,6 +36,7 @@ from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
+from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.trust import check_may_run
 from dlsched.daemon.turns import in_turns
 from dlsched.db.reading.queries import KnownRequest
@@ -316,14 +317,14 @@ async def _admit_all(
     sizes: ContentSizes,
 ) -> list[ValidJob]:
     now, capacity = wall(), cluster.capacity()
-    resolve = partial(cluster.tenants.resolve, caller.name, operator=caller.is_operator)
+    whose = TenantsOfUser(cluster.tenants, caller.name, operator=caller.is_operator)
     most = cluster.settings.limits.environment_bytes
     common = checked_environment({}, request.environment, most)
     asked: list[ValidJob] = []
     total = _Work(sizes)
     async for number, wanted in in_turns(enumerate(request.jobs, 1)):
         try:
-            each = validate(wanted, common, cluster.settings, capacity, now, resolve)
+            each = validate(wanted, common, cluster.settings, capacity, now, whose)
             total.add(each)
             check_priority(each.body.priority, None, caller)
             refuse_beyond_quota(cluster, caller.name, each.body)
@@ -478,9 +479,10 @@ def _conflict(name: str, job: JobId | None) -> Conflict:
 
 
 def _by_tenants(user: str, asked: Sequence[ValidJob]) -> Counter[Tenants]:
-    """How many jobs are asked for, by user, account and VC."""
+    """How many jobs are asked for, by user, account, VC and priority class."""
     found: Counter[Tenants] = Counter()
     for each in asked:
         count = each.elements
-        found[user, each.body.account, each.body.vc] += count
+        body = each.body
+        found[user, body.account, body.vc, body.priority_class] += count
     return found

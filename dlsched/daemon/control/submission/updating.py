@@ -27,7 +27,9 @@ from dlsched.daemon.control.submission.job_dependencies import (
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.notifying.receivers import unheard
+from dlsched.daemon.priority_classes import check_grace, check_time
 from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Dependency, Event, FieldsChanged
 from dlsched.jobs.field import Field
@@ -46,6 +48,7 @@ CHANGEABLE = {
     ARRAY_LIMIT.name: ARRAY_LIMIT,
 }
 SIZES = ("gpus", "min_gpus", "max_gpus")
+CLASSED = {"priority_class", "time_limit_s", "grace_s"}  # what a priority class limits
 TERMS = frozenset({"grace_s", "retries"})  # beside the time limit: of the protocol, not the body
 
 
@@ -157,6 +160,8 @@ class _Changes:
             fields["account"], fields["vc"] = self.cluster.tenants.resolve(
                 owner, fields["vc"] or "", operator=self.caller.is_operator
             )
+        if self.fields.keys() & CLASSED:
+            fields |= self._class_fields(row, fields)
         said = _lines(self.cluster, row, self.fields, self.caller, name)
         if "dependencies" in fields:
             refuse_circle(self.cluster, row.job, fields["dependencies"])
@@ -179,6 +184,24 @@ class _Changes:
             rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
         self.taken.append((*asked, leader.AttachAsked(now, tuple(rows))))
         return said
+
+    def _class_fields(self, row: Job, fields: dict[str, Any]) -> dict[str, Any]:
+        """The name of a job's class after the change; its limits allow what the job then has.
+
+        Raises:
+            DlschedError: there is no such class, it is not for the job's user, or it forbids this.
+        """
+        table, cluster = self.cluster.driver.table, self.cluster
+        whose = TenantsOfUser(
+            cluster.tenants, owner_of(cluster, row), operator=self.caller.is_operator
+        )
+        wanted = fields.get("priority_class", table.field(row, "priority_class")) or ""
+        account = fields.get("account", table.field(row, "account")) or ""
+        found = whose.priority_class(wanted, account)
+        check_time(found, fields.get("time_limit_s", table.field(row, "time_limit_s")))
+        if "grace_s" in fields:
+            check_grace(found, fields["grace_s"])
+        return {"priority_class": found.name} if "priority_class" in fields else {}
 
     def _limit_array(self, row: Job, limit: int) -> None:
         """A limit is the whole array's: every element that has not ended has it."""

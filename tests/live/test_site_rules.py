@@ -1,0 +1,118 @@
+"""A site's rules, typed as users and operators type them, on real daemons and agents."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.live.login_node import LoginNode
+
+pytestmark = pytest.mark.slow
+ME = getpass.getuser()
+CLASSES = [
+    {"name": "urgent", "priority": 10, "preempts": ["idle"], "max_time_s": 3600},
+    {"name": "idle", "grace_s": 5, "gpus_per_user": 2},
+]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LoginNode]:
+    """A user's shell on a cluster of two nodes of two GPUs with rules of its own."""
+    tables = {"classes": CLASSES, "fair_share": {"half_life_s": 3600}}
+    with LocalCluster(
+        nodes=2, gpus="2:v100", round={"policy": "multifactor"}, tables=tables
+    ) as running:
+        yield LoginNode(running)
+
+
+def submitted(site: LoginNode, options: str, run: str = "sleep 600") -> int:
+    return int(site.typed(f"dlsched submit --parsable {options} --wrap '{run}'"))
+
+
+def refused(site: LoginNode, line: str, code: int = 1) -> str:
+    done = site.run(line)
+    assert (done.returncode, done.stdout) == (code, ""), line
+    return done.stderr.strip()
+
+
+def cancel(site: LoginNode, *jobs: int) -> None:
+    for job in jobs:
+        site.run(f"dlsched cancel {job}")
+        site.cluster.until(job, "CANCELLED", "COMPLETED", "FAILED")
+
+
+def test_an_unknown_class_is_refused_and_the_known_ones_are_listed(site: LoginNode) -> None:
+    said = "InvalidQOS: priority class 'hihg' is not known; known: normal, urgent, idle"
+    assert refused(site, "dlsched submit -q hihg -- true") == f"dlsched: {said}"
+    assert said in refused(site, "sbatch --qos=hihg --wrap true")
+    assert "QOSMaxWallDurationPerJobLimit" in refused(site, "sbatch -q urgent -t 2:00:00 --wrap x")
+    script = site.home / "normal.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --qos=normal\ntrue\n")
+    job = int(site.typed("sbatch --parsable normal.sh"))
+    site.cluster.until(job, "COMPLETED")
+
+
+def test_a_class_preempts_another_within_a_round(site: LoginNode) -> None:
+    idle = submitted(site, "-q idle -G 2 -N 1")
+    rest = submitted(site, "-q normal -G 2 -N 1")
+    for job in (idle, rest):
+        site.cluster.until(job, "RUNNING")
+    urgent = submitted(site, "-q urgent -G 1", "sleep 1")
+    site.cluster.until(urgent, "RUNNING", "COMPLETED")
+    assert site.cluster.job(idle).preemptions == 1
+    assert site.cluster.job(rest).preemptions == 0
+    site.cluster.until(urgent, "COMPLETED")
+    site.cluster.until(idle, "RUNNING")  # it comes back
+    cancel(site, idle, rest)
+
+
+def test_order_and_shares_are_shown_term_by_term(site: LoginNode) -> None:
+    full = submitted(site, "-q urgent -G 4")
+    site.cluster.until(full, "RUNNING")
+    low, high = submitted(site, "-q idle -G 2 --nice 7"), submitted(site, "-q urgent -G 1 -N 1")
+
+    def placed() -> bool:
+        found = [site.cluster.job(job).position for job in (high, low)]
+        return found == [1, 2]
+
+    eventually("both have a place", placed)
+    shown = site.typed(f"dlsched show {low} --why-order")
+    for word in ("age", "fair share", "size", "class", "nice", "total"):
+        assert f"  {word} " in shown
+    (found,) = json.loads(site.typed(f"dlsched show {high} --why-order --json"))["jobs"]
+    assert found["order_numbers"]["class"] == "10000.0"
+
+    first, second = site.typed(f'sprio -h -j {low},{high} -o "%i %Q %N %n"').splitlines()
+    assert (first.split(), second.split()) == (
+        [str(high), "10000", "0", "urgent"],
+        [str(low), "0", "7", "idle"],
+    )
+    assert site.typed("sprio").split()[:3] == ["JOBID", "PARTITION", "PRIORITY"]
+    tree = json.loads(site.typed("dlsched usage --shares --json"))
+    assert (tree["level"], tree["half_life_s"]) == ("account", 3600)
+    (mine,) = tree["shares"]
+    assert (mine["kind"], mine["name"], mine["share"]) == ("user", ME, 1.0)
+    assert 0 < mine["factor"] < 1
+    assert f"user {ME}" in site.typed("dlsched usage --shares")
+    titles, row = site.typed("sshare -P -o User,NormShares,FairShare").splitlines()
+    assert (titles, row.split("|")[:2]) == ("User|NormShares|FairShare", [ME, "1.000000"])
+    assert "known" in refused(site, "sshare -o nothing", 2)
+    assert "alone" in refused(site, "dlsched usage --shares --by-user", 2)
+    cancel(site, full, low, high)
+
+
+def test_classes_are_made_and_removed_by_operators(site: LoginNode) -> None:
+    told = site.typed("dlsched admin class add paid --priority 2.5 --preempts idle --grace 2m")
+    assert told == "class paid: added, priority 2.5, preempts idle, grace_s 120, is_default no\n"
+    assert "class paid: gpus none -> 3" in site.typed("dlsched admin class set paid --gpus 3")
+    listed = json.loads(site.typed("dlsched admin class list --json"))["tenants"]
+    paid = next(each for each in listed if each["name"] == "paid")
+    assert (paid["gpus"], paid["preempts"], paid["source"]) == (3, ["idle"], "operator")
+    assert "QOSGrpGRES" in refused(site, "dlsched submit -q paid -G 4 -- true")
+    assert "--priority" in refused(site, "dlsched admin class set paid --priority x", 2)
+    site.typed("dlsched admin class remove paid")
+    assert "paid" in refused(site, "dlsched submit -q paid -- true")
