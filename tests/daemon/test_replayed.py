@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,11 @@ def test_the_stored_history_is_replayed_on_the_nodes_of_the_database(tmp_path: P
             await ends(agent, number)
             await reaches(caller, number, "COMPLETED")
         words = ["--policy", "fifo,las", "--summary-out", str(told)]
-        code, _, err = await dlsched(running, "replay", "--from-db", url, *words)
+        code, out, err = await dlsched(running, "replay", "--from-db", url, *words)
         assert (code, err) == (0, "")
+        assert re.match(
+            r"history \(dlsched\): 3 jobs over .*, offered load \S+ on 1x4:\w+ \(4", out
+        )
         found: Any = json.loads(told.read_text())
         assert [(each["policy"], each["completed"]) for each in found] == [("fifo", 3), ("las", 3)]
         words = ["--from-db", url, "--since", "2200-01-01"]

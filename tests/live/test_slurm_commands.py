@@ -168,6 +168,22 @@ def test_a_gpu_is_never_taken_silently(login: LoginNode) -> None:
     assert "GPU" not in login.run("sbatch --gpus=0 --wrap true").stderr
 
 
+def test_a_test_only_submission_says_when_it_would_start(login: LoginNode) -> None:
+    done = login.run("sbatch --test-only --gpus=1 --time=10 --wrap true")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.search(
+        r"sbatch: it would start at \d{4}-\d\d-\d\dT[\d:]+ \(.+\); nothing was", done.stderr
+    )
+
+
+def test_entries_of_gres_are_added_up_and_two_types_refused(login: LoginNode) -> None:
+    job = submitted(login, "--gres=gpu:v100:1,gpu:1", run="true")
+    assert login.cluster.job(job).gpus == 2
+    done = login.run("sbatch --gres=gpu:a100:2,gpu:v100:2 --wrap true")
+    assert done.returncode == 2
+    assert "a node has GPUs of one type, so none can ever give a100 and v100" in done.stderr
+
+
 def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
     job = submitted(login, "--gpus=1 -c 1 --mem=1G -w n1 -p main")
     login.cluster.until(job, "RUNNING")

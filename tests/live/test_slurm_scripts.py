@@ -238,9 +238,29 @@ def test_why_a_start_failed_is_told_where_users_look(
     found = login.cluster.until(job, "FAILED", "PENDING", "COMPLETED")
     if found.state == "PENDING":
         found = login.cluster.until(job, "FAILED", within=90)
-    why = told.format(home=login.home, job=job)
+    assert_told(login, job, told.format(home=login.home, job=job))
+
+
+def assert_told(login: LoginNode, job: int, why: str) -> None:
+    """Why a start failed is in every listing that users ask."""
     assert why in login.typed(f"dlsched show {job}")
     assert why in login.typed(f"dlsched history -j {job} -o id,state,reason")
     (record,) = json.loads(login.typed(f"dlsched history -j {job} --json"))["jobs"]
     assert why in record["reason"]
     assert why in login.typed(f"sacct -j {job} -n -P -o Reason")
+    assert why in login.typed(f"dlsched queue -j {job} --json; dlsched show {job} --json")
+
+
+def test_a_full_disk_is_told_where_users_look(login: LoginNode) -> None:
+    full = login.home / "full"
+    full.mkdir()
+    # no room for one more file
+    mounted = login.run(f"mount -t tmpfs -o size=64k,nr_inodes=1 none {full}")
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        job = int(login.typed(f"sbatch --parsable --gpus=1 -o {full}/%j.out --wrap true"))
+        login.cluster.until(job, "FAILED", within=90)
+    finally:
+        login.typed(f"umount {full}")
+    assert_told(login, job, f"cannot open output {full}/{job}.out: No space left on device")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -31,6 +32,11 @@ class Part(Generic[T]):
     between: str = ""
     width: int = 0
     right: bool = False
+
+
+def moment(at: float | None, none: str = "Unknown") -> str:
+    """Return a time as Slurm writes it, in the zone of this machine."""
+    return none if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
 
 
 def by_letters(text: str, known: Mapping[str, Cell[T]], option: str = "-o") -> list[Part[T]]:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import pwd
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, where_text
-from dlsched.cli.slurm.formats import Cell
+from dlsched.cli.slurm.formats import Cell, moment
 from dlsched.client.records import Detail
 from dlsched.client.submission.durations import duration_text
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
 
 _SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
-
-
-def _moment(at: float | None) -> str:
-    if at is None:
-        return "N/A"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
 
 
 def nodes_of(row: Row) -> int:
@@ -49,14 +42,14 @@ def _left(row: Row) -> str:
 
 def _start(row: Row) -> str:
     job = row.job
-    return _moment(job.predicted_start_at if job.is_pending else job.started_at)
+    return moment(job.predicted_start_at if job.is_pending else job.started_at, "N/A")
 
 
 def _end(row: Row) -> str:
     job = row.job
     if job.started_at is None or job.time_limit_s is None:
         return "N/A"
-    return _moment(job.started_at + job.time_limit_s)
+    return moment(job.started_at + job.time_limit_s, "N/A")
 
 
 def _state(row: Row) -> str:
@@ -146,7 +139,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "Reason": ("r", Cell("REASON", _why)),
     "Priority": ("Q", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
     "PriorityLong": ("p", Cell("PRIORITY", lambda row: f"{row.job.priority or 0:g}")),
-    "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: _moment(row.job.submitted_at))),
+    "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: moment(row.job.submitted_at, "N/A"))),
     "StartTime": ("S", Cell("START_TIME", _start)),
     "EndTime": ("e", Cell("END_TIME", _end)),
     "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies))),

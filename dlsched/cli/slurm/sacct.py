@@ -9,7 +9,7 @@ from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
-from dlsched.cli.slurm.formats import Cell, by_names, lines
+from dlsched.cli.slurm.formats import Cell, by_names, lines, moment
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Job
 from dlsched.client.submission.memory import memory_text
@@ -17,10 +17,6 @@ from dlsched.core.cluster.host_lists import fold
 
 USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
-
-
-def _moment(at: float | None) -> str:
-    return "Unknown" if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
 
 
 def _elapsed(job: Job) -> str:
@@ -77,10 +73,10 @@ CELLS: dict[str, Cell[Job]] = {
     "Elapsed": Cell("Elapsed", _elapsed),
     "ElapsedRaw": Cell("ElapsedRaw", lambda job: str(int(job.run_s or 0))),
     "Timelimit": Cell("Timelimit", _limit),
-    "Submit": Cell("Submit", lambda job: _moment(job.submitted_at)),
-    "Eligible": Cell("Eligible", lambda job: _moment(job.begin_at or job.submitted_at)),
-    "Start": Cell("Start", lambda job: _moment(job.first_started_at)),
-    "End": Cell("End", lambda job: _moment(job.ended_at)),
+    "Submit": Cell("Submit", lambda job: moment(job.submitted_at)),
+    "Eligible": Cell("Eligible", lambda job: moment(job.begin_at or job.submitted_at)),
+    "Start": Cell("Start", lambda job: moment(job.first_started_at)),
+    "End": Cell("End", lambda job: moment(job.ended_at)),
     "NodeList": Cell("NodeList", lambda job: fold(job.nodes) or "None assigned"),
     "Reason": Cell("Reason", lambda job: job.reason or "None"),
     "Restarts": Cell("Restarts", lambda job: str(max(0, job.starts - 1))),

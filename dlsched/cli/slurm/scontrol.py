@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from dlsched.core.errors import BadInput, not_known, shorten
@@ -100,10 +99,6 @@ def _hostlist(words: Sequence[str]) -> Iterator[str]:
     yield fold(names)
 
 
-def _moment(at: float | None, none: str = "Unknown") -> str:
-    return none if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
-
-
 def _jobs(words: Sequence[str]) -> Iterator[str]:
     from dlsched.cli.jobs.job_filter import job_filter  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
@@ -125,6 +120,7 @@ def _jobs(words: Sequence[str]) -> Iterator[str]:
 
 def _job_lines(detail: object) -> Iterator[str]:
     from dlsched.cli.jobs.job_columns import exit_text  # noqa: PLC0415
+    from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
     from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
     from dlsched.client.records import Detail  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
@@ -154,11 +150,11 @@ def _job_lines(detail: object) -> Iterator[str]:
         f"ExitCode={exit_text(job).replace('-', '0:0')}"
     )
     yield f"   RunTime={CELLS['Elapsed'].text(job)} TimeLimit={CELLS['Timelimit'].text(job)}"
-    yield f"   SubmitTime={_moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(job)}"
+    yield f"   SubmitTime={moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(job)}"
     start = job.started_at if job.started_at is not None else job.predicted_start_at
     yield (
-        f"   StartTime={_moment(start)} EndTime={_moment(job.ended_at)} "
-        f"Deadline={_moment(job.deadline_at, 'N/A')}"
+        f"   StartTime={moment(start)} EndTime={moment(job.ended_at)} "
+        f"Deadline={moment(job.deadline_at, 'N/A')}"
     )
     yield f"   Partition={job.partition or '(null)'}"
     yield f"   NodeList={fold(job.nodes) or '(null)'}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined
-from dlsched.cli.slurm.formats import Cell, Part, all_of, by_letters, by_names, lines
+from dlsched.cli.slurm.formats import Cell, Part, all_of, by_letters, by_names, lines, moment
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Node
 from dlsched.client.submission.durations import duration_text
@@ -120,7 +120,7 @@ LETTERS: dict[str, Cell[Group]] = {
     "g": Cell("GROUPS", lambda group: "all"),
     "E": Cell("REASON", lambda group: group.first.reason or "none"),
     "u": Cell("USER", lambda group: group.first.reason_by or "Unknown"),
-    "H": Cell("TIMESTAMP", lambda group: _when(group.first.reason_at)),
+    "H": Cell("TIMESTAMP", lambda group: moment(group.first.reason_at)),
     "f": Cell("AVAIL_FEATURES", lambda group: group.first.gpu_type or "(null)"),
     "o": Cell("NODE_ADDR", lambda group: group.first.address or ""),
     "v": Cell("VERSION", lambda group: group.first.agent_version or ""),
@@ -154,12 +154,6 @@ NAMES: dict[str, Cell[Group]] = {
     "Available": LETTERS["a"],
     "Features": LETTERS["f"],
 }
-
-
-def _when(at: float | None) -> str:
-    import time  # noqa: PLC0415  # few formats need it
-
-    return "Unknown" if at is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
 
 
 def _parser() -> Arguments:

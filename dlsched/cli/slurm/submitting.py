@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dlsched.client.submission.directives import idle_note, take_option
 from dlsched.client.submission.options import BY_NAME, BY_WORD, merged, put
 from dlsched.core.errors import BadInput, shorten
+
+if TYPE_CHECKING:
+    from dlsched.rpc.v1.control_pb2 import SubmitReply
 
 _OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
 _OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
@@ -41,11 +44,21 @@ def sbatch(words: Sequence[str]) -> int:
         reply = cluster.submit_all([found], test_only="--test-only" in own)
         print_warnings(reply)
         if "--test-only" in own:
-            print("sbatch: it could be submitted; nothing was", file=sys.stderr)
+            print(f"sbatch: {_trial(reply)}; nothing was submitted", file=sys.stderr)
             return 0
         job = reply.jobs[0].job
         print(job if found.parsable else f"Submitted batch job {job}", flush=True)
         return wait_for_end(cluster, reply) if found.wait else 0
+
+
+def _trial(reply: SubmitReply) -> str:
+    """When it would start, as far as that is predicted."""
+    from dlsched.cli.slurm.formats import moment  # noqa: PLC0415  # few need it
+
+    if not reply.supposed or not reply.supposed[0].HasField("start_at"):
+        return "it could be submitted"
+    told = reply.supposed[0]
+    return f"it would start at {moment(told.start_at)} ({told.basis})"
 
 
 def srun(words: Sequence[str]) -> int:

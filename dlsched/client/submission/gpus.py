@@ -39,16 +39,15 @@ def parse_gpus(what: str, text: str) -> GpuWish:
 
 
 def parse_gres(what: str, text: str) -> GpuWish:
-    """Read `gpu`, `gpu:2` or `gpu:a100:2`, as Slurm's `--gres` has it.
+    """Read `gpu`, `gpu:2` or `gpu:a100:2`, as Slurm's `--gres` has it; entries are added up.
 
     Raises:
-        BadInput: another resource than GPUs, several of them, or malformed.
+        BadInput: another resource than GPUs, GPUs of two types, or malformed.
     """
+    entries = [entry for entry in text.split(",") if entry.strip()]
+    if len(entries) > 1:
+        return _sum(what, text, [parse_gres(what, entry) for entry in entries])
     kind, _, rest = text.strip().removeprefix("gres:").removeprefix("gres/").partition(":")
-    if "," in text:
-        raise BadInput(
-            f"{what}: {shorten(text)!r}: one entry only; types as --gpus 'a100:8|v100:8'"
-        )
     if kind.lower() != "gpu":
         raise BadInput(f"{what}: {shorten(text)!r}: gpu is the only resource known here")
     if not rest:
@@ -56,6 +55,17 @@ def parse_gres(what: str, text: str) -> GpuWish:
     if _TYPE.fullmatch(rest):
         return GpuWish(count=1, types=(rest.lower(),))
     return parse_gpus(what, rest)
+
+
+def _sum(what: str, text: str, wishes: list[GpuWish]) -> GpuWish:
+    types = dict.fromkeys(kind for wish in wishes for kind in wish.types)
+    if len(types) > 1:
+        either = "|".join(f"{kind}:N" for kind in types)
+        raise BadInput(
+            f"{what}: {shorten(text)!r}: a node has GPUs of one type, so none can ever give "
+            f"{' and '.join(types)}; either of them is --gpus '{either}'"
+        )
+    return GpuWish(count=sum(wish.count for wish in wishes), types=tuple(types))
 
 
 def parse_constraint(what: str, text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ class Cluster:
         vcs: virtual clusters, by name.
         said_cells: the cells of its machines; None where nothing says them.
         rules: accounts, priority classes, and how usage fades.
-        spec: the text it was made from, for tables.
+        spec: the text it was made from, for tables; else its nodes as such a text.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Cluster:
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
         self.said_cells = cells
         self.rules = rules or SiteRules()
-        self.spec = spec
+        self.spec = spec or _spec_of(self.nodes)
         self._check_vcs()
 
     def _check_vcs(self) -> None:
@@ -220,6 +220,15 @@ def parse_cluster_spec(spec: str) -> Cluster:
             name = f"n{len(nodes) + 1}"
             nodes.append(Node(name=name, gpus=gpus, gpu_type=match["type"] or ANY_TYPE))
     return Cluster(nodes, spec=spec)
+
+
+def _spec_of(nodes: Iterable[Node]) -> str:
+    """The nodes as `parse_cluster_spec` reads them: `2x4:v100+1x2:a100`."""
+    parts = []
+    for (gpus, kind), alike in groupby(nodes, key=lambda node: (node.gpus, node.gpu_type)):
+        count = sum(1 for _ in alike)
+        parts.append(f"{count}x{gpus}" + (f":{kind}" if kind != ANY_TYPE else ""))
+    return "+".join(parts)
 
 
 _NODE_KEYS = {
