@@ -114,20 +114,35 @@ class Engine:
 
     @classmethod
     def resume(
-        cls, world: World, cycle: Cycle, *, visible: Floats, horizon: float = math.inf
+        cls,
+        world: World,
+        cycle: Cycle,
+        *,
+        visible: Floats,
+        horizon: float = math.inf,
+        arrivals: Rows | None = None,
     ) -> Engine:
-        """Go on from the present of a cycle's context, without any arrival or event to come.
+        """Go on from the present of a cycle's context, without any event to come.
 
         Args:
             world: units on GPUs at that moment; its table and occupancy are the context's.
             cycle: the rounds, with what is admitted and what waits.
             visible: when each row became visible; a child whose parents end comes no earlier.
             horizon: stop at this time.
+            arrivals: rows that still arrive, in the order in which they become visible; None: none.
         """
         now = cycle.ctx.now
-        engine = cls(world=world, cycle=cycle, visible=visible, horizon=horizon, now=now)
+        coming = np.zeros(0, np.int64) if arrivals is None else arrivals
+        engine = cls(
+            world=world, cycle=cycle, arrivals=coming, visible=visible, horizon=horizon, now=now
+        )
         engine._dirty = engine._touched = True
         return engine
+
+    def keep_agenda_of(self, other: Engine) -> None:
+        """Decide next when another engine would, of which this is a copy."""
+        self._dirty, self._touched = other._dirty, other._touched
+        self._wake, self._stable, self._tick = other._wake, other._stable, other._tick
 
     @property
     def parts(self) -> Parts:
@@ -330,13 +345,16 @@ class Engine:
             for row in set(came).difference(arrived):
                 self.coming.gone(row, self.now)
         if arrived:
-            self._predict(arrived)
+            self.predict(arrived)
             cycle.arrive(arrived)
             self._dirty = self._touched = True
         return False
 
-    def _predict(self, arrived: list[int]) -> None:
+    def predict(self, arrived: list[int]) -> None:
+        """Predict how long rows take; what is predicted already stays."""
         predicted, work = self.world.table.predicted_work, self.world.true_work
+        if not np.isnan(predicted[arrived]).all():
+            arrived = [row for row in arrived if math.isnan(predicted[row])]
         if self.parts.estimator.knows:
             for row in arrived:
                 predicted[row] = work[row]

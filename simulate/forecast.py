@@ -17,7 +17,7 @@ import numpy as np
 
 from dlsched.composition.parts import part_from_text, twin_of
 from dlsched.core.allocation import Allocation
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
@@ -59,6 +59,7 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         true_work: Floats | None = None,
         until_ended: int | None = None,
         segments: bool = False,
+        arrivals: Rows | None = None,
     ) -> RanOn:
         """Run a copy of the present state on; returns the copy where it stopped.
 
@@ -70,6 +71,8 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             true_work: what each row really needs, in seconds of work; None: what is predicted.
             until_ended: stop soon after this row has ended; None: when all have.
             segments: record when each row has which GPUs.
+            arrivals: rows that still arrive, in order; the copy then goes on as the present would,
+                where the policy stays, without a decision to begin with.
 
         Raises:
             BadInput: an unknown stage or part.
@@ -92,11 +95,14 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             fairness=twin_of(present.parts.fairness),
         )
         recorder = Recorder(timeline=False, segments=segments)
-        fork = _fork(present, parts, horizon, recorder, true_work)
+        fork = _fork(present, parts, horizon, recorder, true_work, arrivals)
+        goes_on = arrivals is not None and not overrides
+        if goes_on:
+            fork.keep_agenda_of(present)
         watch = _Watch(patience_s, until_ended)
         if math.isfinite(patience_s) or until_ended is not None:
             fork.observers.append(watch)
-        fork.run(start=present.now)
+        fork.run(start=None if goes_on else present.now)
         return RanOn(fork, watch.is_over)
 
 
@@ -123,7 +129,12 @@ class _Watch:
 
 
 def _fork(
-    present: Engine, parts: Parts, horizon: float, recorder: Recorder, true_work: Floats | None
+    present: Engine,
+    parts: Parts,
+    horizon: float,
+    recorder: Recorder,
+    true_work: Floats | None,
+    arrivals: Rows | None,
 ) -> Engine:
     world = present.world
     table = world.table.copy()
@@ -156,14 +167,13 @@ def _fork(
     )
     cycle = Cycle(ctx, parts, held_back=present.cycle.queue)
     cycle.decisions = present.decisions
-    return Engine.resume(
-        fork_world, cycle, visible=present.coming.visible, horizon=present.now + horizon
-    )
+    visible, until = present.coming.visible, present.now + horizon
+    return Engine.resume(fork_world, cycle, visible=visible, horizon=until, arrivals=arrivals)
 
 
-def read(fork: Engine, present: Engine) -> Forecast:
-    """What became of the units of the present in a copy that was run on."""
-    rows = present.all_known
+def read(fork: Engine, present: Engine, rows: Rows | None = None) -> Forecast:
+    """What became of units (None: those of the present) in a copy that was run on."""
+    rows = present.all_known if rows is None else rows
     table = fork.world.table
     finish = table.finish[rows]
     jct = finish - table.submit_time[rows]

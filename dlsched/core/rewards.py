@@ -42,8 +42,8 @@ class RewardCurve:
         Raises:
             ValueError: it is none; says why.
         """
-        if not self.points or len(self.points) > MOST_POINTS:
-            raise ValueError(f"a curve has 1 to {MOST_POINTS} points, not {len(self.points)}")
+        if not self.points:
+            raise ValueError("a curve has at least one point")
         for time, value in self.points:
             if not (math.isfinite(time) and math.isfinite(value)):
                 raise ValueError(f"{time:g}:{value:g} is not a point")
@@ -72,6 +72,8 @@ class RewardCurve:
         if word.isalpha():
             return cls(_preset(word, [each.strip() for each in rest.split(",")], seconds))
         points = []
+        if len(text.split()) > MOST_POINTS:
+            raise ValueError(f"a curve has at most {MOST_POINTS} points")
         for each in text.split():
             time, colon, value = each.rpartition(":")
             if not colon:
@@ -101,6 +103,10 @@ class RewardCurve:
     def never(self) -> Number:
         """The value of a job that does not end: nothing, or a penalty."""
         return min(self.points[-1][1], 0)
+
+    def earned(self, took: float) -> float:
+        """What a job has earned that ended so long after its submit; NaN: it did not."""
+        return float(self.never if math.isnan(took) else self.at(took))
 
     @property
     def deadline(self) -> Number | None:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Bools, Floats
-from dlsched.core.deadlines import BEST_EFFORT, STRICT, WORTH, deadline_steps
-from dlsched.core.rewards import RewardCurve
+from dlsched.core.deadlines import BEST_EFFORT, STRICT, WORTH
+from dlsched.core.job_rewards import reward_curve
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import DEADLINE_KINDS
 
@@ -26,23 +26,22 @@ def deadline_columns(units: UnitTable) -> dict[str, NDArray[Any]]:
     """Columns of the jobs; none where no job has a deadline or a reward curve.
 
     `deadline` [s after the submit], `deadline_kind` (as `DEADLINE_KINDS`), `late` [s; negative:
-    before its deadline; NaN: not ended], `value_earned`, `value_possible` (NaN for jobs without).
+    before its deadline; NaN: not ended], `value_earned`, `value_possible` (NaN for jobs without, or
+    with a wish only).
     """
     has, none = np.isfinite(units.deadline), np.full(units.count, "", object)
     curves = units.extra.get("sla", none)
     if not (has.any() or (curves != "").any()):
         return {}
     took: Floats = units.finish - units.submit_time
-    possible = np.where(has, np.nan_to_num(units.deadline_value, nan=WORTH), math.nan)
-    earned = np.where(has, np.where(took <= units.deadline, possible, 0.0), math.nan)
+    planned = has & (units.deadline_kind != BEST_EFFORT)
+    possible = np.where(planned, np.nan_to_num(units.deadline_value, nan=WORTH), math.nan)
+    earned = np.where(planned, np.where(took <= units.deadline, possible, 0.0), math.nan)
     steps = units.extra.get("deadline_steps", none)
-    for row in np.flatnonzero(has & (steps != "")).tolist():
-        kept = [value for due, value in deadline_steps(steps[row]) if took[row] <= due]
-        earned[row] = max(kept, default=0.0)
-    for row in np.flatnonzero(curves != "").tolist():
-        curve, time = RewardCurve.of_text(curves[row]), took.item(row)
-        possible[row] = curve.worth
-        earned[row] = curve.never if math.isnan(time) else curve.at(time)
+    for row in np.flatnonzero((curves != "") | (planned & (steps != ""))).tolist():
+        curve = reward_curve(units, row)
+        assert curve is not None
+        possible[row], earned[row] = curve.worth, curve.earned(took.item(row))
     return {
         "deadline": np.where(has, units.deadline, math.nan),
         "deadline_kind": _kinds(units, has),

@@ -48,7 +48,7 @@ def test_a_rising_curve_is_noticed() -> None:
         ("1:x", "'x' is not a number"),
         ("-1:2", "it begins at -1 s, before the submit"),
         ("1:inf", "1:inf is not a point"),
-        ("", "a curve has 1 to 32 points, not 0"),
+        ("", "a curve has at least one point"),
         ("stairs:1,2", "no preset 'stairs'; there are step, soft, penalty, asap"),
         ("soft:1,2", "soft is soft:D,V,G"),
         ("step:0,1", "step: D is a time after the submit, not 0 s"),

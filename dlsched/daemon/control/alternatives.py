@@ -11,6 +11,13 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput, not_known
+from dlsched.core.scenarios import (
+    INTERVAL,
+    SCENARIOS,
+    chance_by,
+    verdict_of,
+    weighted_quantile,
+)
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, stored_names
@@ -22,13 +29,6 @@ from dlsched.daemon.control.views import word
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.round.alternatives import Outcome
 from dlsched.daemon.round.parts import RoundSettings
-from dlsched.daemon.round.scenarios import (
-    INTERVAL,
-    SCENARIOS,
-    chance_by,
-    verdict_of,
-    weighted_quantile,
-)
 from dlsched.daemon.rpc_errors import NotPossible, TooMuch
 from dlsched.daemon.supposing.what_if import Answer, Wanted, WhatIf
 from dlsched.daemon.tenants import TenantsOfUser

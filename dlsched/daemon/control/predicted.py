@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dlsched.core.scenarios import verdict_of
 from dlsched.daemon.predictions import JobForecast
-from dlsched.daemon.round.scenarios import verdict_of
 from dlsched.rpc.v1 import control_pb2
 
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
+from dlsched.core.scenarios import INTERVAL, SCENARIOS
 from dlsched.core.units import Units
 from dlsched.daemon.round.alternatives import Alternative, Outcome, Question, row_of
 from dlsched.daemon.round.forecasting import HORIZON_S, Outlook, basis_of
 from dlsched.daemon.round.must_move import must_move
 from dlsched.daemon.round.parts import refuse_unfit
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
-from dlsched.daemon.round.scenarios import INTERVAL, SCENARIOS
 
 MOST_JOBS = 2_000  # in one answer
 MOST_BLOCKS = 20_000

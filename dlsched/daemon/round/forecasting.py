@@ -12,35 +12,28 @@ from dataclasses import replace
 
 import numpy as np
 
+import simulate.outlook
 from dlsched.composition.parts import twin_of
 from dlsched.composition.settings import Costs
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.arrays import Bools, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.round.cycle import Cycle
+from dlsched.core.scenarios import INTERVAL, SCENARIOS
 from dlsched.core.speed.belief import AsBelieved
 from dlsched.core.speed.truth import PerformanceModel
-from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
+from dlsched.core.units import RUNNING, WAITING
 from dlsched.core.walk.shape import place_shaped
+from dlsched.daemon.round.foreseen import Foreseen
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
-from dlsched.daemon.round.scenarios import (
-    INTERVAL,
-    SCENARIOS,
-    Foreseen,
-    chance_by,
-    weighted_quantile,
-)
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
-from simulate.forecast import forecaster, read
+from simulate.forecast import forecaster
 from simulate.results.recorder import Recorder
-from simulate.results.tables import Segments
 from simulate.world import World
 
 HORIZON_S = 30 * 86400.0
-LATE_S, LATE = 60.0, 0.1  # how much longer a job runs that has outrun its prediction
-SOON_S = 1.0  # until a job ends that has reached its time limit
 
 
 def engine_of(prepared: PreparedRound) -> Engine:
@@ -161,113 +154,18 @@ def foreseen(
     ]
 
 
-class Outlook:
-    """The present run on in several scenarios, the likeliest one first.
+class Outlook(simulate.outlook.Outlook):
+    """The present of a live snapshot run on in several scenarios.
 
     Attributes:
-        rows: the units that have not ended.
-        jobs: their ids.
-        pending: which of them have no GPUs now.
-        starts: of each scenario, the (next) start of each pending row; NaN for none.
-        ends: likewise the end of each row.
-        gpu_s: of the first scenario, the GPU time that each row takes from now on.
-        segments: of the first scenario, when each row has which GPUs; None: they were not recorded.
-        was_cut: whether the first scenario was stopped before its end.
+        jobs: the ids of the units that have not ended.
     """
 
     def __init__(self, prepared: PreparedRound, *, segments: bool = False) -> None:
         """Get ready to look; `segments` has the first scenario's placements recorded."""
-        self._prepared = prepared
-        self._keeps_segments = segments
-        table = prepared.ctx.table
-        waits = np.isin(table.status, (WAITING, HELD_BACK, FUTURE))
-        table.first_start[waits] = np.nan  # of those that ran before, the next start is asked for
-        self._present = engine_of(prepared)
-        self._forecaster = forecaster(self._present)
-        self.rows: Rows = self._present.all_known
+        unknown_s = prepared.snapshot.settings.unknown_s
+        super().__init__(engine_of(prepared), unknown_s, segments=segments)
         self.jobs: Rows = prepared.snapshot.columns["job"][self.rows]
-        self.pending: Bools = waits[self.rows]
-        self.starts: list[Floats] = []
-        self.ends: list[Floats] = []
-        self.gpu_s: Floats = np.zeros(0)
-        self.segments: Segments | None = None
-        self.was_cut = False
-
-    def look(
-        self, factor: float, horizon_s: float, patience_s: float, *, only: int | None = None
-    ) -> bool:
-        """Run one scenario; returns whether it came to its end in time.
-
-        One that was stopped counts only when it is the first.
-
-        Args:
-            factor: what the time that each job has left is multiplied by.
-            horizon_s: look no further.
-            patience_s: what it may cost.
-            only: the row of interest; what becomes of others after its end is left out.
-        """
-        is_first = not self.starts
-        if patience_s <= 0 and not is_first:
-            return False
-        ran = self._forecaster.run(
-            horizon=horizon_s,
-            patience_s=patience_s,
-            true_work=self._durations(factor),
-            until_ended=only,
-            segments=is_first and self._keeps_segments,
-        )
-        if ran.was_cut and not is_first:
-            return False
-        found = read(ran.engine, self._present)
-        self.starts.append(np.where(self.pending, found.first_start, np.nan))
-        self.ends.append(found.finish)
-        if is_first:
-            self.was_cut = ran.was_cut
-            self.gpu_s = self._gpu_s(ran.engine)
-            self.segments = ran.engine.world.recorder.segments(ran.engine.now)
-        return not ran.was_cut
-
-    def quantile(self, values: list[Floats], q: float) -> Floats:
-        """A quantile over the scenarios; NaN for all while not every scenario was run."""
-        if len(values) < len(SCENARIOS):
-            return np.full(len(self.rows), np.nan)
-        return weighted_quantile(np.array(values), q)
-
-    def chance_to_meet_deadlines(self) -> Floats:
-        """The chance of each row to meet its deadline; NaN without one, or without scenarios."""
-        if len(self.ends) < len(SCENARIOS):
-            return np.full(len(self.rows), np.nan)
-        table = self._prepared.ctx.table
-        return chance_by(np.array(self.ends), (table.submit_time + table.deadline)[self.rows])
-
-    def _durations(self, factor: float) -> Floats:
-        """The work that each row really needs in a scenario, what it has done included.
-
-        A running job that has taken longer than predicted is assumed to run on for a tenth of that,
-        and for a minute at least. No job runs for longer than its time limit.
-        """
-        table, now = self._present.world.table, self._present.now
-        runs = table.status == RUNNING
-        rate = np.where(runs & (table.rate > 0), table.rate, 1.0)
-        held_s = np.where(runs, np.maximum(now - table.since, 0.0), 0.0)
-        done = table.executed + np.where(runs, np.maximum(now - table.progress_from, 0.0), 0) * rate
-        unknown_s = self._prepared.snapshot.settings.unknown_s
-        predicted = np.where(np.isnan(table.predicted_work), unknown_s, table.predicted_work)
-        left = np.maximum(predicted - done, 0.0)
-        late = runs & (left <= 0)
-        left[late] = np.maximum(LATE_S, LATE * done[late])
-        left *= factor
-        most = np.maximum(table.time_limit - held_s, SOON_S) * rate
-        needed: Floats = done + np.where(np.isnan(most), left, np.minimum(left, most))
-        return needed
-
-    def _gpu_s(self, fork: Engine) -> Floats:
-        before, after = self._present.world.table, fork.world.table
-        found: Floats = (after.attained - before.attained)[self.rows]
-        runs = before.status[self.rows] == RUNNING  # what they held until now is not booked yet
-        held = np.maximum(self._present.now - before.since, 0.0) * before.gpus_now
-        rest: Floats = np.where(runs, np.maximum(found - held[self.rows], 0.0), found)
-        return rest
 
 
 def _sources(prepared: PreparedRound, rows: Rows) -> list[str]:

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from dlsched.core.arrays import Ints
+from dlsched.core.scenarios import SCENARIOS, SURE
 from dlsched.daemon.round.alternatives import Alternative, Question, row_of
 from dlsched.daemon.round.forecasting import HORIZON_S, Outlook
 from dlsched.daemon.round.prepared_round import prepare
-from dlsched.daemon.round.scenarios import SCENARIOS, SURE
 
 
 def must_move(question: Question, alternative: Alternative, outlook: Outlook, until: float) -> Ints:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from dlsched.core.errors import BadInput, PolicyFailed, plural
+from dlsched.core.scenarios import verdict_of
 from dlsched.daemon.control.predicted import put_deadline
 from dlsched.daemon.control.submission.job_validation import ValidJob
 from dlsched.daemon.predictions import JobForecast, Predictions
-from dlsched.daemon.round.scenarios import verdict_of
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobSpec
 from dlsched.rpc.v1 import control_pb2

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dlsched.daemon.round.scenarios import SCENARIOS, chance_by, verdict_of, weighted_quantile
+from dlsched.core.scenarios import SCENARIOS, chance_by, verdict_of, weighted_quantile
 
 
 def chance(ends: list[float], deadline: float) -> float:
