@@ -1,9 +1,9 @@
 """What if a job of a trace had asked for other GPUs, or met another policy: answers in a replay.
 
 The trace is replayed until the job is submitted. From there each alternative is run on in every
-scenario, as the live cluster does it: nothing more arrives, or the jobs that come later in the trace
-do. A job on other GPUs is another trace with the same past, so speeds come from where a replay has
-them.
+scenario, as the live cluster does it: nothing more arrives, or the jobs that come later in the
+trace do. A job on other GPUs is another trace with the same past, so speeds come from where a
+replay has them.
 """
 
 from __future__ import annotations

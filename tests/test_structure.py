@@ -169,8 +169,8 @@ def product_files_with(word: str) -> list[str]:
 
 def test_a_field_that_policies_see_is_written_down_twice() -> None:
     """In the table and the proto file; else only what uses it: policies, replays, and pages."""
-    fills_in = "dlsched/daemon/control/submission/slas.py"  # from a reward curve
-    users = ("dlsched/policies/", "simulate/", "docs/", fills_in)
+    curves = ("dlsched/daemon/control/submission/slas.py", "dlsched/core/job_rewards.py")
+    users = ("dlsched/policies/", "simulate/", "docs/", *curves)
     told = [path for path in product_files_with("deadline_value") if not path.startswith(users)]
     assert told == ["dlsched/jobs/fields.py", "proto/dlsched/v1/control.proto"]
 

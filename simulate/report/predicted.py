@@ -64,6 +64,7 @@ def predicted_page(
     table: Table,
     notes: Sequence[str],
     figure: Figure,
+    more: Sequence[Figure] = (),
 ) -> str:
     """The page as text.
 
@@ -73,6 +74,7 @@ def predicted_page(
         table: of the alternatives.
         notes: lines under the table.
         figure: of the schedules.
+        more: further figures.
     """
     name = clean(title)
     said = "".join(f"<dt>{escape(k)}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts)
@@ -83,6 +85,10 @@ def predicted_page(
         f'<dl class="facts">{said}</dl></header>',
         section("Alternatives", table_html(table) + below),
         section("Schedules", figure_html(figure, 1, figure.key)),
+        *(
+            section(each.title, figure_html(each, number, each.key))
+            for number, each in enumerate(more, 2)
+        ),
         f"<footer>Made by dlsched {escape(__version__)}.</footer>",
     ]
     return document(name, body)

@@ -132,6 +132,17 @@ class ReplayCall:
     mttr: Seconds = typed(
         "--mttr S", "Failed nodes return after S seconds on average. [default: 3600]"
     )
+    what_if: Text = typed(
+        "--what-if JOB",
+        "Instead of figures: what would become of this job, predicted when it is submitted, under "
+        "each policy named and on other GPUs.",
+    )
+    what_if_gpus: Text = typed(
+        "--what-if-gpus N[:S][,…]", "With --what-if: on so many GPUs, taking S seconds there."
+    )
+    what_if_arrivals: bool = typed(
+        "--what-if-arrivals", "With --what-if: later jobs of the trace arrive.", default=False
+    )
     format: FormatOption = "auto"
     skip_bad_rows: bool = typed(
         "--skip-bad-rows",

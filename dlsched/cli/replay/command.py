@@ -39,6 +39,14 @@ def _replay(call: ReplayCall) -> int:
     from dlsched.cli.replay.study_replay import replay_study  # noqa: PLC0415  # numpy is heavy
 
     call = replace(call, policy=call.policy or "fifo")
+    if call.what_if is not None:
+        from dlsched.cli.replay.what_if_replay import replay_what_if  # noqa: PLC0415
+
+        if call.from_db is not None:
+            raise BadInput("--what-if: only with a trace")
+        return replay_what_if(call, call.what_if)
+    if call.what_if_gpus is not None or call.what_if_arrivals:
+        raise BadInput("--what-if-gpus and --what-if-arrivals: only with --what-if JOB")
     if call.from_db is None:
         return replay_study(call)
     from dlsched.cli.replay.history_replay import open_history  # noqa: PLC0415

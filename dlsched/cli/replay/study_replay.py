@@ -74,7 +74,7 @@ def replay_study(call: ReplayCall, *, cluster: Cluster | None = None) -> int:
             and nothing was written.
         DlschedError: the executor cannot work.
     """
-    study = _checked(call, cluster)
+    study = checked_study(call, cluster)
     out = sys.stderr if study.outputs.takes_stdout else sys.stdout
     inputs, planned = study.plan.inputs, study.plan
     for trace in inputs.traces:
@@ -101,8 +101,12 @@ def replay_study(call: ReplayCall, *, cluster: Cluster | None = None) -> int:
     return _exit_code(study, outcome)
 
 
-def _checked(call: ReplayCall, cluster: Cluster | None) -> Study:
-    """Check everything, cheap checks first, and return the study."""
+def checked_study(call: ReplayCall, cluster: Cluster | None) -> Study:
+    """Check everything, cheap checks first, and return the study.
+
+    Raises:
+        BadInput: anything that can be known to be wrong before the first run.
+    """
     dimensions = Dimensions(
         **{part: several(f"--{part}", getattr(call, part)) for part in PARTS},
         load=loads(call.load),

@@ -1,0 +1,120 @@
+"""What-if answers in a replay: they come true, they compare, and they leave others as they are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlsched.core.errors import BadInput
+from dlsched.core.rewards import RewardCurve
+from simulate.supposing import Answer, Choice, suppose
+
+jobs_of = st.lists(
+    st.tuples(st.integers(0, 90), st.integers(1, 4), st.integers(1, 200)), min_size=1, max_size=8
+)
+
+
+def ask(lab: Any, trace: Any, policy: str, job: str, *choices: Choice, **more: Any) -> Answer:
+    arrivals = more.pop("arrivals", False)
+    given = lab.settings(policy, **{"clock": "events", "check": False, **more})
+    return suppose(trace, lab.cluster("1x4"), given, job, choices, arrivals=arrivals)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "las", "srtf", "tiresias", "edf", "karuna"])
+@pytest.mark.parametrize("clock", ["events", "rounds"])
+@settings(max_examples=10)
+@given(jobs=jobs_of)
+def test_a_prediction_comes_true_where_durations_are_exact(
+    jobs: list[Any], policy: str, clock: str, lab: Any
+) -> None:
+    jobs = sorted(jobs)
+    trace = lab.trace(jobs, deadline=[500.0] * len(jobs))
+    result = lab.run(trace, policy, cluster="1x4", clock=clock)
+    for place in (0, len(jobs) - 1):
+        name = str(trace.job_id[place])
+        told = ask(lab, trace, policy, name, clock=clock, arrivals=True).supposed[0]
+        assert told.starts[0] == pytest.approx(result.jobs.first_start_time[place])
+        assert told.ends[0] == pytest.approx(result.jobs.finish_time[place])
+    last = ask(lab, trace, policy, name, clock=clock).supposed[0]  # nothing comes after it
+    assert last.ends[0] == pytest.approx(result.jobs.finish_time[-1])
+
+
+@settings(max_examples=20)
+@given(jobs=jobs_of, shorter=st.lists(st.floats(0.1, 1.0), min_size=8, max_size=8))
+def test_under_fifo_no_job_ends_later_than_predicted_if_all_take_less(
+    jobs: list[Any], shorter: list[float], lab: Any
+) -> None:
+    jobs = [(0, gpus, takes) for _, gpus, takes in jobs]
+    real = [(0, g, takes * part) for (_, g, takes), part in zip(jobs, shorter, strict=False)]
+    expected = [float(takes) for *_, takes in jobs]
+    result = lab.run(lab.trace(real), "fifo", cluster="1x4", clock="events")
+    trace = lab.trace(real, expected=expected)
+    told = ask(lab, trace, "fifo", str(trace.job_id[-1]), estimate="declared").supposed[0]
+    assert result.jobs.finish_time[-1] <= told.ends[0] + 1e-9
+
+
+def test_the_example_of_a_deadline_at_risk(lab: Any) -> None:
+    """60 s until the GPUs are free, then 40 s of work, to be done within 100 s."""
+    trace = lab.trace([(0, 4, 60), (0, 4, 40)], deadline=[math.nan, 100.0])
+    [told] = ask(lab, trace, "fifo", "B").supposed
+    assert sorted(told.ends.tolist()) == [50.0, 100.0, 150.0]
+    assert (told.on_time, told.verdict, told.reward) == (0.75, "at-risk", 0.75)
+    assert told.interval == (30.0, 90.0, 50.0, 150.0)
+
+
+def test_the_fewest_gpus_that_keep_a_deadline(lab: Any) -> None:
+    trace = lab.trace([(0, 1, 100)], deadline=[80.0])
+    answer = ask(lab, trace, "fifo", "A", Choice(gpus=2, seconds=50.0))
+    assert [told.verdict for told in answer.supposed] == ["unlikely", "ok"]
+    assert [told.gpu_s for told in answer.supposed] == [100.0, 100.0]
+
+
+def test_what_an_alternative_costs_the_others_is_told(lab: Any) -> None:
+    trace = lab.trace(
+        [(0, 4, 100), (10, 4, 50), (20, 4, 30)],
+        sla=["", "asap:100,400", "soft:60,10,100"],
+    )
+    answer = ask(lab, trace, "fifo", "C", Choice(policy="sjf"))
+    fifo, shortest = answer.supposed
+    assert (fifo.ends[0], shortest.ends[0]) == (180.0, 130.0)
+    assert shortest.others_later_s == pytest.approx(30 / 2)  # one of two ends half a minute later
+    curve = RewardCurve.of_text("asap:100,400")
+    assert shortest.others_reward == pytest.approx(float(curve.at(170.0) - curve.at(140.0)))
+    assert fifo.others_reward == 0
+    assert 0 <= fifo.reward <= shortest.reward <= 10
+
+
+def test_jobs_that_come_later_arrive_only_on_request(lab: Any) -> None:
+    trace = lab.trace([(0, 4, 100), (0, 4, 50), (20, 4, 10)])
+    ends = [
+        ask(lab, trace, "sjf", "A", arrivals=come).supposed[0].ends[0] for come in (False, True)
+    ]
+    assert ends == [150.0, 160.0]
+
+
+def test_a_question_leaves_the_trace_as_it_was(lab: Any) -> None:
+    trace = lab.trace([(0, 2, 100), (5, 2, 50)], min_gpus=[1.0, 1.0], max_gpus=[4.0, 4.0])
+    before = {name: column.copy() for name, column in trace.columns.items()}
+    ask(lab, trace, "fifo", "B", Choice(gpus=4))
+    assert trace.num_gpus.tolist() == [2.0, 2.0]
+    for name, column in before.items():
+        np.testing.assert_array_equal(trace.columns[name], column)
+
+
+@pytest.mark.parametrize(
+    ("job", "columns", "message"),
+    [
+        ("Z", {}, "--what-if: job 'Z' is not known"),
+        ("B", {}, "--what-if: job B: Never: asks for 9 GPUs"),
+        ("A", {"parents": ["", "A"]}, "a trace with dependencies or array limits"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(lab: Any, job: str, columns: Any, message: str) -> None:
+    trace = lab.trace([(0, 1, 10), (0, 9, 10)], **columns)
+    with pytest.raises(BadInput, match=message):
+        ask(lab, trace, "fifo", job)
