@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format lint type test test-all fidelity bench bench-check ci clean
+.PHONY: site help setup format lint type test test-all fidelity bench bench-check ci clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ test-all: setup  ## these and the long ones, half an hour
 
 fidelity: setup  ## compare with published outputs (DLSCHED_DATA, else ../shared/data)
 	$(BIN)/pytest -m fidelity -n 2
+
+site: setup  ## the docs as a site with search and API reference, in out/site
+	$(BIN)/sphinx-build -q -W -b html -c docs/site . out/site
 
 bench: setup  ## measure CPU time and memory
 	$(BIN)/python benchmarks/run.py

@@ -1,5 +1,7 @@
 """The library that a training script imports, so that preemption loses none of its work.
 
+A training loop with it::
+
     from dlsched.job import attach
 
     with attach() as job:
