@@ -127,5 +127,5 @@ def test_the_numbers_on_the_protocol_page_are_those_of_the_code() -> None:
     assert f"window of {timing.window_s:.0f} s" in text
     assert f"own {timing.prepare_s:.0f} s timer" in text
     assert f"gives up after {timing.unkillable_s:.0f} s" in text
-    words = {12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen"}
+    words = {12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen", 16: "sixteen"}
     assert f"in {words[len(THEMES)]} themes" in text

@@ -6,12 +6,14 @@ The live state follows what is *reserved*; tenants, speeds and drained nodes fol
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseDict
 
-from dlsched.daemon.agents import Agents
+from dlsched.daemon.agents import Agents, Described
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
 from dlsched.daemon.fencing import Fencing
@@ -29,13 +31,14 @@ from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
-from dlsched.db.records import Drained, TenantsConfigured
+from dlsched.db.records import Drained, Event, TenantsConfigured
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
-from dlsched.protocol.ledger import Attach, NodeStatus, RegisterNode, Restart, Write
+from dlsched.protocol.ledger import Attach, MemberOver, NodeStatus, RegisterNode, Restart, Write
 from dlsched.rpc.v1.node_pb2 import NodeFacts
 from dlsched.system.clock import boottime, wall
 
+log = logging.getLogger("dlsched.daemon")
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
@@ -110,6 +113,7 @@ class Cluster(LedgerFollower):
         self.round_state = RoundState(self.live, round_settings(settings))
         self.drained: dict[m.NodeName, Drained] = {}
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
+        self._gpu_faults: dict[m.NodeName, dict[m.GpuId, str]] = {}  # owners know of these
         self.fencing = Fencing(driver, lambda: self.settings.fencing)
         self.leaving: set[m.JobId] = set()
         self._anchor = wall() - boottime()
@@ -160,6 +164,17 @@ class Cluster(LedgerFollower):
         for write in writes:
             if isinstance(write, RegisterNode):
                 self._describe_as_configured(write.node)
+            elif isinstance(write, MemberOver) and write.exit is not None and write.exit.hook:
+                why = f"{write.exit.hook} (job {write.exit.key.job})"
+                asyncio.get_running_loop().call_soon(self.drain, write.node, why)
+
+    def drain(self, node: m.NodeName, why: str) -> None:
+        """Drain a node for a reason that it reports, unless it is drained; an operator resumes."""
+        if node not in self.drained:
+            actor = f"node {node}"
+            log.warning("event=drained node=%s why=%r", node, why)
+            row = Drained(node=node, drained=True, reason=why, actor=actor, at=wall())
+            self.driver.note(row, Event(at=wall(), kind="drain", actor=actor, node=node, text=why))
 
     def committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
         """Follow the rows of a committed transaction."""
@@ -251,6 +266,34 @@ class Cluster(LedgerFollower):
         if described is not None:
             foreign = [m.GpuId(use.uuid) for use in described.uses.values() if use.foreign]
             self.live.observe_node(name, foreign=foreign)
+            self._tell_of_faults(name, described)
+
+    def _tell_of_faults(self, name: m.NodeName, described: Described) -> None:
+        """Tell owners once what their running jobs' GPUs newly suffer from."""
+        uses = described.uses.items()
+        known = self._gpu_faults.get(name, {})
+        faults = {
+            m.GpuId(uuid): use.problem for uuid, use in uses if use.problem and not use.foreign
+        }
+        if faults == known:
+            return
+        self._gpu_faults[name] = faults
+        index_of = {gpu.uuid: gpu.index for gpu in described.facts.gpus}
+        for run in self.driver.committed.runs_on(name):
+            news = {
+                g: faults[g]
+                for g in run.members[name].gpus
+                if faults.get(g, "") != known.get(g, "")
+            }
+            for gpu, why in news.items():
+                if why:
+                    text = f"GPU {index_of.get(gpu, gpu)} of {name}: {why}"
+                    self.driver.note(
+                        Event(
+                            at=wall(), kind="gpu-fault", actor=f"node {name}", job=run.key.job,
+                            run_id=run.key.run_id, node=name, text=text,
+                        )
+                    )  # fmt: skip
 
     def is_late(self, name: m.NodeName, now: float) -> bool:
         """Whether a node has been silent for a while, or has not received what it was sent.

@@ -88,8 +88,9 @@ def _check_runs(sync: Sync, known: Ledger) -> None:
             raise BadInput(f"sync of {sync.node}: ran_s {record.ran_s:g} is no time")
         if record.at is not None and not (math.isfinite(record.at) and record.at >= 0):
             raise BadInput(f"sync of {sync.node}: {record.at:g} is no time of an end")
-        if len(record.detail) > LONGEST_TEXT:
-            raise BadInput(f"sync of {sync.node}: a detail of {len(record.detail)} characters")
+        for text in (record.detail, record.hook):
+            if len(text) > LONGEST_TEXT:
+                raise BadInput(f"sync of {sync.node}: a detail of {len(text)} characters")
 
 
 def check_description(message: NodeDescription) -> None:
@@ -124,9 +125,10 @@ def check_description(message: NodeDescription) -> None:
         if len(text) > LONGEST_NAME or not text.isprintable():
             raise BadInput(f"{where}: {text!r:.80} is longer than {LONGEST_NAME} or not printable")
     _check_gpus(where, [gpu.uuid for gpu in facts.gpus])
-    problems = [each[:LONGEST_PROBLEM] for each in message.problems[:MOST_GPUS]]
-    del message.problems[:]
-    message.problems.extend(problems)
+    for lines in (message.problems, message.faults):
+        kept = [each[:LONGEST_PROBLEM] for each in lines[:MOST_GPUS]]
+        del lines[:]
+        lines.extend(kept)
 
 
 def _check_fact(where: str, what: str, number: float, least: float, most: float) -> None:

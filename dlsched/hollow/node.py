@@ -18,6 +18,7 @@ from dlsched import __version__
 from dlsched.core.errors import BadInput
 from dlsched.hollow.jobs import SimulatedJobs
 from dlsched.hollow.keeper import HollowKeeper
+from dlsched.nodeagent.agent.health_check import HealthCheck
 from dlsched.nodeagent.agent.leader_link import LeaderLink, NotLaunched
 from dlsched.nodeagent.agent.node_description import node_facts, send_descriptions
 from dlsched.nodeagent.agent.other_agents import OtherAgents
@@ -89,6 +90,7 @@ class HollowNode:
         )
         self.other_agents = OtherAgents(settings)
         self.news = asyncio.Event()
+        self.health = HealthCheck(settings, self.news.set)
         self.keepers: dict[m.RunId, HollowKeeper] = {}
         self.executed = self.over = 0
         self._records: dict[m.RunId, agent.RunRecord] = {}

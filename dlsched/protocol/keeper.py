@@ -2,7 +2,8 @@
 
 The keeper is the parent of the job's processes. It reserves the run's record exclusively before
 anything runs, makes the exit record durable before it reports the end, and goes on without an agent
-or a leader.
+or a leader. Where the site has hooks, the prolog ends well before the run is prepared, and the
+epilog has ended, well or not, before the end is reported.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
+from typing import Literal
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.protocol import messages as m
@@ -25,12 +27,14 @@ class Stage(Enum):
 
     NEW = "new"
     RESERVING = "reserving"  # the reserved-run file is being made
+    PROLOG = "prolog"  # the site's hook runs before the run is prepared
     PREPARED = "prepared"
     RELEASING = "releasing"  # "released" is being made durable
     RUNNING = "running"
     STOPPING = "stopping"  # asked to exit
     KILLING = "killing"
     RECORDING = "recording"  # the exit record is being made durable
+    EPILOG = "epilog"  # the site's hook runs, and its end is being made durable
     ENDED = "ended"
     GONE = "gone"
 
@@ -48,16 +52,22 @@ class Cause(Enum):
     EXITED = "exited"
     GIVEN_UP = "given up"
     RECORDED = "recorded"
+    HOOK = "hook"  # the site has one
+    HOOK_ENDED = "hook ended"
     FORGET = "forget"
 
 
 _ALIVE = (Stage.RUNNING, Stage.STOPPING, Stage.KILLING)
+_BEFORE = (Stage.NEW, Stage.RESERVING, Stage.PROLOG, Stage.PREPARED, Stage.RELEASING)
 FENCEABLE = (Stage.RUNNING, Stage.STOPPING)  # a job that is leaving still computes
 TRANSITIONS: Mapping[tuple[Stage, Cause], Stage] = MappingProxyType(
     {
         (Stage.NEW, Cause.BEGUN): Stage.RESERVING,
         (Stage.RESERVING, Cause.RESERVED): Stage.PREPARED,
         (Stage.RESERVING, Cause.TAKEN): Stage.GONE,
+        (Stage.RESERVING, Cause.HOOK): Stage.PROLOG,
+        (Stage.PROLOG, Cause.HOOK_ENDED): Stage.PREPARED,
+        (Stage.PROLOG, Cause.GIVEN_UP): Stage.RECORDING,
         (Stage.PREPARED, Cause.RELEASE): Stage.RELEASING,
         (Stage.PREPARED, Cause.GIVEN_UP): Stage.RECORDING,
         (Stage.RELEASING, Cause.RELEASED): Stage.RUNNING,
@@ -67,6 +77,8 @@ TRANSITIONS: Mapping[tuple[Stage, Cause], Stage] = MappingProxyType(
         (Stage.STOPPING, Cause.KILL): Stage.KILLING,
         (Stage.KILLING, Cause.GIVEN_UP): Stage.RECORDING,
         (Stage.RECORDING, Cause.RECORDED): Stage.ENDED,
+        (Stage.RECORDING, Cause.HOOK): Stage.EPILOG,
+        (Stage.EPILOG, Cause.RECORDED): Stage.ENDED,
         (Stage.ENDED, Cause.FORGET): Stage.GONE,
     }
     | {(stage, Cause.EXITED): Stage.RECORDING for stage in _ALIVE}
@@ -102,6 +114,21 @@ class ReleaseWritten:
 @dataclass(frozen=True, slots=True)
 class ExitWritten:
     """The exit record is durable."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnded:
+    """The site's hook that ran has ended; `failed` says how it failed, empty if it did not."""
+
+    now: float
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogWritten:
+    """It is durable that the epilog has ended, and how."""
 
     now: float
 
@@ -168,6 +195,8 @@ Event = (
     | Reserved
     | ReleaseWritten
     | ExitWritten
+    | HookEnded
+    | EpilogWritten
     | OrderArrived
     | LeaseChanged
     | JobExited
@@ -197,6 +226,25 @@ class WriteExit:
     """Persist: how the run ended."""
 
     exit: m.ExitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RunHook:
+    """Start the site's prolog or its epilog."""
+
+    name: Literal["prolog", "epilog"]
+
+
+@dataclass(frozen=True, slots=True)
+class KillHook:
+    """Kill the site's hook that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEpilog:
+    """Persist: the epilog has ended; `failed` says how it failed."""
+
+    failed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +286,9 @@ Command = (
     Reserve
     | WriteReleased
     | WriteExit
+    | RunHook
+    | KillHook
+    | WriteEpilog
     | Execute
     | SendSignal
     | FreezeJob
@@ -258,6 +309,8 @@ class KeeperState:
     desired: m.DesiredRun
     timing: Timing = Timing()
     can_freeze: bool = True
+    prolog_s: float | None = None  # how long the site's hooks may take; None: it has none
+    epilog_s: float | None = None
     stage: Stage = Stage.NEW
     release_asked: bool = False
     stop: m.StopReason | None = None
@@ -267,6 +320,8 @@ class KeeperState:
     let_go: bool = False
     fenced: bool = False
     prepare_until: float | None = None
+    hook_until: float | None = None
+    hook_overran: bool = False  # it was killed because its time was over
     kill_at: float | None = None
     give_up_at: float | None = None
     lease_until: float | None = None  # of a lease that lists this run
@@ -289,7 +344,9 @@ class KeeperState:
     def phase(self) -> m.Phase:
         """The phase that the agent reports to the leader."""
         match self.stage:
-            case Stage.NEW | Stage.RESERVING:
+            case Stage.PROLOG if self.stop is not None:
+                return m.Phase.STOPPING
+            case Stage.NEW | Stage.RESERVING | Stage.PROLOG:
                 return m.Phase.STARTING
             case Stage.PREPARED | Stage.RELEASING:
                 return m.Phase.PREPARED
@@ -315,7 +372,7 @@ class KeeperState:
 
     def deadline(self) -> float | None:
         """When this keeper needs a `DeadlinePassed` next (now, if in the past); None: never."""
-        times = [self.prepare_until, self.kill_at, self.give_up_at]
+        times = [self.prepare_until, self.hook_until, self.kill_at, self.give_up_at]
         if self.needs_lease and self.stage in FENCEABLE and not self.fenced:
             times.append(self.lease_until)
         if self.executed_at is not None and self.stage is Stage.RUNNING:
@@ -340,6 +397,10 @@ def step(state: KeeperState, event: Event) -> tuple[KeeperState, list[Command]]:
         case ReleaseWritten():
             turn.released()
         case ExitWritten():
+            turn.recorded()
+        case HookEnded(failed=failed):
+            turn.hook_ended(failed)
+        case EpilogWritten():
             turn.move(Cause.RECORDED)
             turn.report()
         case OrderArrived(order=order):
@@ -395,7 +456,13 @@ class _Turn:
             self.move(Cause.TAKEN)
             self.emit(Leave())
             return
+        if self.state.prolog_s is not None and self.state.stop is None:
+            self.run_hook("prolog", self.state.prolog_s)
+            return
         self.move(Cause.RESERVED)
+        self.prepared()
+
+    def prepared(self) -> None:
         self.change(prepare_until=self.now + self.state.timing.prepare_s)
         if self.state.stop is not None:
             self.give_up("stopped before release")
@@ -426,8 +493,61 @@ class _Turn:
         self.emit(Execute())
         self.report()
 
-    def give_up(self, why: str) -> None:
-        self.record(m.ExitReason.NOT_STARTED, Cause.GIVEN_UP, JobExited(self.now, detail=why))
+    def give_up(self, why: str, *, hook: str = "") -> None:
+        end = JobExited(self.now, detail=why)
+        self.record(m.ExitReason.NOT_STARTED, Cause.GIVEN_UP, end, hook=hook)
+
+    # -- the site's hooks ------------------------------------------------------------------------
+
+    def run_hook(self, name: Literal["prolog", "epilog"], limit_s: float) -> None:
+        self.move(Cause.HOOK)
+        self.change(hook_until=self.now + limit_s, hook_overran=False)
+        self.emit(RunHook(name))
+        self.report()
+
+    def hook_ended(self, failed: str) -> None:
+        state = self.state
+        if state.hook_until is None or state.stage not in (Stage.PROLOG, Stage.EPILOG):
+            return  # it was given up before
+        limit_s = state.prolog_s if state.stage is Stage.PROLOG else state.epilog_s
+        if state.hook_overran:
+            failed = f"took longer than {limit_s:g} s"
+        failed = f"{state.stage.value} {failed}" if failed else ""
+        self.change(hook_until=None)
+        if state.stage is Stage.EPILOG:
+            self.epilog_ended(failed)
+        elif state.stop is not None:
+            self.give_up("stopped before release")  # the stop has killed it: that is no failure
+        elif failed:
+            self.give_up(failed, hook=failed)
+        else:
+            self.move(Cause.HOOK_ENDED)
+            self.prepared()
+
+    def recorded(self) -> None:
+        """The end is durable: now comes the epilog, unless a process still uses the GPUs."""
+        if self.state.epilog_s is None:
+            self.move(Cause.RECORDED)
+            self.report()
+        elif self.state.quarantined:
+            self.move(Cause.HOOK)
+            self.epilog_ended("epilog not run: a process cannot be killed")
+        else:
+            self.run_hook("epilog", self.state.epilog_s)
+
+    def epilog_ended(self, failed: str) -> None:
+        end = self.state.exit
+        if end is not None and failed:
+            self.change(exit=replace(end, hook=failed))
+        self.emit(WriteEpilog(failed))
+
+    def kill_hook(self) -> None:
+        """The hook has overrun its time: kill it, and give it up when that does not help."""
+        if self.state.hook_overran:
+            self.hook_ended("cannot be killed")
+            return
+        self.change(hook_overran=True, hook_until=self.now + self.state.timing.unkillable_s)
+        self.emit(KillHook())
 
     # -- orders --------------------------------------------------------------------------------
 
@@ -466,6 +586,10 @@ class _Turn:
         state = self.state
         if state.stage in (Stage.NEW, Stage.RESERVING, Stage.RELEASING):
             self.change(stop=reason)
+        elif state.stage is Stage.PROLOG:
+            self.change(stop=reason)
+            self.emit(KillHook())
+            self.report()
         elif state.stage is Stage.PREPARED:
             self.change(stop=reason)
             self.give_up("stopped before release")
@@ -490,7 +614,7 @@ class _Turn:
 
     def kill(self, reason: m.StopReason) -> None:
         state = self.state
-        if state.stage in (Stage.NEW, Stage.RESERVING, Stage.PREPARED, Stage.RELEASING):
+        if state.stage in _BEFORE:
             self.stop(reason, None)
             return
         if state.stage not in (Stage.RUNNING, Stage.STOPPING):
@@ -585,12 +709,15 @@ class _Turn:
         )
         self.report()
 
-    def wake(self) -> None:
+    def wake(self) -> None:  # noqa: PLR0911  # one deadline a return
         state, now = self.state, self.now
         if state.prepare_until is not None and now >= state.prepare_until:
             self.change(prepare_until=None)
             if state.stage is Stage.PREPARED:
                 self.give_up(m.NOT_RELEASED_IN_TIME)
+            return
+        if state.hook_until is not None and now >= state.hook_until:
+            self.kill_hook()
             return
         if state.kill_at is not None and now >= state.kill_at:
             self.kill(state.stop or m.StopReason.OVER)
@@ -634,7 +761,7 @@ class _Turn:
         self.change(quarantined=event.stuck)
         self.record(reason, Cause.EXITED, event)
 
-    def record(self, reason: m.ExitReason, cause: Cause, end: JobExited) -> None:
+    def record(self, reason: m.ExitReason, cause: Cause, end: JobExited, *, hook: str = "") -> None:
         self.stop_counting()
         self.move(cause)
         desired = self.state.desired
@@ -653,6 +780,7 @@ class _Turn:
             checkpoint=end.checkpoint,
             term_s=end.term_s,
             at=end.at,
+            hook=hook,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

@@ -206,6 +206,7 @@ class ExitRecord:
     checkpoint: int | None = None  # step of the last one handed in while the stop was pending
     term_s: float | None = None  # from TERM to the end; None: the keeper sent none
     at: float | None = None  # when, by the node's clock, in seconds since the epoch; None: unknown
+    hook: str = ""  # which of the site's hooks failed at this run, and how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

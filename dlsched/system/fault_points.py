@@ -48,6 +48,13 @@ KEEPER = (
     "keeper-exit-after",
     "keeper-forgotten",
 )
+KEEPER_WITH_HOOKS = (
+    "keeper-hook-before",
+    "keeper-hook-started",
+    "keeper-epilog-written-before",
+    "keeper-epilog-written-after",
+)
+AGENT_FOR_AN_EPILOG = ("agent-epilog-before", "agent-epilog-after")
 
 _ARMED, _, _PASSES = os.environ.get("DLSCHED_FAULTPOINT", "").partition(":")
 _passes_left = int(_PASSES or 1)

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 LONGEST_WORDS = 300  # characters of what a command has said
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def run_command(

@@ -182,7 +182,7 @@ class LocalCluster:
         lines = [
             f"{key} = {json.dumps(value)}" for key, value in self._agent_settings(name).items()
         ]
-        config.write_text("\n".join(lines) + "\n" + _toml({"timing": self.timing}))
+        config.write_text("\n".join(lines) + "\n" + _toml(self._agent_tables(name)))
         words = ("dlsched.nodeagent", "--config", str(config))
         return self._start(name, *words, under=self._agents_under, **environment)
 
@@ -201,6 +201,11 @@ class LocalCluster:
             "minimum_uid": 0,
             "allow_root": True,
         }
+
+    def _agent_tables(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """The tables of a node's agent's settings; a cluster of its own kind adds some."""
+        del name
+        return {"timing": self.timing}
 
     def kill(self, name: str) -> None:
         """SIGKILL the daemon or an agent."""

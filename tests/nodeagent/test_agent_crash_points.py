@@ -47,6 +47,8 @@ def test_every_fault_point_is_used() -> None:
         *fault_points.AGENT,
         *fault_points.AGENT_FOR_A_LOST_KEEPER,
         *fault_points.KEEPER,
+        *fault_points.KEEPER_WITH_HOOKS,
+        *fault_points.AGENT_FOR_AN_EPILOG,
     }
 
 
@@ -122,3 +124,66 @@ def test_an_agent_killed_while_it_writes_the_end_of_a_lost_keeper(cluster: Any, 
     leader.wait(job, JobStatus.FAILED)
     assert leader.run_of(job).members["n1"].exit.reason is ExitReason.KEEPER_LOST
     eventually(lambda: not agent.records())
+
+
+OF_HOOKS = [
+    pytest.param(name, marks=() if name == "keeper-hook-started:2" else pytest.mark.slow)
+    for name in (
+        *(f"{name}{which}" for name in fault_points.KEEPER_WITH_HOOKS[:2] for which in ("", ":2")),
+        *fault_points.KEEPER_WITH_HOOKS[2:],
+        *("keeper-exit-before", "keeper-exit-after", "keeper-released-before", "keeper-executed"),
+    )
+]
+
+
+@pytest.mark.parametrize("point", OF_HOOKS)
+def test_after_a_kill_at_any_point_of_a_hook_the_job_ran_once_between_its_hooks(
+    cluster: Any, point: str
+) -> None:
+    """Fault row C25: the second hook of a run is its epilog."""
+    told = cluster.folder / "told"
+    hook = cluster.folder / "hook"
+    hook.write_text(f'#!/bin/sh\necho "$DLSCHED_HOOK $DLSCHED_RUN" >>{told}\n')
+    hook.chmod(0o755)
+    more = f'[hooks]\nprolog = "{hook}"\nprolog_limit_s = 1.5\nepilog = "{hook}"\n'
+    agent = cluster.agent("n1", more=more, DLSCHED_FAULTPOINT=point)
+    leader = cluster.leader
+    leader.wait_node("n1")
+    job = leader.submit(Work(argv=("sh", "-c", f"echo job $DLSCHED_RUN >>{told}; exit 3")))
+    leader.place(job, ("n1",))
+    settle(cluster, job)
+    eventually(lambda: not agent.records(), "acknowledged and dropped")
+    lines = told.read_text().split("\n")[:-1]
+    assert sum(line.startswith("job") for line in lines) <= 1
+    for run in (leader.ledger.runs[r] for r in leader.ledger.runs_of[job]):
+        number = run.key.run
+        mine = [line.split()[0] for line in lines if line.endswith(f" {number}")]
+        assert mine[-1] == "epilog"  # however often it ran, it was the last
+        assert mine.count("prolog") <= 1
+        if "job" in mine:
+            assert mine[:2] == ["prolog", "job"]
+    last = leader.run_of(job).members["n1"].exit
+    assert (last.reason, last.code) in ((ExitReason.EXITED, 3), (ExitReason.KEEPER_LOST, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", fault_points.AGENT_FOR_AN_EPILOG)
+def test_an_agent_killed_in_the_epilog_of_a_lost_keeper_runs_it_again(
+    cluster: Any, point: str
+) -> None:
+    told, hook = cluster.folder / "told", cluster.folder / "hook"
+    hook.write_text(f'#!/bin/sh\necho "$DLSCHED_END" >>{told}\n')
+    hook.chmod(0o755)
+    agent = cluster.agent("n1", more=f'[hooks]\nepilog = "{hook}"\n', DLSCHED_FAULTPOINT=point)
+    leader = cluster.leader
+    leader.wait_node("n1")
+    flag = cluster.folder / "up"
+    job = leader.submit(Work(argv=("sh", "-c", f"touch {flag}; exec sleep 1000")))
+    run_id = leader.place(job, ("n1",))
+    eventually(flag.exists)
+    os.kill(agent.keeper(run_id), signal.SIGKILL)
+    agent.wait_dead()
+    agent.start()
+    leader.wait(job, JobStatus.FAILED)
+    eventually(lambda: not agent.records())
+    assert set(told.read_text().split()) == {"keeper-lost"}

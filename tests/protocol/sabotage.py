@@ -52,6 +52,22 @@ def a_lost_keeper_is_always_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentTurn, "may_be_alive", lambda self: False)
 
 
+def a_run_does_not_wait_for_its_prolog(patch: pytest.MonkeyPatch) -> None:
+    def run_hook(self: keeper._Turn, name: str, limit_s: float) -> None:
+        if name == "prolog":
+            self.move(keeper.Cause.RESERVED)
+            self.prepared()
+        else:
+            original(self, name, limit_s)
+
+    original = keeper._Turn.run_hook
+    patch.setattr(keeper._Turn, "run_hook", run_hook)
+
+
+def a_killed_keeper_skips_the_epilog(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimNode, "is_epilog_due", lambda self, record: False)
+
+
 def a_keeper_that_hangs_is_left_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AgentTurn, "kill_unresponsive_keepers", lambda self, now: None)
 
@@ -524,6 +540,8 @@ ALL = [
         ("P2", "P4"),
         a_late_answer_of_the_fencing_command_counts,
     ),
+    Sabotage("prolog not awaited", "hooks", ("hooks",), a_run_does_not_wait_for_its_prolog),
+    Sabotage("epilog skipped", "hooks", ("hooks",), a_killed_keeper_skips_the_epilog),
     Sabotage("node extends alone", "lease", ("P2",), node_extends_without_witnesses),
     Sabotage("fence is ignored", "lease", ("P2",), fence_is_ignored),
     Sabotage(

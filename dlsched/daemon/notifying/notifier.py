@@ -33,7 +33,8 @@ from dlsched.db.records import Event
 from dlsched.protocol.ledger import Attach, Write
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
-from dlsched.system.site_commands import PATH, run_command
+from dlsched.system.command_path import PATH
+from dlsched.system.site_commands import run_command
 
 log = logging.getLogger("dlsched.daemon.notifying")
 PAGE = 100  # notices in one pass

@@ -18,6 +18,7 @@ from typing import Any
 
 from dlsched.core.errors import BadInput
 from dlsched.nodeagent.agent.gang_ranks import GangRanks
+from dlsched.nodeagent.agent.health_check import HealthCheck
 from dlsched.nodeagent.agent.keeper_start import KeeperStart
 from dlsched.nodeagent.agent.keepers import Keepers, Message
 from dlsched.nodeagent.agent.leader_link import LeaderLink
@@ -59,7 +60,10 @@ class AgentDriver:
         """
         self.settings, self.gpus = settings, gpus
         self.state = agent.AgentState(
-            node=m.NodeName(settings.name), inventory=inventory, timing=settings.timing
+            node=m.NodeName(settings.name),
+            inventory=inventory,
+            timing=settings.timing,
+            epilog_s=settings.hooks.epilog_limit_s if settings.hooks.epilog else 0.0,
         )
         self.tasks = AgentTasks()
         self.leader = LeaderLink(
@@ -91,6 +95,7 @@ class AgentDriver:
         # what arrives before `begin` knows all runs; None once it does
         self._before_start: list[Callable[[], None]] | None = []
         self.news = asyncio.Event()  # the node's description has changed
+        self.health = HealthCheck(settings, self.news.set)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -152,6 +157,7 @@ class AgentDriver:
             take()
         self.tasks.start(self.leader.run())
         self.tasks.start(self._beat())
+        self.tasks.start(self.health.watch_for_ever())
 
     async def _beat(self) -> None:
         while True:

@@ -89,6 +89,10 @@ class KeeperStart:
             output=launch.output,
             error=launch.error,
             working_directory=launch.working_directory,
+            job_name=launch.job_name,
+            partition=launch.partition,
+            vc=launch.vc,
+            cluster=launch.cluster,
             launcher=launcher.name,
             cgroup=await asyncio.to_thread(launcher.make_cgroup, folder, desired),
         )
@@ -111,6 +115,7 @@ class KeeperStart:
             device_prefix=settings.device_prefix,
             start_limit_s=settings.start_limit_s,
             no_new_privileges=settings.no_new_privileges,
+            hooks=settings.hooks.of_runs,
         )
         if self._units is not None:
             spec = self._in_unit(spec)

@@ -25,11 +25,13 @@ from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.host import cgroups, processes, systemd_units
 from dlsched.nodeagent.json_values import value_of
 from dlsched.nodeagent.keeper.run_files import FoundRun, RunFolder
+from dlsched.nodeagent.ranks.hook_environment import hook_environment
 from dlsched.nodeagent.ranks.launch_spec import RunFacts
 from dlsched.protocol import agent
 from dlsched.protocol import messages as m
 from dlsched.system import clock
 from dlsched.system.fault_points import fault_point
+from dlsched.system.site_commands import run_command
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -82,7 +84,7 @@ class Keepers:
             run_id = found.file.desired.key.run_id
             self.facts[run_id] = found.file.facts
             self._folders[run_id] = self._folder(found.file.desired)
-            runs.append(_record(found))
+            runs.append(_record(self._without_epilog(found)))
             process = found.file.keeper.open() if found.file.boot_id == boot else None
             if process is not None:
                 statuses.append(await self._adopt(found, process))
@@ -90,6 +92,33 @@ class Keepers:
         known = {each.cgroup for each in self.facts.values()}
         await self.tasks.on_disk(cgroups.sweep, self.starter.cgroup_root, known)
         return runs, statuses
+
+    def _without_epilog(self, found: FoundRun) -> FoundRun:
+        """A run on disk; without its end while its epilog has not ended, which is reported first.
+
+        Its keeper runs the epilog, or this agent when the keeper is lost.
+        """
+        return replace(found, exit=None) if self._is_epilog_due(found) else found
+
+    def _is_epilog_due(self, found: FoundRun) -> bool:
+        hooks = self.settings.hooks
+        return bool(hooks.epilog) and found.exit is not None and not found.epilog_ended
+
+    async def _run_epilog(self, folder: RunFolder) -> FoundRun | None:
+        """Run the epilog that a lost keeper's run still needs; return what the disk has then."""
+        found = await self.tasks.on_disk(folder.read)
+        if found is None or not self._is_epilog_due(found):
+            return found
+        hooks, desired = self.settings.hooks, found.file.desired
+        node = m.NodeName(self.settings.name)
+        environment = hook_environment("epilog", node, desired, found.file.facts, found.exit)
+        fault_point("agent-epilog-before")
+        failed = await run_command(hooks.epilog, hooks.epilog_limit_s, environment=environment)
+        log.info("hook-ended name=epilog run=%s keeper=lost failed=%r", desired.key, failed)
+        failed = f"epilog {failed}" if failed else ""
+        await self.tasks.on_disk(folder.end_epilog, failed)
+        fault_point("agent-epilog-after")
+        return await self.tasks.on_disk(folder.read)
 
     async def _have_files_written_again(self) -> None:
         """Have each live keeper write what was deleted under it; waits until all are on disk."""
@@ -259,6 +288,13 @@ class Keepers:
             self._failures[run_id] = str(message["failed"])
             key = desired.key if desired is not None else None
             log.warning("not-kept run=%s why=%s", key, message["failed"])
+        elif "hook" in message:
+            told = message["hook"]
+            level = logging.ERROR if told["failed"] else logging.INFO
+            log.log(
+                level, "hook-ended name=%s run=%s failed=%r said=%r s=%.2f",
+                told["name"], run_id, told["failed"], told["said"], told["s"],
+            )  # fmt: skip
         elif "unclear" in message:
             log.error("not-understood run=%s why=%s", run_id, message["unclear"])
         else:
@@ -295,7 +331,7 @@ class Keepers:
             except OSError as error:
                 log.error("cannot-store why=%s", error.strerror)
                 await asyncio.sleep(1.0)
-        found = await self.tasks.on_disk(folder.read)
+        found = await self._run_epilog(folder)
         written = found.exit if found is not None and found.exit is not None else record
         self.handle(agent.EndWritten(clock.boottime(), written))
 
@@ -333,7 +369,8 @@ class Keepers:
                 await asyncio.sleep(_AGAIN_S)
             self.gpus.node_problem(run_id, "")
             await self._remove_cgroup(found.file.facts.cgroup)  # before its end is reported
-            found = await self.tasks.on_disk(folder.read)
+        if folder is not None and found is not None:
+            found = await self._run_epilog(folder)
         if found is None:
             self._folders.pop(run_id, None)
         record = _record(found) if found is not None else None

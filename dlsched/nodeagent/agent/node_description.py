@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dlsched import __version__
+from dlsched.nodeagent.agent.health_check import HealthCheck
 from dlsched.nodeagent.agent.leader_link import LeaderLink
 from dlsched.nodeagent.agent.other_agents import OtherAgents
 from dlsched.nodeagent.agent.settings import Settings
@@ -36,6 +37,10 @@ class Described(Protocol):
     @property
     def other_agents(self) -> OtherAgents:
         """Learn their addresses from the daemon's answers."""
+
+    @property
+    def health(self) -> HealthCheck:
+        """The site's health check."""
 
     @property
     def news(self) -> asyncio.Event:
@@ -92,7 +97,7 @@ def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
     for uuid, state in gpus.states.items():
         use = node_pb2.GpuUse(
             uuid=uuid,
-            problem=gpus.why.get(uuid, "") or gpus.foreign.get(uuid, ""),
+            problem=gpus.why.get(uuid, "") or gpus.foreign.get(uuid, "") or state.slow,
             foreign=uuid in gpus.foreign,
         )
         if state.utilization is not None:
@@ -102,6 +107,16 @@ def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
         if state.temperature_c is not None:
             use.temperature_c = state.temperature_c
         found.append(use)
+    return found
+
+
+def node_faults(agent: Described) -> list[str]:
+    """Return why the node is to be drained until an operator resumes it."""
+    found = [agent.health.fault] if agent.health.fault else []
+    found += agent.gpus.node_faults.values()
+    if agent.settings.gpu_fault == "node":
+        index_of = {gpu.uuid: gpu.index for gpu in agent.gpus.inventory.gpus}
+        found += [f"GPU {index_of[uuid]}: {why}" for uuid, why in agent.gpus.why.items()]
     return found
 
 
@@ -115,7 +130,10 @@ async def send_descriptions(agent: Described, facts: node_pb2.NodeFacts) -> None
             in_full = True
         agent.news.clear()
         message = node_pb2.NodeDescription(
-            node=agent.settings.name, uses=gpu_uses(agent.gpus), problems=agent.gpus.problems
+            node=agent.settings.name,
+            uses=gpu_uses(agent.gpus),
+            problems=agent.gpus.problems,
+            faults=node_faults(agent),
         )
         if in_full:
             message.facts.CopyFrom(facts)

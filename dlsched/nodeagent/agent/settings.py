@@ -10,12 +10,13 @@ import os
 import socket
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dlsched.core.errors import BadInput, not_known
 from dlsched.nodeagent.keeper.run_files import LONGEST_NAME
+from dlsched.nodeagent.ranks.launch_spec import HookSpec
 from dlsched.protocol.timing import Timing
 
 LAUNCHERS = ("plain", "cgroup", "systemd", "auto")
@@ -34,6 +35,20 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings(HookSpec):
+    """The site's hooks on this node, and its command that looks after the node's health."""
+
+    health: tuple[str, ...] = ()  # empty: none
+    health_every_s: float = 300.0
+    health_limit_s: float = 30.0
+
+    @property
+    def of_runs(self) -> HookSpec:
+        """What keepers need of it."""
+        return HookSpec(**{each.name: getattr(self, each.name) for each in fields(HookSpec)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of one agent."""
 
@@ -48,6 +63,7 @@ class Settings:
     insecure_loopback: bool = False
     tls: TlsFiles | None = None
     timing: Timing = Timing()
+    hooks: HookSettings = HookSettings()
     minimum_uid: int = 1000
     allow_root: bool = False
     gpus_by_index: bool = False
@@ -55,6 +71,7 @@ class Settings:
     checkpoint_lock_s: float = 10.0  # how long the driver may wait for a job's kernels
     device_prefix: str = "/dev/nvidia"
     foreign: str = "drain"  # a GPU with a process of no job is not used; ignore: it is used
+    gpu_fault: str = "gpu"  # a GPU with a fault is not used; node: its whole node is drained
     gpu_look_s: float = 30.0  # between two readings of the GPUs
     gpu_limit_s: float = 10.0  # for one reading
     start_limit_s: float = 30.0
@@ -140,20 +157,54 @@ def _checked(values: dict[str, Any], where: str) -> Settings:
         values["timing"] = _group(Timing, values["timing"], f"{where}: timing")
     if values.get("tls") is not None:
         values["tls"] = _group(TlsFiles, values["tls"], f"{where}: tls")
+    if "hooks" in values:
+        values["hooks"] = _hooks(values["hooks"], f"{where}: hooks")
     for key, value in values.items():
         kind = str(known[key].type)
         if kind in _KINDS and not isinstance(value, _KINDS[kind]):
             raise BadInput(f"{where}: {key} is {value!r}: expected {kind}")
     settings = Settings(**values)
     settings.timing.check()
+    _check_prolog(settings, where)
     if settings.launcher not in LAUNCHERS:
         raise BadInput(f"{where}: launcher {settings.launcher!r}: {', '.join(LAUNCHERS)}")
-    if settings.foreign not in ("drain", "ignore"):
-        raise BadInput(f"{where}: foreign {settings.foreign!r}: drain, ignore")
+    for key, choices in (("foreign", ("drain", "ignore")), ("gpu_fault", ("gpu", "node"))):
+        if getattr(settings, key) not in choices:
+            known_ = ", ".join(choices)
+            raise BadInput(f"{where}: {key} {getattr(settings, key)!r}: {known_}")
     if len(os.fsencode(os.path.abspath(settings.run_dir))) > _SOCKET_PATH - _BELOW:
         most = _SOCKET_PATH - _BELOW
         raise BadInput(f"run_dir {settings.run_dir}: at most {most} bytes, for sockets below it")
     return settings
+
+
+def _check_prolog(settings: Settings, where: str) -> None:
+    hooks, prepare_s = settings.hooks, settings.timing.prepare_s
+    if hooks.prolog and hooks.prolog_limit_s >= prepare_s:
+        raise BadInput(
+            f"{where}: hooks: prolog_limit_s is {hooks.prolog_limit_s:g}, must be less than "
+            f"timing.prepare_s ({prepare_s:g}): no longer do the nodes of a job wait for each other"
+        )
+
+
+def _hooks(given: Any, where: str) -> HookSettings:
+    """The site's hooks; a command is a path, or a list of words that begins with one."""
+    made: HookSettings = _group(HookSettings, given, where)
+    chosen: dict[str, Any] = {}
+    for name in ("prolog", "epilog", "health"):
+        words = getattr(made, name)
+        words = (words,) if isinstance(words, str) and words else tuple(words)
+        if not all(isinstance(word, str) for word in words):
+            raise BadInput(f"{where}: {name}: a path is expected, or a list of words")
+        if words and not os.path.isabs(words[0]):
+            raise BadInput(f"{where}: {name}: {words[0]!r} is not the full path of a program")
+        chosen[name] = words
+    made = replace(made, **chosen)
+    for name in ("prolog_limit_s", "epilog_limit_s", "health_limit_s", "health_every_s"):
+        value = getattr(made, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86400:
+            raise BadInput(f"{where}: {name} is {value!r}: seconds are expected, above 0")
+    return made
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -27,6 +27,7 @@ _MISMATCH = getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError)  # no 
 _RECOVERY = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _RECOVERY_WORDS = {1: "needs a reset", 2: "needs a reboot", 3: "drain P2P", 4: "drain and reset"}
 _XID_CRITICAL = 0x8
+_SLOWED = ((0x40, "too hot"), (0x80, "power brake"), (0x08, "hardware"))  # nvml.h, clock reasons
 _EVENT_WAIT_MS = 1
 # What an Xid error of the driver concerns, and its name; data, to be edited.
 APPLICATION, GPU, NODE = "application", "gpu", "node"
@@ -184,6 +185,7 @@ class NvmlReader:
             problem=problem,
             node_problem=node_problem,
             after_job=after_job,
+            slow=_slow(handle),
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...] | None:
@@ -254,6 +256,17 @@ class NvmlReader:
                 seen = self._xids.setdefault(uuid, [])
                 if int(event.eventData) not in seen:
                     seen.append(int(event.eventData))
+
+
+def _slow(handle: Any) -> str:
+    """Return why the hardware lowers a GPU's clocks; empty when it does not."""
+    reasons = optional(getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", _missing), handle)
+    if reasons is None:
+        reasons = optional(
+            getattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", _missing), handle
+        )
+    words = [word for bit, word in _SLOWED if int(reasons or 0) & bit]
+    return f"slowed down: {', '.join(words)}" if words else ""
 
 
 def _processes_of(kind: str, handle: Any) -> Any:

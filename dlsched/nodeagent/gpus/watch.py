@@ -46,6 +46,7 @@ class GpuWatch:
         self._drain_foreign = drain_foreign
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
         self._problems: dict[str, str] = {}  # of the node, by source
+        self.node_faults: dict[GpuId, str] = {}  # of GPUs that need a boot of the whole node
         self._vanished: set[GpuId] = set()
         self._logged = ""
         self.states: dict[GpuId, GpuState] = {
@@ -125,8 +126,10 @@ class GpuWatch:
             for gpu in self.inventory.gpus
             if gpu.uuid in self._vanished
         }
+        self.node_faults = {}
         pids = {each.pid for state in found for each in state.processes or ()}
         run_of = runs_of(pids)
+        index_of = {gpu.uuid: gpu.index for gpu in self.inventory.gpus}
         self.foreign, self._memory_of = {}, {}
         for state in found:
             if state.uuid not in self.states:
@@ -136,8 +139,12 @@ class GpuWatch:
                 self.why[state.uuid] = state.problem
             if state.node_problem:
                 self.node_problem("gpus", state.node_problem)
-            for each in state.processes or ():
-                run = run_of.get(each.pid)
+                number = index_of[state.uuid]
+                self.node_faults[state.uuid] = f"GPU {number}: {state.node_problem}"
+            runs_here = [run_of.get(each.pid) for each in state.processes or ()]
+            if state.after_job and state.uuid not in self.why and not any(runs_here):
+                self.why[state.uuid] = state.after_job
+            for each, run in zip(state.processes or (), runs_here, strict=True):
                 if run is None:
                     self.foreign[state.uuid] = f"foreign process {each.pid}"
                 else:

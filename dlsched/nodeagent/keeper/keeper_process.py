@@ -37,7 +37,7 @@ ORDERS: dict[str, type] = {
 
 LONGEST_UNCLEAR = 300  # characters of what was wrong with a message
 _NOT_RECORDED = (keeper.Stage.NEW, keeper.Stage.RESERVING, keeper.Stage.GONE)
-_NOT_RELEASED = (keeper.Stage.PREPARED, keeper.Stage.RELEASING)
+_NOT_RELEASED = (keeper.Stage.PROLOG, keeper.Stage.PREPARED, keeper.Stage.RELEASING)
 
 
 class CannotKeep(Exception):
@@ -72,6 +72,8 @@ class Keeper:
             desired=spec.desired,
             timing=spec.timing,
             can_freeze=spec.can_freeze,
+            prolog_s=spec.hooks.prolog_limit_s if spec.hooks.prolog else None,
+            epilog_s=spec.hooks.epilog_limit_s if spec.hooks.epilog else None,
         )
         self._events: deque[keeper.Event] = deque()
         self._loop = EventLoop(self._on_timer)
@@ -149,7 +151,7 @@ class Keeper:
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _do(self, command: keeper.Command) -> None:
+    def _do(self, command: keeper.Command) -> None:  # noqa: PLR0912  # one case a command
         match command:
             case keeper.Reserve():
                 self._reserve()
@@ -159,6 +161,14 @@ class Keeper:
                 self._events.append(keeper.ReleaseWritten(clock.boottime()))
             case keeper.WriteExit(exit=record):
                 self._persist_exit(record)
+            case keeper.RunHook(name=name):
+                self.processes.hook.start(name)
+            case keeper.KillHook():
+                self.processes.hook.kill()
+            case keeper.WriteEpilog(failed=failed):
+                self._write_lost_files()
+                self.folder.end_epilog(failed)
+                self._events.append(keeper.EpilogWritten(clock.boottime()))
             case keeper.Execute():
                 self.processes.execute()
             case keeper.SendSignal(number=number, stop_step=at):

@@ -5,6 +5,7 @@
     STATE/jobs/JOB.RUN.ID/released       the run is about to execute
     STATE/jobs/JOB.RUN.ID/exit.reserve   disk blocks for the exit record
     STATE/jobs/JOB.RUN.ID/exit.json      the exit record: how the run ended
+    STATE/jobs/JOB.RUN.ID/epilog         the site's epilog has ended; how it failed, if it did
     RUN/jobs/JOB.RUN.ID/                 sockets and the script; gone after a reboot
     RUN/lease.json                       the node lease; gone after a reboot
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlsched.core.errors import BadInput
 from dlsched.nodeagent.host.processes import Identity
@@ -57,6 +58,7 @@ class FoundRun:
     file: RunFile
     released_at: float | None  # by this node's clock, in seconds since the epoch; None: it was not
     exit: ExitRecord | None
+    epilog_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,13 @@ class RunFolder:
             files.fill_reserved(self._at("exit.reserve"), self._at("exit.json"), data)
         fault_point("keeper-exit-after")
 
+    def end_epilog(self, failed: str) -> None:
+        """Record durably that the epilog has ended; `failed` says how it failed."""
+        fault_point("keeper-epilog-written-before")
+        if os.path.isdir(self.records) and not os.path.exists(self._at("epilog")):
+            files.replace_file(self._at("epilog"), failed.encode("utf-8", "replace"))
+        fault_point("keeper-epilog-written-after")
+
     def write_again(self, file: RunFile, *, released: bool, end: ExitRecord | None) -> None:
         """Write what is missing of a run that a keeper has reserved and its folder has lost.
 
@@ -186,11 +195,16 @@ def run_in(records: str) -> FoundRun | None:
     if data is None:
         return None
     exit_data = files.read_if_there(os.path.join(records, "exit.json"))
+    epilog = files.read_if_there(os.path.join(records, "epilog"))
     try:
+        end = loads(ExitRecord, exit_data) if exit_data is not None else None
+        if end is not None and epilog:
+            end = replace(end, hook=epilog.decode("utf-8", "replace"))
         return FoundRun(
             file=loads(RunFile, data),
             released_at=_changed_at(os.path.join(records, "released")),
-            exit=loads(ExitRecord, exit_data) if exit_data is not None else None,
+            exit=end,
+            epilog_ended=epilog is not None,
         )
     except BadInput as error:
         raise BadInput(f"{records}: {error}") from None

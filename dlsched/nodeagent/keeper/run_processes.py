@@ -15,6 +15,7 @@ from dlsched.job import messages as words
 from dlsched.nodeagent.host import processes
 from dlsched.nodeagent.host.containment import Containment, containment_of
 from dlsched.nodeagent.keeper.children import Children
+from dlsched.nodeagent.keeper.hook_process import HookProcess
 from dlsched.nodeagent.keeper.stacks import Stacks
 from dlsched.nodeagent.keeper.suspension import Suspension
 from dlsched.nodeagent.ranks import child_process
@@ -47,6 +48,7 @@ class RunProcesses:
         containment: holds all processes of the job.
         calls: of `dlsched run`.
         suspension: of the job.
+        hook: of the site.
         leaving: what the processes have said about their end.
     """
 
@@ -74,6 +76,7 @@ class RunProcesses:
         self._children = Children(loop, self)
         self.calls = RankCalls(keeper)
         self.suspension = Suspension(keeper)
+        self.hook = HookProcess(keeper)
         self.leaving = Leaving()
         self._stacks = Stacks(keeper)
         self._output = SharedOutput(self._spec, self)
@@ -304,7 +307,8 @@ class RunProcesses:
         """Note the end of a process: of a rank of `dlsched run`, a helper, or the job itself."""
         code, number = (status, 0) if status >= 0 else (0, -status)
         if (
-            self.calls.ended(pid, code, number, error)
+            self.hook.ended(pid, status)
+            or self.calls.ended(pid, code, number, error)
             or self.suspension.ended(pid)
             or self._output.ended(pid, status, error)
             or self._stacks.ended(pid, code, number, error)

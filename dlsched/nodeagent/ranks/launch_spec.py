@@ -72,6 +72,20 @@ class RunFacts:
     cgroup: str = ""
     unit: str = ""
     namespace: str = ""  # of its process ids, as /proc names it; empty: the machine's
+    job_name: str = ""
+    partition: str = ""
+    vc: str = ""
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSpec:
+    """The site's commands before and after each run on a node, and how long each may take."""
+
+    prolog: tuple[str, ...] = ()  # empty: none
+    prolog_limit_s: float = 20.0
+    epilog: tuple[str, ...] = ()
+    epilog_limit_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +112,7 @@ class KeeperSpec:
     start_limit_s: float = 30.0  # for opening files and entering folders as the user
     no_new_privileges: bool = False
     oom_score_adj: int = -900
+    hooks: HookSpec = HookSpec()
 
     @property
     def rank(self) -> int:

@@ -93,7 +93,8 @@ class RunsTurn(Turn):
         timing = self.state.timing
         if held.phase is not m.Phase.STOPPING:
             return now + timing.obeys_s
-        return now + held.desired.grace_s + timing.unkillable_s + timing.obeys_s
+        longest_s = held.desired.grace_s + timing.unkillable_s + self.state.epilog_s
+        return now + longest_s + timing.obeys_s
 
     def blocks_resume(self, held: Held) -> Held | None:
         """A run without which a run that has left its GPUs could use them again; None: no run."""

@@ -49,6 +49,7 @@ class AgentState:
     node: m.NodeName
     inventory: m.Inventory
     timing: Timing = Timing()
+    epilog_s: float = 0.0  # how long the site's epilog may take
     boot_id: m.BootId = m.BootId("")
     record: AgentRecord = AgentRecord()
     writing: AgentRecord | None = None

@@ -51,6 +51,7 @@ class AgentTurn(RepliesTurn):
             node=self.state.node,
             inventory=self.state.inventory,
             timing=self.state.timing,
+            epilog_s=self.state.epilog_s,
             boot_id=event.boot_id,
             record=event.record,
             writing=record_,

@@ -15,6 +15,8 @@ parties believe, so it cannot repeat their mistakes.
 * P6 every pending job has a reason
 * in place: only a run that failed of itself is repeated on its GPUs, on the very same ones; and no
   job fails more often than it has retries
+* hooks: on a node with hooks nothing executes before the run's prolog has ended well, no prolog
+  runs after that, no epilog beside the run, and no end is reported before the epilog has ended
 * gangs: nothing executes before RELEASE is committed and every member has reserved
 * terms: a node's (epoch, revision) and incarnation only grow on its disk
 """
@@ -71,6 +73,8 @@ class Checker:
         self.asked_again: Counter[m.JobId] = Counter()  # requests that reached a daemon
         self.began_again: dict[m.JobId, int] = {}  # its last run before it was queued again
         self.repeated = 0  # runs in place
+        self.prologs: dict[m.NodeName, set[m.RunId]] = {}  # that ended well, of nodes with hooks
+        self.epilogs: set[tuple[m.NodeName, m.RunId]] = set()  # that have ended
         self.before = Ledger()
         self.checks = 0
 
@@ -248,6 +252,35 @@ class Checker:
         if known != record and ledger.history.get((node, run_id)) != record:
             self.fail("P3", f"{node} forgot the exit of run {record.key}", record.key.job, node)
 
+    # -- the site's hooks ------------------------------------------------------------------------
+
+    def hook_began(self, node: m.NodeName, desired: m.DesiredRun, name: str) -> None:
+        """A hook was started for a run."""
+        done, run_id = self.prologs.setdefault(node, set()), desired.key.run_id
+        if name == "prolog" and run_id in done:
+            self.fail("hooks", f"the prolog of {desired.key} began twice", desired.key.job, node)
+        for process in self.world.processes:
+            if (process.node, process.desired.key.run_id) == (node, run_id):
+                self.fail("hooks", f"{name} beside run {desired.key}", desired.key.job, node)
+
+    def prolog_ended(self, node: m.NodeName, run_id: m.RunId) -> None:
+        """A prolog has ended well."""
+        self.prologs.setdefault(node, set()).add(run_id)
+
+    def epilog_ended(self, node: m.NodeName, record: m.ExitRecord | None) -> None:
+        """It is durable that an epilog has ended; the run's record may say how it failed."""
+        if record is not None:
+            self.epilogs.add((node, record.key.run_id))
+            self.recorded[node, record.key.run_id] = record
+
+    def ends_reported(self, node: m.NodeName, ends: Iterable[m.ExitRecord]) -> None:
+        """A node with hooks tells the leader of ended runs."""
+        for record in ends:
+            run_id = record.key.run_id
+            reserved = run_id in self.world.ever_reserved.get(node, set())
+            if reserved and (node, run_id) not in self.epilogs:
+                self.fail("hooks", f"run {record.key} is over before its epilog", node)
+
     # -- processes -------------------------------------------------------------------------------
 
     def executed(self, process: Process) -> None:
@@ -256,6 +289,8 @@ class Checker:
         if run_id in self.ever_executed and process.again:
             self.fail("P3", f"run {process.desired.key} executed twice on {node}", node)
         self.ever_executed.add(run_id)
+        if node in self.prologs and run_id not in self.prologs[node]:
+            self.fail("hooks", f"run {process.desired.key} executed without its prolog", node)
         if run_id not in self.ever_released:
             self.fail(
                 "gangs", f"run {process.desired.key} was not released", process.desired.key.job

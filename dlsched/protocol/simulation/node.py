@@ -22,6 +22,8 @@ from dlsched.protocol.timing import Timing
 CrashWhen = Literal["before", "after"]
 FSYNC_S = 0.01
 LOCAL_S = 0.002
+HOOK_S = 4.0  # how long a hook of the site may take
+FAILING_HOOKS = 0.1
 TERM_S = 1.0  # from TERM to exit, for a job that obeys
 CODES = {"leave": 143, "wrapper": 1}  # with which a job exits then, if not with 0
 
@@ -35,6 +37,7 @@ class KeeperBox:
     wake: float | None = None
     alive: bool = True
     lost: RunRecord | None = None  # its file, which has vanished
+    hook: int = 0  # counts the site's hooks that were started or killed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +46,7 @@ class Disk:
 
     record: AgentRecord = AgentRecord()
     runs: dict[m.RunId, RunRecord] = field(default_factory=dict)
+    epilogs: set[m.RunId] = field(default_factory=set)  # runs whose epilog has ended
 
 
 class NodeWorld(Protocol):
@@ -101,8 +105,9 @@ class SimNode:
         *,
         can_freeze: bool = True,
         can_fence: bool = True,
+        hooks: bool = False,
     ) -> None:
-        self.world, self.name = world, name
+        self.world, self.name, self.hooks = world, name, hooks
         self.inventory = m.Inventory(
             gpus=tuple(m.GpuId(f"{name}-g{k}") for k in range(gpus)),
             can_freeze=can_freeze,
@@ -134,7 +139,10 @@ class SimNode:
             return
         self.generation += 1
         self.agent = agent.AgentState(
-            node=self.name, inventory=self.inventory, timing=self.world.timing
+            node=self.name,
+            inventory=self.inventory,
+            timing=self.world.timing,
+            epilog_s=HOOK_S if self.hooks else 0.0,
         )
         self.world.tell(self.name, "agent starts")
         self.keepers_write_again()
@@ -144,7 +152,10 @@ class SimNode:
                 boot_id=self.boot_id,
                 start=f"{self.name}-{self.generation}",
                 record=self.disk.record,
-                runs=tuple(self.disk.runs.values()),
+                runs=tuple(
+                    replace(record, exit=None) if self.is_epilog_due(record) else record
+                    for record in self.disk.runs.values()
+                ),
                 keepers=tuple(box.state.status() for box in self.keepers.values()),
                 lease_until=self.lease_file[0] if self.lease_file else None,
             )
@@ -194,13 +205,15 @@ class SimNode:
         world = self.world
         match command:
             case agent.SendSync(sync=sync):
+                if self.hooks:
+                    world.checker.ends_reported(self.name, sync.ended)
                 world.send_to_leaders(self.name, sync)
             case agent.Persist(record=record):
                 self.durable("agent", lambda: self.write_record(record))
                 self.soon(lambda: agent.Persisted(self.clock(), record))
             case agent.WriteEnd(exit=end):
                 self.durable("agent", lambda: self.write_end(end))
-                self.soon(lambda: agent.EndWritten(self.clock(), end))
+                self.after_epilog(end.key.run_id, lambda: self.end_written(end))
             case agent.DropRecord(run_id=run_id):
                 self.durable("agent", lambda: self.drop(run_id))
             case agent.Spawn(desired=desired, covered_until=until):
@@ -210,9 +223,7 @@ class SimNode:
             case agent.KillKeeper(run_id=run_id):
                 self.kill_keeper(run_id)
             case agent.KillLeftovers(run_id=run_id):
-                self.to_agent_later(
-                    lambda: agent.LeftoversGone(self.clock(), run_id, self.disk.runs.get(run_id))
-                )
+                self.after_epilog(run_id, lambda: self.leftovers_gone(run_id), LOCAL_S)
             case agent.WriteLease(until=until, covers=covers, by_leader=by_leader):
                 self.lease_file = (until, covers, by_leader)
                 for run_id in list(self.keepers):
@@ -223,6 +234,40 @@ class SimNode:
                 world.send(answer.witness, answer.asker, answer)
             case agent.LogLine(text=text):
                 world.tell(self.name, text)
+
+    def end_written(self, end: m.ExitRecord) -> agent.EndWritten:
+        """The event for a lost keeper's record on disk."""
+        found = self.disk.runs.get(end.key.run_id)
+        known = found.exit if found is not None else None
+        return agent.EndWritten(self.clock(), known or end)
+
+    def leftovers_gone(self, run_id: m.RunId) -> agent.LeftoversGone:
+        """The event for a run without processes, with what the disk has of it."""
+        return agent.LeftoversGone(self.clock(), run_id, self.disk.runs.get(run_id))
+
+    def is_epilog_due(self, record: RunRecord) -> bool:
+        """Whether a recorded run has ended and its epilog has not."""
+        run_id = record.desired.key.run_id
+        return self.hooks and record.exit is not None and run_id not in self.disk.epilogs
+
+    def after_epilog(
+        self, run_id: m.RunId, event: Callable[[], agent.Event], wait: float = FSYNC_S
+    ) -> None:
+        """Run the epilog that a lost keeper's run still needs, then deliver an event."""
+        found, generation = self.disk.runs.get(run_id), self.generation
+        if self.agent is None:
+            return
+        if found is None or not self.is_epilog_due(found):
+            self.to_agent_later(event, wait)
+            return
+        self.world.checker.hook_began(self.name, found.desired, "epilog")
+
+        def ended() -> None:
+            if generation == self.generation and self.agent is not None:
+                self.durable("agent", lambda: self.write_epilog(run_id, ""))
+                self.soon(event)
+
+        self.world.after(self.world.rng.uniform(0.0, HOOK_S), ended)
 
     def soon(self, event: Callable[[], agent.Event]) -> None:
         """Deliver a completion, unless the write's crash point has killed the agent."""
@@ -292,8 +337,20 @@ class SimNode:
         self.world.checker.exit_recorded(self.name, record)
         self.world.tell(self.name, f"{record.key}: record {record.reason.value} {record.code}")
 
+    def write_epilog(self, run_id: m.RunId, failed: str) -> None:
+        """Note that a run's epilog has ended, and how it failed."""
+        self.write_again(run_id)
+        found = self.disk.runs.get(run_id)
+        if found is None or found.exit is None or run_id in self.disk.epilogs:
+            return
+        self.disk.epilogs.add(run_id)
+        if failed:
+            found = self.disk.runs[run_id] = replace(found, exit=replace(found.exit, hook=failed))
+        self.world.checker.epilog_ended(self.name, found.exit)
+
     def drop(self, run_id: m.RunId) -> None:
         """Delete a run's files."""
+        self.disk.epilogs.discard(run_id)
         if self.disk.runs.pop(run_id, None) is not None:
             self.world.checker.record_dropped(self.name, run_id)
 
@@ -309,6 +366,8 @@ class SimNode:
             desired=desired,
             timing=self.world.timing,
             can_freeze=self.inventory.can_freeze,
+            prolog_s=HOOK_S if self.hooks else None,
+            epilog_s=HOOK_S if self.hooks else None,
         )
         self.keepers[run_id] = KeeperBox(state=state)
         self.keeper_event(run_id, keeper.Began(self.clock(), until))
@@ -378,6 +437,13 @@ class SimNode:
             case keeper.WriteExit(exit=record):
                 self.durable("keeper", lambda: self.write_end(record), run_id)
                 self.later(run_id, box, lambda: keeper.ExitWritten(self.clock()))
+            case keeper.RunHook(name=name):
+                self.run_hook(run_id, box, name)
+            case keeper.KillHook():
+                self.kill_hook(run_id, box)
+            case keeper.WriteEpilog(failed=failed):
+                self.durable("keeper", lambda: self.write_epilog(run_id, failed), run_id)
+                self.later(run_id, box, lambda: keeper.EpilogWritten(self.clock()))
             case keeper.Execute():
                 self.execute(box)
             case keeper.SendSignal(number=number):
@@ -410,6 +476,28 @@ class SimNode:
     def later(self, run_id: m.RunId, box: KeeperBox, event: Callable[[], keeper.Event]) -> None:
         """Deliver a completion to a keeper."""
         self.world.after(FSYNC_S, lambda: self.when_it_runs(run_id, box, event))
+
+    def run_hook(self, run_id: m.RunId, box: KeeperBox, name: Literal["prolog", "epilog"]) -> None:
+        """Start a hook of the site; it may fail, and it may take longer than it may."""
+        rng, desired = self.world.rng, box.state.desired
+        self.world.checker.hook_began(self.name, desired, name)
+        self.world.tell(self.name, f"{desired.key} {name} begins", desired.key.job)
+        box.hook += 1
+        this, failed = box.hook, "ended with 1" if rng.random() < FAILING_HOOKS else ""
+
+        def ended() -> None:
+            if box.alive and box.hook == this:
+                if name == "prolog" and not failed:
+                    self.world.checker.prolog_ended(self.name, run_id)
+                self.when_it_runs(run_id, box, lambda: keeper.HookEnded(self.clock(), failed))
+
+        self.world.after(rng.uniform(0.0, 1.3 * HOOK_S), ended)
+
+    def kill_hook(self, run_id: m.RunId, box: KeeperBox) -> None:
+        """Kill the hook that runs; a few can't be killed."""
+        box.hook += 1
+        if self.world.rng.random() < 0.9:
+            self.later(run_id, box, lambda: keeper.HookEnded(self.clock(), "killed"))
 
     def reserve(self, run_id: m.RunId, box: KeeperBox, released: bool) -> None:
         """Create the reserved-run file, exclusively."""

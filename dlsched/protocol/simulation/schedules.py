@@ -37,6 +37,7 @@ class Theme:
     shares: tuple[float | None, ...] = ()  # of a GPU that a job may need; empty: the whole GPU
     can_fence: bool = True  # a keeper's death ends its job
     power_cycles: bool = False  # the site has a fencing command
+    hooks: bool = False  # the site has a prolog and an epilog
     joins: int = 0  # of the nodes, so many start within the first minute
     rough: bool = True  # a network that loses, doubles and delays
 
@@ -89,6 +90,13 @@ THEMES = {
         gpus=1,
         power_cycles=True,
         rough=False,
+    ),
+    "hooks": Theme(
+        kinds=(*MANAGEMENT, *MACHINES, *("crash keeper",) * 3, *("crash agent",) * 3, "preempt"),
+        nodes=3,
+        jobs=5,
+        gangs=True,
+        hooks=True,
     ),
     "joining": Theme(
         kinds=(*MANAGEMENT, "isolate", "isolate", "cut", "cut", "reboot", "cut from database"),
@@ -160,6 +168,7 @@ def world(theme: str, seed: int) -> World:
         ),
         can_freeze=chosen.fence is Fence.HOLD or rng.random() < 0.7,
         can_fence=chosen.can_fence,
+        hooks=chosen.hooks,
         power_cycles=chosen.power_cycles,
         joins={node: rng.uniform(5, 60) for node in nodes[: chosen.joins]},
         unrest=rng.choice([0.0, chosen.unrest]),

@@ -55,6 +55,7 @@ class World(Agenda):
         crash: tuple[int, CrashWhen] | None = None,
         can_freeze: bool = True,
         can_fence: bool = True,
+        hooks: bool = False,
         unrest: float = 0.0,
         resumes: bool = True,
         gives_way: float = 0.0,
@@ -81,7 +82,12 @@ class World(Agenda):
         self.whole_runs = whole_runs  # the round leaves a run its GPUs until all of it is over
         self.nodes = {
             m.NodeName(f"n{k}"): SimNode(
-                self, m.NodeName(f"n{k}"), gpus, can_freeze=can_freeze, can_fence=can_fence
+                self,
+                m.NodeName(f"n{k}"),
+                gpus,
+                can_freeze=can_freeze,
+                can_fence=can_fence,
+                hooks=hooks,
             )
             for k in range(1, nodes + 1)
         }

@@ -32,16 +32,18 @@ class Inventory(_message.Message):
     def __init__(self, gpus: _Optional[_Iterable[str]] = ..., gpu_type: _Optional[str] = ..., agent_version: _Optional[str] = ..., can_freeze: _Optional[bool] = ..., can_fence: _Optional[bool] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class NodeDescription(_message.Message):
-    __slots__ = ("node", "facts", "uses", "problems")
+    __slots__ = ("node", "facts", "uses", "problems", "faults")
     NODE_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     USES_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
     node: str
     facts: NodeFacts
     uses: _containers.RepeatedCompositeFieldContainer[GpuUse]
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    faults: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ..., uses: _Optional[_Iterable[_Union[GpuUse, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., faults: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeReply(_message.Message):
     __slots__ = ("want_facts", "peers")
