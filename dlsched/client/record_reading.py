@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
 from dlsched.client.records import (
     Checkpoint,
@@ -35,7 +36,7 @@ from dlsched.client.records import (
 from dlsched.client.submission.texts import wrapped_line
 from dlsched.jobs.field import Value
 from dlsched.jobs.sweep import Halving
-from dlsched.rpc.job_fields import SENT, get_fields
+from dlsched.rpc.job_fields import SENT, get_fields, said_fields
 from dlsched.rpc.v1 import control_pb2
 
 T = TypeVar("T")
@@ -87,15 +88,51 @@ def _reader(field: FieldDescriptor, *, is_unknown: bool) -> Callable[[Any], Any]
     return lambda view: getattr(view, name) or None
 
 
+@cache
+def _unsaid(
+    kind: type, message: Descriptor
+) -> tuple[dict[str, Any], dict[str, tuple[str, Callable[[Any], Any]]]]:
+    """What a record has of an empty message, and how the fields that are set are read.
+
+    The first by the record's names, the second by the message's.
+    """
+    empty = GetMessageClass(message)()
+    theirs = _THEIRS.get(kind, {})
+    readers = _readers(kind, message)
+    return (
+        {name: read(empty) for name, read in readers},
+        {theirs.get(name, name): (name, read) for name, read in readers},
+    )
+
+
+def _read(kind: type, view: Any) -> dict[str, Any]:
+    """The fields of a record that a message has; only those that are set are looked at."""
+    unsaid, readers = _unsaid(kind, view.DESCRIPTOR)
+    found = dict(unsaid)
+    for said, _ in view.ListFields():
+        known = readers.get(said.name)
+        if known is not None:
+            found[known[0]] = known[1](view)
+    return found
+
+
 def _record(kind: type[T], view: Any, **own: Any) -> T:
     """The record of a message; `own` are the fields that are not as the message has them."""
-    readers = _readers(kind, view.DESCRIPTOR)  # type: ignore[arg-type]  # classes are hashable
-    return kind(**{name: read(view) for name, read in readers if name not in own}, **own)
+    return kind(**(_read(kind, view) | own))
 
 
 # fields that the message has itself and a `Job` only among those asked for
 _FURTHER = {row.name for row in SENT if row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name}
 _FURTHER -= set(Job.__dataclass_fields__)
+
+
+def _counts(name: str, value: Value) -> bool:
+    """Whether a field of a request is shown of a job that has it."""
+    return value not in (None, "", ()) and name not in Job.__dataclass_fields__
+
+
+_UNSAID = get_fields(control_pb2.JobRequest())
+_QUIET = {name: value for name, value in _UNSAID.items() if _counts(name, value)}
 
 
 def job_of(view: Any) -> Job:
@@ -105,8 +142,7 @@ def job_of(view: Any) -> Job:
     return _record(
         Job,
         view,
-        **{name: read(now) for name, read in _readers(Job, now.DESCRIPTOR) if name != "metrics"},
-        metrics=dict(sorted(now.metrics.items())),
+        **_read(Job, now) | {"metrics": dict(sorted(now.metrics.items()))},
         state=view.state or "PENDING",
         gpu_indices={each.node: tuple(each.gpus) for each in view.where},
         dependencies=tuple(_dependency(each) for each in view.dependencies),
@@ -116,11 +152,9 @@ def job_of(view: Any) -> Job:
 
 def _said(request: Any) -> dict[str, Value]:
     """The fields of a `JobRequest` that are said and that a `Job` has not itself, by name."""
-    return {
-        name: value
-        for name, value in get_fields(request).items()
-        if value not in (None, "", ()) and name not in Job.__dataclass_fields__
-    }
+    said = said_fields(request)
+    found = {name: value for name, value in _QUIET.items() if name not in said}
+    return found | {name: value for name, value in said.items() if _counts(name, value)}
 
 
 def queue_of(pages: list[Any]) -> Queue:

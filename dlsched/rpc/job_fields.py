@@ -70,10 +70,11 @@ _BY_WIRE = {row.wire: row for row in SENT}
 
 
 def get_fields(message: control_pb2.JobRequest) -> dict[str, Value]:
-    """The values of all fields by their names; only the few that are said are looked at."""
-    found = dict(_UNSAID)
-    for said, _ in message.ListFields():
-        row = _BY_WIRE.get(said.name)
-        if row is not None:
-            found[row.name] = get_field(message, row)
-    return found
+    """The values of all fields by their names."""
+    return _UNSAID | said_fields(message)
+
+
+def said_fields(message: control_pb2.JobRequest) -> dict[str, Value]:
+    """The values of the few fields that are said, by their names."""
+    rows = [_BY_WIRE.get(said.name) for said, _ in message.ListFields()]
+    return {row.name: get_field(message, row) for row in rows if row is not None}

@@ -89,15 +89,27 @@ def listing(
         ]
         yield out.styled(GAP.join(titles).rstrip(), "faint")
     last = len(columns) - 1
-    for row, texts in zip(kept, zip(*cells, strict=True), strict=True):
-        parts = []
-        for place, (column, text, width) in enumerate(zip(columns, texts, widths, strict=True)):
-            cell = cut(text, width, out.ellipsis)
-            if place < last or column.right:
-                cell = aligned(cell, width, right=column.right)
-            style = column.style(row) if out.colour and column.style else None
-            parts.append(out.styled(cell, style))
+    fitted = [
+        _fit(texts, width, out, is_padded=place < last or column.right, right=column.right)
+        for place, (column, texts, width) in enumerate(zip(columns, cells, widths, strict=True))
+    ]
+    styles = [column.style if out.colour else None for column in columns]
+    for row, texts in zip(kept, zip(*fitted, strict=True), strict=True):
+        parts: Sequence[str] = texts
+        if out.colour:
+            marked = zip(texts, styles, strict=True)
+            parts = [out.styled(text, style(row) if style else None) for text, style in marked]
         yield GAP.join(parts).rstrip()
+
+
+def _fit(texts: list[str], width: int, out: Terminal, *, is_padded: bool, right: bool) -> list[str]:
+    """The cells of a column, cut to its width and, if wanted, padded to it."""
+    if max(map(len, texts), default=0) <= width and all(map(str.isascii, texts)):  # most are
+        if not is_padded:
+            return texts
+        return [text.rjust(width) if right else text.ljust(width) for text in texts]
+    texts = [cut(text, width, out.ellipsis) for text in texts]
+    return [aligned(text, width, right=right) for text in texts] if is_padded else texts
 
 
 def print_listing(
