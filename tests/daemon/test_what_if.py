@@ -286,3 +286,29 @@ def test_the_predicted_schedules_are_drawn_in_one_page(tmp_path: Path) -> None:
         assert (code, err.count("\n")) == (1, 1)
 
     with_queue(tmp_path, scene)
+
+
+def test_an_expected_reward_is_told_and_drawn(tmp_path: Path) -> None:
+    page = tmp_path / "reward.html"
+
+    async def scene(running: Running, caller: Caller, first: int, second: int, third: int) -> None:
+        words = ("--gpus", "4", "--expected", "100s", "--sla", "soft:2000,100,1000")
+        found = await asked(running, *words, "--policy", "sjf")
+        now, shortest = found["outcomes"]
+        assert found["sla"] == "0:100 2000:100 3000:0"
+        # ends at 1700 s, half and one and a half of that: 100, 100 and 45
+        assert now["reward"] == pytest.approx(86.25, abs=2)
+        assert shortest["reward"] == pytest.approx(100)
+        code, out, err = await dlsched(running, "whatif", *words, "--html", str(page))
+        assert code == 0, err
+        assert "REWARD" in out.splitlines()[0]
+        text = page.read_text()
+        assert "What the job earns by the time since its submit" in text
+        assert "expected 8" in text
+        # a job that has a deadline only is worth something until then
+        kept = job(gpus=4, expected_s=50, deadline_at=running.daemon.cluster.now + 1e6)
+        [late] = await caller.submit(kept)
+        [plain] = (await asked(running, str(late)))["outcomes"]
+        assert plain["reward"] == pytest.approx(1.0)
+
+    with_queue(tmp_path, scene)

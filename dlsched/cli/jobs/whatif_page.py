@@ -12,10 +12,12 @@ from dlsched.cli.output.file_output import save
 from dlsched.cli.output.times import clock_text, local_text
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import plural
+from dlsched.core.rewards import RewardCurve
 from dlsched.daemon.live.nodes import natural
 from dlsched.rpc.v1.control_pb2 import WhatIfJob, WhatIfOutcome, WhatIfReply
 from simulate.report.charts import Figure, Table
 from simulate.report.predicted import DrawnJob, PredictedSchedule, predicted_page, schedule_figure
+from simulate.report.rewards import Ending, reward_figure
 from simulate.results.tables import ClusterShape, Ints, Segments
 
 
@@ -42,7 +44,25 @@ def page_of(reply: WhatIfReply) -> str:
         Table(caption="The first line is the present", columns=columns, rows=rows),
         [f"{title_of(each, reply)}: {note_of(each)}" for each in reply.outcomes],
         predicted_figure(reply, has_job=has_job),
+        more=[_rewards(reply)] if reply.sla else [],
     )
+
+
+def _rewards(reply: WhatIfReply) -> Figure:
+    """What the job's end is worth, and when it is predicted in each alternative."""
+    since = reply.submitted_at
+    ends = [
+        Ending(
+            title_of(each, reply),
+            each.end.p10 - since,
+            each.end.at - since,
+            each.end.p90 - since,
+            each.reward,
+        )
+        for each in reply.outcomes
+        if each.HasField("reward")
+    ]
+    return reward_figure(RewardCurve.of_text(reply.sla), ends)
 
 
 def predicted_figure(reply: WhatIfReply, *, has_job: bool = False) -> Figure:

@@ -152,9 +152,24 @@ def _of_alternatives(reply: WhatIfReply) -> list[Column[_Numbered]]:
     ]
     if reply.HasField("deadline_at"):
         columns.insert(8, Column("on_time", "ON TIME", "chance to meet the deadline", on_time))
+    for name, title, doc in (
+        ("reward", "REWARD", "that the job is expected to earn"),
+        ("others_reward", "OTHERS EARN", "how much more other jobs earn"),
+    ):
+        if any(each.HasField(name) for each in reply.outcomes):
+            columns.insert(-1, _figure(name, title, doc, signed=name != "reward"))
     if all(each.policy == first.policy for each in reply.outcomes):
         columns = [column for column in columns if column.name != "policy"]
     return columns
+
+
+def _figure(name: str, title: str, doc: str, *, signed: bool) -> Column[_Numbered]:
+    def text(row: _Numbered) -> str:
+        if not row[1].HasField(name):
+            return "-"
+        return format(getattr(row[1], name), "+.4g" if signed else ".4g")
+
+    return Column(name, title, doc, text, right=True)
 
 
 def _of_policies() -> list[Column[WhatIfOutcome]]:
@@ -217,13 +232,17 @@ def print_answer_json(reply: WhatIfReply) -> None:
         job_id=reply.job or None,
         state=reply.state or None,
         deadline_at=utc_text(reply.deadline_at) if reply.HasField("deadline_at") else None,
+        sla=reply.sla or None,
         outcomes=[_object(outcome, reply) for outcome in reply.outcomes],
     )
 
 
 def _object(outcome: WhatIfOutcome, reply: WhatIfReply) -> dict[str, Any]:
     has_job = outcome.HasField("gpus")
-    figures = ("gpu_s", "others_later_s", "mean_jct_s", "p95_jct_s", "all_done_s", "on_time")
+    figures = (
+        *("gpu_s", "others_later_s", "mean_jct_s", "p95_jct_s", "all_done_s", "on_time"),
+        *("reward", "others_reward"),
+    )
     return {
         "gpus": outcome.gpus if has_job else None,
         "gpu_types": list(outcome.gpu_types) if has_job else None,

@@ -24,7 +24,7 @@ from simulate.report.predicted import (
     predicted_page,
     schedule_figure,
 )
-from simulate.report.rewards import reward_figure
+from simulate.report.rewards import Ending, reward_figure
 from simulate.report.wording import duration_text, number_text
 from simulate.results.tables import ClusterShape, Segments
 from simulate.supposing import Answer, Choice, Supposed, suppose
@@ -268,7 +268,14 @@ def _page(
     more: list[Figure] = []
     if answer.curve is not None:
         ends = [
-            (_title(each, answer), each.ends - answer.at, each.reward) for each in answer.supposed
+            Ending(
+                _title(each, answer),
+                each.interval[2] - answer.at,
+                each.ends.item(0) - answer.at,
+                each.interval[3] - answer.at,
+                each.reward,
+            )
+            for each in answer.supposed
         ]
         more.append(reward_figure(answer.curve, ends))
     schedules = [_schedule(each, answer, names) for each in answer.supposed]

@@ -25,6 +25,7 @@ from dlsched.daemon.control.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority, validate
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
+from dlsched.daemon.control.submission.slas import curve_text
 from dlsched.daemon.control.views import word
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.round.alternatives import Outcome
@@ -190,6 +191,8 @@ class Alternatives:
         deadline = mine.body.deadline_at if mine is not None else None
         if deadline is not None:
             reply.deadline_at = deadline
+        if mine is not None:
+            reply.sla, reply.submitted_at = curve_text(mine), mine.submitted_at
         answers = iter(zip(found.outcomes, found.why, strict=True))
         for row in rows:
             told = reply.outcomes.add(policy=row.policy or present, why=row.why_not)
@@ -294,6 +297,8 @@ def _put_moments(
     if math.isfinite(outcome.gpu_s):
         told.gpu_s = outcome.gpu_s
     told.must_move.extend(outcome.must_move.tolist())
+    if math.isfinite(outcome.reward):
+        told.reward = outcome.reward
     if deadline is not None and len(ends) == len(SCENARIOS):
         told.on_time = float(chance_by(ends[:, None], np.array([deadline]))[0])
         told.verdict = verdict_of(told.on_time)
@@ -313,6 +318,7 @@ def put_figures(told: control_pb2.WhatIfOutcome, outcome: Outcome) -> None:
     told.jobs, told.never, told.was_cut = outcome.total, outcome.never, outcome.was_cut
     for name, value in (
         ("others_later_s", outcome.others_later_s),
+        ("others_reward", outcome.others_reward),
         ("mean_jct_s", outcome.mean_jct_s),
         ("p95_jct_s", outcome.p95_jct_s),
         ("all_done_s", outcome.all_done_s),

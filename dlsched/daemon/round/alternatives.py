@@ -167,6 +167,9 @@ class Outcome:
         basis: what the durations are based on.
         others_later_s: how much later the other jobs end than in the first alternative, on
             average; NaN: none ends in both.
+        reward: what the job of interest is expected to earn; NaN: nothing is said of that.
+        others_reward: how much more the other jobs earn than in the first alternative; NaN: none
+            has a reward.
         was_cut: its time was over before all jobs had ended.
         mean_jct_s, p95_jct_s: of the jobs that end.
         all_done_s: until the last of them ends.
@@ -184,6 +187,8 @@ class Outcome:
     gpu_s: float = math.nan
     basis: str = ""
     others_later_s: float = math.nan
+    reward: float = math.nan
+    others_reward: float = math.nan
     was_cut: bool = False
     mean_jct_s: float = math.nan
     p95_jct_s: float = math.nan

@@ -90,6 +90,8 @@ class _Future:
             gpu_s=float(outlook.gpu_s[place]) if place >= 0 else math.nan,
             basis=self._basis,
             others_later_s=self._later_than(first),
+            reward=outlook.reward(place) if place >= 0 else math.nan,
+            others_reward=self._more_than(first),
             was_cut=outlook.was_cut,
             **self._figures(),
             **more,
@@ -103,6 +105,13 @@ class _Future:
         later = (mine.ends[0][here] - theirs.ends[0][there])[is_other]
         later = later[~np.isnan(later)]
         return float(later.mean()) if later.size else math.nan
+
+    def _more_than(self, before: _Future) -> float:
+        """How much more other jobs earn than in another future, together."""
+        mine, theirs = self.outlook, before.outlook
+        _, here, there = np.intersect1d(mine.jobs, theirs.jobs, return_indices=True)
+        more = (mine.rewards()[here] - theirs.rewards()[there])[mine.jobs[here] != self._job]
+        return float(np.nansum(more)) if not np.isnan(more).all() else math.nan
 
     def _figures(self) -> dict[str, Any]:
         outlook, ctx = self.outlook, self._prepared.ctx

@@ -1323,7 +1323,7 @@ class WhatIfBlocks(_message.Message):
     def __init__(self, job: _Optional[_Iterable[int]] = ..., node: _Optional[_Iterable[int]] = ..., gpus: _Optional[_Iterable[int]] = ..., start: _Optional[_Iterable[float]] = ..., end: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class WhatIfOutcome(_message.Message):
-    __slots__ = ("gpus", "gpu_types", "policy", "why", "basis", "start", "end", "on_time", "verdict", "gpu_s", "others_later_s", "jobs", "never", "mean_jct_s", "p95_jct_s", "all_done_s", "was_cut", "all", "blocks", "must_move")
+    __slots__ = ("gpus", "gpu_types", "policy", "why", "basis", "start", "end", "on_time", "verdict", "gpu_s", "others_later_s", "jobs", "never", "mean_jct_s", "p95_jct_s", "all_done_s", "was_cut", "all", "blocks", "must_move", "reward", "others_reward")
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -1344,6 +1344,8 @@ class WhatIfOutcome(_message.Message):
     ALL_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MUST_MOVE_FIELD_NUMBER: _ClassVar[int]
+    REWARD_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_REWARD_FIELD_NUMBER: _ClassVar[int]
     gpus: int
     gpu_types: _containers.RepeatedScalarFieldContainer[str]
     policy: str
@@ -1364,7 +1366,9 @@ class WhatIfOutcome(_message.Message):
     all: _containers.RepeatedCompositeFieldContainer[WhatIfJob]
     blocks: WhatIfBlocks
     must_move: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, gpus: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., why: _Optional[str] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., gpu_s: _Optional[float] = ..., others_later_s: _Optional[float] = ..., jobs: _Optional[int] = ..., never: _Optional[int] = ..., mean_jct_s: _Optional[float] = ..., p95_jct_s: _Optional[float] = ..., all_done_s: _Optional[float] = ..., was_cut: _Optional[bool] = ..., all: _Optional[_Iterable[_Union[WhatIfJob, _Mapping]]] = ..., blocks: _Optional[_Union[WhatIfBlocks, _Mapping]] = ..., must_move: _Optional[_Iterable[int]] = ...) -> None: ...
+    reward: float
+    others_reward: float
+    def __init__(self, gpus: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., why: _Optional[str] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., gpu_s: _Optional[float] = ..., others_later_s: _Optional[float] = ..., jobs: _Optional[int] = ..., never: _Optional[int] = ..., mean_jct_s: _Optional[float] = ..., p95_jct_s: _Optional[float] = ..., all_done_s: _Optional[float] = ..., was_cut: _Optional[bool] = ..., all: _Optional[_Iterable[_Union[WhatIfJob, _Mapping]]] = ..., blocks: _Optional[_Union[WhatIfBlocks, _Mapping]] = ..., must_move: _Optional[_Iterable[int]] = ..., reward: _Optional[float] = ..., others_reward: _Optional[float] = ...) -> None: ...
 
 class WhatIfNode(_message.Message):
     __slots__ = ("name", "gpus", "gpu_type")
@@ -1377,7 +1381,7 @@ class WhatIfNode(_message.Message):
     def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., gpu_type: _Optional[str] = ...) -> None: ...
 
 class WhatIfReply(_message.Message):
-    __slots__ = ("at", "policy", "job", "state", "deadline_at", "outcomes", "nodes")
+    __slots__ = ("at", "policy", "job", "state", "deadline_at", "outcomes", "nodes", "sla", "submitted_at")
     AT_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -1385,6 +1389,8 @@ class WhatIfReply(_message.Message):
     DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    SLA_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
     at: float
     policy: str
     job: int
@@ -1392,7 +1398,9 @@ class WhatIfReply(_message.Message):
     deadline_at: float
     outcomes: _containers.RepeatedCompositeFieldContainer[WhatIfOutcome]
     nodes: _containers.RepeatedCompositeFieldContainer[WhatIfNode]
-    def __init__(self, at: _Optional[float] = ..., policy: _Optional[str] = ..., job: _Optional[int] = ..., state: _Optional[str] = ..., deadline_at: _Optional[float] = ..., outcomes: _Optional[_Iterable[_Union[WhatIfOutcome, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[WhatIfNode, _Mapping]]] = ...) -> None: ...
+    sla: str
+    submitted_at: float
+    def __init__(self, at: _Optional[float] = ..., policy: _Optional[str] = ..., job: _Optional[int] = ..., state: _Optional[str] = ..., deadline_at: _Optional[float] = ..., outcomes: _Optional[_Iterable[_Union[WhatIfOutcome, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[WhatIfNode, _Mapping]]] = ..., sla: _Optional[str] = ..., submitted_at: _Optional[float] = ...) -> None: ...
 
 class SetShadowRequest(_message.Message):
     __slots__ = ("off", "parts", "options")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dlsched.core.deadlines import WORTH
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import RewardCurve
-from dlsched.db.records import JobBody
+from dlsched.db.records import JobBody, JobSpec
 from dlsched.policies.registry import find
 
 
@@ -35,6 +36,16 @@ def settle_deadline(values: dict[str, Any], now: float) -> None:
         raise BadInput(f"deadline kind: {values['deadline_kind']}, and the job has no deadline")
     if values["deadline_at"] is not None and values["deadline_at"] <= now:
         raise BadInput("deadline: it has passed already")
+
+
+def curve_text(spec: JobSpec) -> str:
+    """What a job's end is worth, as a reward curve; empty where it says nothing."""
+    body = spec.body
+    if body.sla or body.deadline_at is None or body.deadline_kind == "best-effort":
+        return body.sla
+    worth = WORTH if body.deadline_value is None else body.deadline_value
+    due = body.deadline_at - spec.submitted_at
+    return RewardCurve(((0.0, worth), (due, worth), (due, 0.0))).to_text()
 
 
 def unplanned(bodies: Iterable[JobBody], policy: str) -> list[str]:
