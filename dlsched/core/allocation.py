@@ -69,6 +69,7 @@ class Grant:
         tunes_batch: the job chooses its batch size itself, by what it has learnt of its speed and
             of its gradients (Pollux, Sia).
         complete: its target is reached: end it well.
+        time_limit: its time limit from this start on, in seconds, not below its `time_min`.
         head_start: seconds of work that a start is taken to have done before (the clock of a
             published simulator; only a replay can give it).
         free_start: the start costs nothing (only in a replay, as above).
@@ -77,6 +78,7 @@ class Grant:
     batch_size: int = 0
     tunes_batch: bool = False
     complete: bool = False
+    time_limit: float = 0.0
     head_start: float = 0.0
     free_start: bool = False
 

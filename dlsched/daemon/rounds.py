@@ -17,6 +17,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.enforcement import enforce
 from dlsched.daemon.leader_driver import LedgerFollower, new_run_id
 from dlsched.daemon.live.host_only import place_host_only
+from dlsched.daemon.lowered_limits import lowered_limits
 from dlsched.daemon.metrics.metrics import Metrics
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.parts import RoundSettings
@@ -241,8 +242,13 @@ class Rounds(LedgerFollower):
             )
             for job in some
         ]
-        rows: list[object] = [row, PolicyState(state=decided.state), *_events(plan, actor, at)]
-        asked = (*plan.events(now, new_run_id), *ends)
+        starting = [job for job, _ in plan.starts]
+        lowered = [*lowered_limits(cluster.driver, decided.limits, starting, actor, now, at)]
+        rows: list[object] = [
+            *(row, PolicyState(state=decided.state), *_events(plan, actor, at)),
+            *(each for _, changes in lowered for each in changes),
+        ]
+        asked = (*(terms for terms, _ in lowered), *plan.events(now, new_run_id), *ends)
         log.info(
             "event=round number=%s mode=%s policy=%s starts=%s stops=%s suspends=%s wall_s=%.4f",
             decided.number, mode, decided.policy, len(plan.starts), len(plan.stops),

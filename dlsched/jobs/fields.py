@@ -226,6 +226,16 @@ FIELDS: tuple[Field, ...] = (
         least=1.0, update="always", csv="time_limit",
         column=Column(name="time_limit", doc="The user's own limit in seconds; NaN: none."),
     ),
+    _row("time_min_s", "limit",
+        _option(
+            "time_min", "--time-min", "The limit may be lowered to this, to start earlier.",
+            "LIMIT", slurm=True,
+        ),
+        label="least time limit", least=1.0, csv="time_min",
+        column=Column(
+            name="time_min", doc="Its limit may be lowered to this many seconds; NaN: not at all.",
+        ),
+    ),
     _row("begin_at", "moment",
         _option(
             "begin", "--begin", "Not before: now+1hour, 16:00, 2026-11-21T06:25.", "TIME",
@@ -520,6 +530,7 @@ class JobFields:
     not_nodes: tuple[str, ...] = ()
     exclusive: bool = False
     time_limit_s: float | None = None
+    time_min_s: float | None = None
     begin_at: float | None = None
     deadline_at: float | None = None
     deadline_value: float | None = None
@@ -568,3 +579,4 @@ class AskedColumns:
     deadline_value: Floats
     deadline_kind: Floats
     time_limit: Floats
+    time_min: Floats

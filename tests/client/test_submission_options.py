@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.gpus import parse_constraint, parse_gpus, parse_gres
+from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_gres
 from dlsched.client.submission.memory import memory_bytes, memory_text
 from dlsched.client.submission.options import from_variables, merged
 from dlsched.client.submission.output_patterns import output_pattern
@@ -60,7 +60,8 @@ def test_gres() -> None:
     assert parse_gres("--gres", "gpu:4").count == 4
     assert parse_gres("--gres", "gpu:A100:4").types == ("a100",)
     assert parse_gres("--gres", "gpu:a100").types == ("a100",)
-    for text in ("nic:1", "gpu:1,gpu:2", "", "gpu:a:b:c", "gpu:x:y"):
+    assert parse_gres("--gres", "gpu:1,gpu:a100:2") == GpuWish(count=3, types=("a100",))
+    for text in ("nic:1", "gpu:a100:1,gpu:v100:2", "gpu:1,nic:1", "", ",", "gpu:a:b:c", "gpu:x:y"):
         with pytest.raises(BadInput, match=r"^--gres: "):
             parse_gres("--gres", text)
 

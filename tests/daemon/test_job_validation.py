@@ -67,6 +67,9 @@ REFUSED = [
     ("unknown node", {"only_nodes": ["n9"]}, "node 'n9' is not known"),
     ("too long", {"time_limit_s": 7200.0}, "above partition main's, 3600 s"),
     ("not a number", {"time_limit_s": math.nan}, "time limit: nan is not within"),
+    ("least of no limit", {"time_min_s": 60.0}, "least time limit: needs a time limit"),
+    ("least too large", {"time_limit_s": 9.0, "time_min_s": 60.0}, "that is not below it"),
+    ("least above the partition", {"time_limit_s": 9e6, "time_min_s": 4e6}, "above partition main"),
     ("infinite", {"priority": math.inf}, "priority: inf is not within"),
     ("min over max", {"min_gpus": 4, "max_gpus": 2}, "more than max gpus"),
     ("fewer than min", {"gpus": 1, "min_gpus": 2}, "gpus: 1 is fewer than min gpus, 2"),
@@ -223,3 +226,9 @@ def test_tasks_are_folded() -> None:
 def test_the_sizes_of_elastic_jobs(fields: dict[str, Any], sizes: tuple[Any, ...]) -> None:
     body = admitted(c.JobRequest(script=b"#!/bin/sh\n", **fields)).body
     assert (body.gpus, body.min_gpus, body.max_gpus) == sizes
+
+
+def test_a_limit_is_lowered_to_the_longest_of_the_partition_where_the_job_allows_it() -> None:
+    found = admitted(job(time_limit_s=7200.0, time_min_s=1800.0))
+    assert found.body.time_limit_s == 3600.0
+    assert found.request.limits.time_s == 3600.0

@@ -79,6 +79,7 @@ SAID: dict[str, tuple[str, object]] = {
     "partition": ("-p main", "main"),
     "vc": ("-A speech", "speech"),
     "account": ("-A speech", "speech"),
+    "time_min_s": ("--time-min 90s --time 90s", 90),
     "mode": ("--launch gpu", "gpu"),
     "label": ("--label --launch gpu", "yes"),
     "fence": ("--fence lease", "lease"),

@@ -59,6 +59,23 @@ def test_nice_goes_last_and_priority_of_an_operator_first(node: LocalCluster) ->
     assert in_order_of_starts(node, [nice, plain, first]) == [first, plain, nice]
 
 
+def test_a_limit_is_lowered_to_start_before_the_job_that_waits_first(node: LocalCluster) -> None:
+    node.cli("admin", "set-policy", "easy")
+    first = queued(node, "--gpus=1", "--time=20", run="sleep 600")
+    node.until(first, "RUNNING")
+    head = queued(node, "--gpus=2", "--time=10")
+    long = queued(node, "--gpus=1", "--time=2:00:00")
+    lowered = queued(node, "--gpus=1", "--time=2:00:00", "--time-min=5", run="sleep 600")
+    node.until(lowered, "RUNNING")
+    limit = node.job(lowered).time_limit_s
+    assert limit is not None
+    assert 300 <= limit < 1200
+    assert "time limit 2:00:00 →" in node.cli("show", str(lowered))
+    assert {node.job(job).state for job in (head, long)} == {"PENDING"}
+    for job in (head, long, lowered, first):
+        node.cli("cancel", str(job))
+
+
 def test_a_running_job_that_is_held_stays_held_when_it_is_requeued(node: LocalCluster) -> None:
     job = queued(node, "--gpus=1", run="[ -e again ] || { touch again; sleep 600; }")
     eventually("it runs", (node.folder / "again").exists)

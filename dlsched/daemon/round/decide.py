@@ -76,6 +76,9 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
         launched={jobs[row]: where for row, where in allocation.launched.items()},
         suspended=tuple(jobs[row] for row in allocation.suspended),
         completed=tuple(jobs[row] for row, grant in allocation.grants.items() if grant.complete),
+        limits={
+            jobs[r]: grant.time_limit for r, grant in allocation.grants.items() if grant.time_limit
+        },
         reasons=reasons,
         reason_of=reason_of,
         order=prepared.snapshot.columns["job"][order],

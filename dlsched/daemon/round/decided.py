@@ -27,6 +27,7 @@ class Decided:
         launched: jobs that get GPUs, in order.
         suspended: jobs that lose their GPUs, in order.
         completed: jobs that the policy ends, because they reached their target.
+        limits: the time limits of launched jobs from then on, in seconds, where they are lowered.
         reasons: distinct reasons why a job got nothing.
         reason_of: pairs of a job and an index into `reasons`, shape (n, 2).
         order: the waiting jobs in the policy's order, best first.
@@ -45,6 +46,7 @@ class Decided:
     launched: Mapping[int, Placement]
     suspended: tuple[int, ...]
     completed: tuple[int, ...]
+    limits: Mapping[int, float] = field(default_factory=dict)
     reasons: tuple[str, ...]
     reason_of: Ints
     order: Ints
@@ -71,6 +73,7 @@ class Decided:
             [job, list(where.nodes), [format(mask, "x") for mask in where.masks]]
             for job, where in self.launched.items()
         ]
+        plain["limits"] = list(self.limits.items())
         plain["cpu_s"] = 0.0
         return encode(plain)
 
@@ -86,6 +89,7 @@ class Decided:
             job: Placement(tuple(nodes), tuple(int(mask, 16) for mask in masks))
             for job, nodes, masks in plain["launched"]
         }
+        plain["limits"] = dict(plain["limits"])
         return cls(**plain)
 
     @property

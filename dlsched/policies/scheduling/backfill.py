@@ -6,6 +6,9 @@ head may start if it does not delay the head (EASY), or any job before it (conse
 predicted durations, in seconds; a job that has outrun its prediction counts as ending one round
 from now (60 s where there are no rounds).
 
+A job whose limit may be lowered (`time_min`, Slurm's --time-min) starts behind the head of EASY if
+it ends in time with a lower limit, which it then gets.
+
 GPUs are counted by pool. If the placement refuses a job for which enough GPUs are free, the job
 waits until the next job ends.
 """
@@ -18,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.allocation import Refused
+from dlsched.core.allocation import Grant, Refused
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Booking, Calendar
 from dlsched.core.cluster.occupancy import Placement
@@ -89,6 +92,7 @@ def backfill(queue: Units, pool: int, ctx: RoundContext, walk: Walk, start: Star
     """
     gangs, rows = queue.gang.tolist(), queue.rows.tolist()
     duration = queue.predicted_work + ctx.restart_overhead
+    least = queue.time_min + ctx.restart_overhead  # NaN: its limit stays
     started, head = _start_heads(rows, walk, start)
     if head == len(rows):
         return
@@ -99,10 +103,17 @@ def backfill(queue: Units, pool: int, ctx: RoundContext, walk: Walk, start: Star
         if free == 0:
             break
         ends_in_time = ctx.now + duration[k] <= shadow.time
-        if gangs[k] > free or not (ends_in_time or gangs[k] <= shadow.extra):
+        is_extra = gangs[k] <= shadow.extra
+        may_end_in_time = ctx.now + least[k] <= shadow.time
+        if gangs[k] > free or not (ends_in_time or is_extra or may_end_in_time):
             continue
-        if not isinstance(walk.place(rows[k]), Refused) and not ends_in_time:
+        if isinstance(walk.place(rows[k]), Refused) or ends_in_time:
+            continue
+        if is_extra:
             shadow.extra -= gangs[k]
+        else:
+            left = shadow.time - ctx.now - ctx.restart_overhead
+            walk.grant(rows[k], Grant(time_limit=left))
 
 
 def _start_heads(rows: list[int], walk: Walk, start: Start) -> tuple[list[int], int]:

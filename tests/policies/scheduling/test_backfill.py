@@ -45,6 +45,14 @@ def test_conservative_protects_every_job_in_case_e2(lab):
     }
 
 
+def test_a_job_whose_limit_may_be_lowered_starts_before_the_head_of_easy(lab):
+    jobs = [(0, 2, 10), (1, 4, 5), (2, 2, 9)]  # the third would end after the head could start
+    nan = float("nan")
+    for least, start in ((nan, 15), (9.0, 15), (8.0, 2)):
+        trace = lab.trace(jobs, time_min=[nan, nan, least])
+        assert lab.spans(lab.run(trace, "easy", placement="count"))["C"][0] == start
+
+
 @given(jobs=JOBS)
 def test_with_exact_times_conservative_starts_no_job_later_than_fifo(lab, jobs):
     conservative = lab.run(jobs, "conservative", placement="count").jobs.first_start_time

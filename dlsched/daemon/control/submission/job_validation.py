@@ -110,7 +110,8 @@ def validate(
         "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
         "priority_class": priority_class.name,
         "time_limit_s": check_time(
-            priority_class, _within_partition(values["time_limit_s"], partition, settings)
+            priority_class,
+            _within_partition(values["time_limit_s"], values["time_min_s"], partition, settings),
         ),
         "grace_s": check_grace(priority_class, values["grace_s"]),
     }
@@ -326,10 +327,17 @@ def _partition(name: str, settings: Settings) -> str:
     return name
 
 
-def _within_partition(limit: float | None, partition: str, settings: Settings) -> float | None:
+def _within_partition(
+    limit: float | None, least: float | None, partition: str, settings: Settings
+) -> float | None:
+    """The time limit, lowered to the partition's longest where the job allows that."""
     most = next((p.max_time_s for p in settings.partitions if p.name == partition), None)
+    if least is not None and (limit is None or least > limit):
+        raise BadInput("least time limit: needs a time limit that is not below it")
     if most is not None and limit is not None and limit > most:
-        raise BadInput(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
+        if least is None or least > most:
+            raise BadInput(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
+        limit = most
     return limit if limit is not None else most
 
 
