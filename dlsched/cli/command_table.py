@@ -109,6 +109,12 @@ COMMANDS: dict[str, LazyCommand] = {
     "update": LazyCommand("jobs.update:update_command", "Change jobs; print old and new values."),
     "wait": LazyCommand("jobs.wait:wait_command", "Wait for jobs; exit with their exit code."),
     "logs": LazyCommand("jobs.logs:logs_command", "Show a job's output, from any machine."),
+    "attach": LazyCommand(
+        "jobs.attach:attach_command", "A shell or a command inside a running job."
+    ),
+    "forward": LazyCommand(
+        "jobs.forward:forward_command", "Reach a port of a job, such as a notebook's."
+    ),
     "metrics": LazyCommand(
         "jobs.metrics:metrics_command", "Curves of a job's loss, speed and own metrics."
     ),

@@ -16,7 +16,7 @@ from dlsched.client.local_call import NotReached, Refused, local_call
 from dlsched.rpc.endpoint import parse_endpoint
 
 if TYPE_CHECKING:
-    from dlsched.client.grpc_connection import GrpcConnection
+    from dlsched.client.grpc_connection import GrpcConnection, Talk
 
 ANSWER_S = 60.0
 
@@ -102,6 +102,18 @@ class Connection:
         """
         over = self._over_grpc()
         return over.stream(method, request, first_again=first_again, patient=patient)
+
+    def converse(self, method: str, requests: Iterator[Any]) -> Talk:
+        """Begin a call in both directions.
+
+        Args:
+            method: a method of the Control service.
+            requests: its messages, read by a thread.
+
+        Raises:
+            DlschedError: as for `ask`.
+        """
+        return self._over_grpc().converse(method, requests)
 
     def _over_grpc(self) -> GrpcConnection:
         if self._grpc is None:

@@ -20,6 +20,8 @@ from dlsched.core.errors import BadInput, shorten
 from dlsched.rpc.v1 import control_pb2
 
 if TYPE_CHECKING:  # methods import what they need: most of a command's time is its start
+    from dlsched.client.attaching.attachment import Attachment, Told
+    from dlsched.client.attaching.forwarding import Forwarding
     from dlsched.client.daemon_address import DaemonAddress
     from dlsched.client.job_ids import JobName
     from dlsched.client.records import (
@@ -608,6 +610,44 @@ class Client:
             seen = max(seen, passed)
             if fresh:
                 yield fresh
+
+    def attachment(
+        self,
+        job: int,
+        *,
+        argv: Sequence[str] = (),
+        node: str = "",
+        fresh: bool = False,
+        wait: bool = False,
+        told: Told,
+    ) -> Attachment:
+        """Prepare an attachment of this program's terminal, or streams, to a process in a job.
+
+        Args:
+            job: its id.
+            argv: a command to start; empty: a shell.
+            node: of the job; empty: its first.
+            fresh: a new shell, even if there is one to come back to.
+            wait: for the start of the job.
+            told: is told what happens.
+        """
+        from dlsched.client.attaching.attachment import Attachment  # noqa: PLC0415
+
+        return Attachment(
+            self._connection, job, argv=argv, node=node, fresh=fresh, wait=wait, told=told
+        )
+
+    def forwarding(self, job: int, port: int, *, node: str = "") -> Forwarding:
+        """Prepare connections to a port at which a process of a job listens.
+
+        Args:
+            job: its id.
+            port: on the node.
+            node: of the job; empty: its first.
+        """
+        from dlsched.client.attaching.forwarding import Forwarding  # noqa: PLC0415
+
+        return Forwarding(self._connection, job, port, node=node)
 
     def follow(
         self,

@@ -134,6 +134,23 @@ class GrpcConnection:
         finally:
             call.cancel()
 
+    def converse(self, method: str, requests: Iterator[Any]) -> Talk:
+        """Begin a call in both directions; the daemon is waited for as for `ask`.
+
+        Args:
+            method: a method of the Control service.
+            requests: its messages, read by a thread.
+
+        Raises:
+            DlschedError: as for `ask`.
+        """
+        call = self._repeat(lambda stub: getattr(stub, method)(requests), repeatable=True)
+        return Talk(self, call)
+
+    def error_of(self, error: grpc.RpcError) -> DlschedError:
+        """Return the error for the user."""
+        return self._error_of(error)
+
     def _repeat(
         self, asked: Callable[[Any], Any], *, repeatable: bool, patient: bool = True
     ) -> Any:
@@ -223,6 +240,31 @@ class GrpcConnection:
         from dlsched.rpc.call_failures import tls_trouble  # noqa: PLC0415  # rarely needed
 
         return tls_trouble(text, str(self._end), _trust(self.address, self._end))
+
+
+class Talk:
+    """The answers of a call in both directions."""
+
+    def __init__(self, connection: GrpcConnection, call: Any) -> None:
+        """Have the call of a connection."""
+        self._connection, self._call = connection, call
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the answers.
+
+        Raises:
+            DlschedError: as for `ask`.
+        """
+        try:
+            for message in self._call:
+                self._connection.answered = True
+                yield message
+        except grpc.RpcError as error:
+            raise self._connection.error_of(error) from None
+
+    def close(self) -> None:
+        """End the call; a thread that reads its answers gets an error."""
+        self._call.cancel()
 
 
 def _is_not_taken(error: Any) -> bool:

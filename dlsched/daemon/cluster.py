@@ -17,6 +17,7 @@ from dlsched.daemon.agents import Agents, Described
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
 from dlsched.daemon.fencing import Fencing
+from dlsched.daemon.interactive import InteractiveJobs
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
@@ -95,6 +96,7 @@ class Cluster(LedgerFollower):
         unhealthy: GPUs of each node that report errors.
         fencing: the site's command that switches nodes off.
         leaving: ended jobs that are about to leave the database.
+        interactive: jobs that need a client.
     """
 
     def __init__(self, driver: LeaderDriver, settings: Settings, agents: Agents) -> None:
@@ -116,6 +118,7 @@ class Cluster(LedgerFollower):
         self._gpu_faults: dict[m.NodeName, dict[m.GpuId, str]] = {}  # owners know of these
         self.fencing = Fencing(driver, lambda: self.settings.fencing)
         self.leaving: set[m.JobId] = set()
+        self.interactive = InteractiveJobs(driver)
         self._anchor = wall() - boottime()
         self._capacity: tuple[object, Capacity] | None = None
         driver.store.half_life_s = settings.fair_share.half_life_s

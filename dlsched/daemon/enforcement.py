@@ -23,7 +23,12 @@ def enforce(cluster: Cluster) -> None:
     """Note which nodes are late, and end what may not go on; called once a second by the leader."""
     cluster.note_silence()
     evict(cluster)
-    asked = (*_never_satisfied(cluster), *_past_deadline(cluster), *_over_limit(cluster))
+    asked = (
+        *_never_satisfied(cluster),
+        *_past_deadline(cluster),
+        *_over_limit(cluster),
+        *_without_client(cluster),
+    )
     if asked:
         cluster.driver.step(leader.Together(boottime(), asked))
 
@@ -69,6 +74,16 @@ def _past_deadline(cluster: Cluster) -> list[Asked]:
         run = driver.reserved.live_run(row.job)
         if run is None or run.stop is not StopReason.CANCEL:
             found += _cancel(row.job, "Deadline", "its deadline has passed")
+    return found
+
+
+def _without_client(cluster: Cluster) -> list[Asked]:
+    """Cancel interactive jobs whose client has left before their start."""
+    found: list[Asked] = []
+    for job in cluster.interactive.abandoned():
+        run = cluster.driver.reserved.live_run(job)
+        if run is None or run.stop is not StopReason.CANCEL:
+            found += _cancel(job, "NoClient", "its client has left before the start")
     return found
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import grpc
@@ -85,14 +85,15 @@ def answered(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
 
 
 def streamed(
-    handler: Callable[..., AsyncIterator[Any]],
+    handler: Callable[..., AsyncGenerator[Any]],
 ) -> Callable[..., AsyncIterator[Any]]:
     """Wrap a handler that streams: its errors reach the caller as one line."""
 
     @functools.wraps(handler)
     async def wrapped(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
-        async with _reported(handler, context):
-            async for message in handler(self, request, context):
+        messages = handler(self, request, context)
+        async with _reported(handler, context), aclosing(messages):
+            async for message in messages:
                 yield message
 
     return wrapped

@@ -180,6 +180,7 @@ class TrustSection(_Section):
     folder: str = "/etc/dlsched/tls"  # ca.crt, daemon.crt, daemon.key
     denied: str = ""  # file of refused certificates; empty: `denied` in the folder
     operators: tuple[str, ...] = ("root",)
+    attach: Literal["owner", "operators"] = "operators"  # they enter a job beside its owner
     root_jobs: bool = False  # also run root's jobs; each agent decides for itself too
 
 

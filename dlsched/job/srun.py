@@ -48,6 +48,8 @@ def main(words: Sequence[str]) -> int:
     """Run `srun [OPTIONS] COMMAND`; return its exit code."""
     try:
         given = _parser().parse_args(list(words))
+        if given.pty:
+            _on_this_terminal(given)
         wanted = _wanted(given)
         files = _Files(given.output, given.error) if given.output or given.error else None
         return launch.launch(
@@ -90,7 +92,7 @@ def _parser() -> _Parser:
     add("-o", "--output", default="", metavar="FILE", help="For the output: %%t %%N %%n %%j %%s.")
     add("-e", "--error", default="", metavar="FILE", help="For standard error.")
     add("--jobid", default="", metavar="ID", help="Only this job's own.")
-    add("--pty", action="store_true", help="Not inside a job.")
+    add("--pty", action="store_true", help="Here, on this terminal.")
     add("-l", "--label", action="store_true", help="Begin each line with its rank.")
     add("-K", "--kill-on-bad-exit", nargs="?", const="1", default="1", help=argparse.SUPPRESS)
     add("-D", "--chdir", default="", metavar="FOLDER", help="Where the tasks start.")
@@ -104,10 +106,6 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
     argv = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not argv:
         raise _WrongUse("no command to run")
-    if given.pty:
-        raise _WrongUse(
-            "--pty: a job's script has no terminal; on a login node: dlsched submit --interactive"
-        )
     own = os.environ.get("DLSCHED_JOB_ID", "")
     if given.jobid not in ("", own, os.environ.get("SLURM_JOB_ID", own)):
         raise _WrongUse(f"--jobid {given.jobid}: inside job {own} only its own id")
@@ -137,6 +135,27 @@ def _wanted(given: argparse.Namespace) -> RunRanks:
         label=given.label or bool(given.output or given.error),
         kill_on_bad_exit=given.kill_on_bad_exit == "1",
     )
+
+
+def _on_this_terminal(given: argparse.Namespace) -> NoReturn:
+    """Become the command: this process is inside the job already, on a terminal.
+
+    Raises:
+        JobError: it has no terminal, or another place is asked for.
+    """
+    if not (os.isatty(0) and os.isatty(1)):
+        raise _WrongUse(
+            "--pty: a job's script has no terminal; a shell in it has: dlsched attach JOB"
+        )
+    elsewhere = given.nodelist not in ("", os.environ.get("DLSCHED_NODE", ""))
+    if elsewhere or given.exclude or given.ntasks > 1 or given.nodes not in ("", "1"):
+        raise _WrongUse("--pty: one task on this node; on another one: dlsched attach --node")
+    wanted = _wanted(argparse.Namespace(**{**vars(given), "nodes": "", "nodelist": ""}))
+    try:
+        os.chdir(wanted.working_directory)
+        os.execvp(wanted.argv[0], wanted.argv)
+    except OSError as error:
+        raise JobError(f"{wanted.argv[0]}: {error.strerror}") from None
 
 
 def _nodes(given: argparse.Namespace) -> tuple[list[str], bool]:

@@ -477,6 +477,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     _of_call("parsable", _flag("parsable", "--parsable", "Print the id alone.", slurm=True)),
     _row("submit_host", "text", shown=False, launch="submit_host"),
+    _row("terminal", "text", longest=16, shown=False, launch="terminal"),
     _row("umask", "whole", least=0, most=0o777, shown=False, launch="umask"),
     _row("account", "text", csv="account", wire=""),
 )
@@ -560,6 +561,7 @@ class JobFields:
     adaptive: bool = False
     fixed_batch: bool = False
     submit_host: str = ""
+    terminal: str = ""
     umask: int | None = None
 
 

@@ -104,7 +104,9 @@ def open_channel(target: str, trust: ClientTrust) -> aio.Channel:
     """
     end, credentials, options = _prepared(target, trust)
     caller = _Caller(trust)
-    interceptors = [_AioUnary(caller), _AioStream(caller)] if caller.identifies else None
+    interceptors = (
+        [_AioUnary(caller), _AioStream(caller), _AioBoth(caller)] if caller.identifies else None
+    )
     if credentials is None:
         return aio.insecure_channel(str(end), options=options, interceptors=interceptors)
     return aio.secure_channel(str(end), credentials, options=options, interceptors=interceptors)
@@ -197,7 +199,11 @@ _Details = namedtuple(  # grpc wants these attributes
 )
 
 
-class _Blocking(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
+class _Blocking(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]  # grpc has no types
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
+):
     def __init__(self, caller: _Caller) -> None:
         self._caller = caller
 
@@ -219,6 +225,7 @@ class _Blocking(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
 
     intercept_unary_unary = _call
     intercept_unary_stream = _call
+    intercept_stream_stream = _call
 
     def _done(self, call: Any) -> None:
         if call.code() is grpc.StatusCode.UNAUTHENTICATED:
@@ -235,6 +242,12 @@ class _AioBase:
             found = await asyncio.to_thread(self._caller.fetch)
         metadata = aio.Metadata(*(details.metadata or ()), *found)
         return await continuation(details._replace(metadata=metadata), request)
+
+    async def _begin(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        call = await self._call(continuation, details, request)
+        looking = asyncio.ensure_future(self._look(call))
+        call.add_done_callback(lambda _: looking)  # held as long as the call
+        return call
 
     async def _look(self, call: Any) -> None:
         if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
@@ -254,7 +267,11 @@ class _AioStream(_AioBase, aio.UnaryStreamClientInterceptor):  # type: ignore[mi
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], details: Any, request: Any
     ) -> Any:
-        call = await self._call(continuation, details, request)
-        looking = asyncio.ensure_future(self._look(call))
-        call.add_done_callback(lambda _: looking)  # held as long as the call
-        return call
+        return await self._begin(continuation, details, request)
+
+
+class _AioBoth(_AioBase, aio.StreamStreamClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    async def intercept_stream_stream(
+        self, continuation: Callable[..., Any], details: Any, requests: Any
+    ) -> Any:
+        return await self._begin(continuation, details, requests)

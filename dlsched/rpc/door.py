@@ -6,6 +6,7 @@ then the message is received, its bytes and elements are counted, and only then 
 Invariant: before its caller is known, no more of a call's message is received than the window of
 gRPC's flow control, and nothing is decoded. So every method is served as one with a stream of
 requests, which on the wire is the same: only such a method is called before a message is there.
+Where more messages follow, each is counted and decoded by itself, when the handler asks for it.
 """
 
 from __future__ import annotations
@@ -95,9 +96,10 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         return held[1]
 
     def _guard(self, method: str, handler: Any) -> Any:
-        if handler.request_streaming:
-            raise TypeError(f"{method}: a stream of requests is not served")
-        inner, decode = handler.unary_stream or handler.unary_unary, handler.request_deserializer
+        decode = handler.request_deserializer
+        inner = handler.stream_stream or handler.unary_stream or handler.unary_unary
+        if inner is None:
+            raise TypeError(f"{method}: a stream of requests with one answer is not served")
 
         async def one(requests: AsyncIterator[bytes], context: Any) -> Any:
             async with self._admitted(method, requests, context, decode) as request:
@@ -105,18 +107,34 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
 
         async def many(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
             async with self._admitted(method, requests, context, decode) as request:
+                if handler.request_streaming:
+                    request = self._every(method, request, requests, decode)  # noqa: PLW2901
                 answers = inner(request, context)
                 if isawaitable(answers):  # it writes its answers itself
                     await answers
                     return
-                async with aclosing(answers):
-                    async for answer in answers:
-                        yield answer
+                try:
+                    async with aclosing(answers):
+                        async for answer in answers:
+                            yield answer
+                except _Refused as refused:  # a further message
+                    await _refuse(method, context, refused)
 
         serializer = {"response_serializer": handler.response_serializer}
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(many, **serializer)
         return grpc.stream_unary_rpc_method_handler(one, **serializer)
+
+    async def _every(
+        self, method: str, first: Any, requests: AsyncIterator[bytes], decode: Any
+    ) -> AsyncIterator[Any]:
+        """The first request of a call, and those that follow."""
+        yield first
+        async for raw in requests:
+            refused = too_large(method, len(raw))
+            if refused is not None:
+                raise refused
+            yield await self._decoded(raw, decode)
 
     @asynccontextmanager
     async def _admitted(

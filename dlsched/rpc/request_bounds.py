@@ -21,6 +21,10 @@ BYTES: dict[str, int] = {
     "Runs/Report": MIB,
     "Agent/StartRanks": 16 * MIB,
     "Agent/DeleteCheckpoints": 4 * MIB,
+    "Control/Attach": 16 * KIB,  # each message of the call, as for the next three
+    "Control/Forward": 16 * KIB,
+    "Agent/Attach": 24 * KIB,  # with the names of run and user
+    "Agent/Forward": 24 * KIB,
     "Health/Check": KIB,
     "Health/List": KIB,
     "Health/Watch": KIB,
@@ -60,6 +64,7 @@ ELEMENTS: dict[str, int] = {
     "RunReport.not_finite": 1_000,
     "RanksRequest.argv": 100_000,
     "RanksRequest.environment": 100_000,
+    "AttachTarget.argv": 10_000,
 }
 VALUES = 2_000_000  # of all fields together, over a whole call
 

@@ -20,6 +20,7 @@ import pytest
 
 from dlsched.rpc.authorisation import OPERATOR, RULES
 from dlsched.rpc.v1 import control_pb2 as c
+from dlsched.rpc.v1.attach_pb2 import AttachInput, AttachTarget
 
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
@@ -93,6 +94,11 @@ async def done(call: Any) -> str:
     return ""
 
 
+def attached(job: int, **more: Any) -> AttachInput:
+    """The largest first message of a client of a shell."""
+    return AttachInput(target=AttachTarget(job=job, ticket="a" * 64, argv=["x"] * 4000, **more))
+
+
 def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
     """The largest request of each method, in an order in which each has something to do.
 
@@ -141,6 +147,8 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
         "Sweep": [lambda: k.Sweep(c.SweepRequest(job=first), **wait)],
         "Metrics": [lambda: k.Metrics(c.MetricsRequest(job=first), **wait)],
         "Logs": [lambda: k.Logs(c.LogsRequest(job=first, tail_lines=-1), **wait)],
+        "Attach": [lambda: k.Attach(iter([attached(first)]), **wait)],
+        "Forward": [lambda: k.Forward(iter([attached(first, port=80)]), **wait)],
         "Nodes": [lambda: k.Nodes(c.NodesRequest(names=["n1"] * 9_999), **wait)],
         "Status": [lambda: k.Status(c.StatusRequest(), **wait)],
         "Usage": [lambda: k.Usage(c.UsageRequest(by_user=True), **wait)],

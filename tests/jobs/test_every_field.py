@@ -93,6 +93,7 @@ SAID: dict[str, tuple[str, object]] = {
     "dependencies": ("-d singleton", ["singleton"]),
     "extra": ("--set tokens=9", {"tokens": "9"}),
     "submit_host": ("", None),
+    "terminal": ("", None),  # of the user: tests/live/test_interactive.py
     "umask": ("", 0o022),
     "resume_from": ("", None),  # needs a job with a checkpoint: tests/live/test_continuing.py
 }

@@ -11,6 +11,8 @@ from pathlib import Path
 from dlsched.client.records import Job
 from dlsched.system import slurm_commands
 from dlsched.torture.local_cluster import LocalCluster
+from tests.live.terminal import Terminal
+from tests.other_users import BECOME
 
 __all__ = ["LoginNode"]
 
@@ -40,6 +42,18 @@ class LoginNode:
             timeout=100,
             check=False,
         )
+
+    def terminal(self, line: str) -> Terminal:
+        """A line typed on a terminal of its own."""
+        env = {**self.cluster.environment, "PATH": self.path}
+        return Terminal(["sh", "-c", f"exec {line}"], cwd=self.home, env=env)
+
+    def terminal_of(self, uid: int, *words: str) -> Terminal:
+        """A command of dlsched on a terminal of another user."""
+        env = {**self.cluster.environment, "XDG_CONFIG_HOME": "/"}
+        program = BECOME + "from dlsched.cli.main import run\nrun()\n"
+        argv = [sys.executable, "-c", program, str(uid), *words]
+        return Terminal(argv, cwd=Path("/"), env=env)
 
     def typed(self, line: str) -> str:
         """What a line prints that must succeed."""

@@ -22,24 +22,16 @@ import pytest
 
 from dlsched.rpc.server import ServerTrust
 from dlsched.rpc.tls import KeyFiles
+from tests.other_users import BECOME
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can run an agent whose jobs are other users'"
 )
 BEAT = "\n[timing]\nbeat_s = 0.4\n"
 SCRIPT = "#!/bin/sh\necho seen by $(id -u)\n"
-# imports as root, which can read this interpreter, and then becomes the user
-# becomes a user, but still reads this interpreter and project, wherever root has them
-AS_USER = """
-import ctypes, os, struct, sys
-KEEP_CAPABILITIES, READ_AND_SEARCH = 8, 1 << 2
-uid = int(sys.argv.pop(1))
-if uid:
-    kernel = ctypes.CDLL(None, use_errno=True)
-    kernel.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
-    os.setgroups([]); os.setgid(uid); os.setuid(uid)
-    sets = struct.pack("6I", READ_AND_SEARCH, READ_AND_SEARCH, 0, 0, 0, 0)
-    assert kernel.capset(struct.pack("Ii", 0x20080522, 0), sets) == 0
+AS_USER = (
+    BECOME
+    + """
 import contextlib, io, json
 from dlsched.cli.main import run
 answers = []
@@ -54,6 +46,7 @@ for config, words in json.load(sys.stdin):
             answers.append((end.code or 0, text.buffer.getvalue().decode().strip()))
 json.dump(answers, sys.stdout)
 """
+)
 
 
 def eventually(what: str, condition: Callable[[], Any], within: float = 60.0) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -69,7 +69,7 @@ def _submit(
     ] = "",
     as_json: AsJson = False,
     logs: Annotated[bool, option("--logs", "Show the output as it comes, and wait.")] = False,
-    interactive: Annotated[bool, option("--interactive", "Not supported yet.")] = False,
+    interactive: Annotated[bool, option("--interactive", "A shell on this terminal.")] = False,
     ignore_unknown: Annotated[
         bool, option("--ignore-unknown-directives", "Leave them out, each with a line on stderr.")
     ] = False,
@@ -83,9 +83,10 @@ def _submit(
     script's #DLSCHED and #SBATCH lines.
     """
     if interactive:
-        raise BadInput(
-            "--interactive: not supported; submit a script and follow it with `dlsched logs -f`"
-        )
+        if wrap is not None or source is not None or test_only or logs or as_json:
+            raise BadInput("--interactive: alone or with a command after --, and to be run now")
+        is_command = bool(context.meta.get(_AFTER))
+        _run_interactive(words or [], layer_of(given, OPTIONS), daemon, is_command=is_command)
     sources = [bool(words), wrap is not None, source is not None]
     if sum(sources) != 1:
         raise BadInput("give a script, a command after --, --wrap or --from, and only one of them")
@@ -135,6 +136,38 @@ def _submit(
             raise typer.Exit(1)
         if wait and not test_only:
             raise typer.Exit(wait_for_end(cluster, reply, logs=logs))
+
+
+def _run_interactive(
+    words: list[str], layer: dict[str, str], daemon: DaemonOptions, *, is_command: bool
+) -> NoReturn:
+    """Run a command, or a shell, on this terminal; exit with its exit code."""
+    from dlsched.cli.jobs.interactive import OURS, run_interactive  # noqa: PLC0415
+
+    if words and not is_command:
+        raise BadInput("--interactive: a command comes after --, and no script")
+    wanted = interactive_job(words, layer)
+    for note in wanted.notes:
+        typer.echo(f"dlsched: {note}", err=True)
+    with daemon.client() as cluster:
+        raise typer.Exit(run_interactive(cluster, wanted, OURS))
+
+
+def interactive_job(words: Sequence[str], layer: dict[str, str]) -> Submission:
+    """Return the submission of a command, or of the user's shell, that gets a terminal.
+
+    Args:
+        words: the command; empty: the shell.
+        layer: the options by key.
+
+    Raises:
+        BadInput: an option is malformed.
+    """
+    from dlsched.cli.jobs.interactive import NAME, shell  # noqa: PLC0415
+
+    if not words:
+        layer = {"name": NAME, **layer}
+    return one_job(words or shell(), layer, is_command=True)
 
 
 def one_job(

@@ -67,7 +67,7 @@ def srun(words: Sequence[str]) -> int:
     if not rest:
         raise BadInput("no command to run")
     if "--pty" in own:
-        _dlsched("submit", "--interactive", *_options(layer), "--", *rest)
+        return _interactive(layer, rest, "SRUN")
     from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
 
     step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
@@ -75,9 +75,25 @@ def srun(words: Sequence[str]) -> int:
 
 
 def salloc(words: Sequence[str]) -> int:
-    """Open a shell inside an allocation, as `dlsched submit --interactive` does."""
+    """Open a shell, or run a command, on the first node of an allocation, with this terminal.
+
+    So does Slurm where it is configured with `use_interactive_step`.
+    """
     layer, _, rest = _read("salloc", words)
-    _dlsched("submit", "--interactive", *_options(layer), *(["--", *rest] if rest else []))
+    return _interactive(layer, rest, "SALLOC")
+
+
+def _interactive(layer: dict[str, str], command: Sequence[str], words: str) -> int:
+    from dlsched.cli.jobs import interactive  # noqa: PLC0415
+    from dlsched.cli.jobs.submit import interactive_job  # noqa: PLC0415
+    from dlsched.client.daemon_client import Client  # noqa: PLC0415
+
+    spoken: interactive.Words = getattr(interactive, words)
+    wanted = interactive_job(command, layer)
+    for note in wanted.notes:
+        print(f"{spoken.name}: {note}", file=sys.stderr)
+    with Client() as cluster:
+        return interactive.run_interactive(cluster, wanted, spoken)
 
 
 def _dlsched(*words: str) -> NoReturn:

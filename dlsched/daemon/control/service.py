@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import audit, job_actions, logs, nodes, speeds, tenants
 from dlsched.daemon.control.alternatives import Alternatives
+from dlsched.daemon.control.attachments import Attachments
 from dlsched.daemon.control.checkpoint_lists import checkpoints
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
 from dlsched.daemon.control.job_details import JobDetails
@@ -60,6 +62,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         self._lists = JobLists(cluster, views, predictions, rounds)
         self._details = JobDetails(cluster, views, predictions)
         self._ends = JobEnds(cluster, views)
+        self._attachments = Attachments(cluster)
         self._alternatives = Alternatives(cluster, what_if)
         self._shadow = ShadowService(cluster, shadow)
         self._admin = admin
@@ -79,7 +82,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await self._submissions.submit(request, identity_of(context))
 
     @streamed
-    async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Queue(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         self._require_state()
         caller = identity_of(context)
         async for page in self._lists.queue(request, caller):
@@ -101,7 +104,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await sweep(self._cluster, request, identity_of(context))
 
     @streamed
-    async def History(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def History(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         caller = identity_of(context)
         async for page in self._lists.history(request, caller):
             yield page
@@ -115,16 +118,32 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await updating.update(self._cluster, request, identity_of(context))
 
     @streamed
-    async def Wait(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Wait(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         caller = identity_of(context)
         async for reply in self._ends.wait(request, caller):
             yield reply
 
     @streamed
-    async def Logs(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Logs(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         self._require_state()
         async for chunk in logs.logs(self._cluster, request, identity_of(context)):
             yield chunk
+
+    @streamed
+    async def Attach(self, request: Any, context: Any) -> AsyncGenerator[Any]:
+        self._require_state()
+        outputs = self._attachments.attach(request, identity_of(context))
+        async with aclosing(outputs):
+            async for output in outputs:
+                yield output
+
+    @streamed
+    async def Forward(self, request: Any, context: Any) -> AsyncGenerator[Any]:
+        self._require_state()
+        outputs = self._attachments.forward(request, identity_of(context))
+        async with aclosing(outputs):
+            async for output in outputs:
+                yield output
 
     @answered
     async def Nodes(self, request: Any, context: Any) -> Any:
@@ -176,7 +195,7 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await nodes.confirm_over(self._cluster, request, identity_of(context))
 
     @streamed
-    async def Audit(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Audit(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         async for page in audit.pages(self._cluster, request):
             yield page
 
@@ -215,6 +234,6 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
         return await self._admin.reload(str(identity_of(context)))
 
     @streamed
-    async def Snapshot(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Snapshot(self, request: Any, context: Any) -> AsyncGenerator[Any]:
         async for chunk in self._admin.snapshot():
             yield chunk

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from dlsched.core.errors import BadInput
+from dlsched.nodeagent.agent.clients import Clients
 from dlsched.nodeagent.agent.gang_ranks import GangRanks
 from dlsched.nodeagent.agent.health_check import HealthCheck
 from dlsched.nodeagent.agent.keeper_start import KeeperStart
@@ -91,6 +92,7 @@ class AgentDriver:
         )
         self.starts = 0  # of keepers, since this process began
         self.ends: Counter[m.ExitReason] = Counter()  # of runs, likewise
+        self.clients = Clients(self.state.node, self.tasks, self.keepers, self.running_run)
         self._events = EventQueue(self._step)
         # what arrives before `begin` knows all runs; None once it does
         self._before_start: list[Callable[[], None]] | None = []

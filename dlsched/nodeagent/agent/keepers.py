@@ -270,6 +270,10 @@ class Keepers:
         """Whether a run has a live keeper here."""
         return run_id in self._links
 
+    def shells_socket(self, run_id: m.RunId) -> str:
+        """Return the path at which a run's keeper takes clients of shells; empty: no keeper."""
+        return self._folders[run_id].shells_socket if run_id in self._links else ""
+
     def runs_of(self, pids: Iterable[int]) -> dict[int, m.RunId | None]:
         """Return the run of each process; None for a process of no run."""
         keepers = {run_id: link.pid for run_id, link in self._links.items()}

@@ -9,10 +9,11 @@ from typing import Any
 
 import grpc
 
-from dlsched.core.errors import BadInput, DlschedError
+from dlsched.core.errors import BadInput, DlschedError, Unavailable
 from dlsched.nodeagent.agent import accounts
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
 from dlsched.nodeagent.agent.checkpoint_deletion import delete_checkpoints
+from dlsched.nodeagent.agent.clients import Connect, Inputs, Outputs
 from dlsched.nodeagent.agent.job_output import LogReader, read_output
 from dlsched.nodeagent.ranks.launch_spec import RunFacts
 from dlsched.protocol import agent
@@ -90,6 +91,25 @@ class AgentService(node_pb2_grpc.AgentServicer):
         message = {"call": request.call, "number": request.number}
         self._driver.keepers.send(run_id, {"signal_ranks": message})
         return node_pb2.SignalReply()
+
+    def Attach(self, inputs: Any, context: Any) -> Any:  # noqa: N802
+        """Connect a client to a shell, or another process beside the run's own."""
+        return self._connected(inputs, context, self._driver.clients.attach)
+
+    def Forward(self, inputs: Any, context: Any) -> Any:  # noqa: N802
+        """Connect a client to a port at which a process of the run listens."""
+        return self._connected(inputs, context, self._driver.clients.forward)
+
+    async def _connected(self, inputs: Inputs, context: Any, connect: Connect) -> Outputs:
+        first = await anext(inputs)
+        try:
+            async with contextlib.aclosing(connect(first.target, inputs)) as outputs:
+                async for output in outputs:
+                    yield output
+        except Unavailable as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except DlschedError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     async def Output(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         """Give a run's output, read with the rights of its user."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import _socket
 import array
+import contextlib
 import os
+import struct
 from _socket import (
     AF_INET,
     AF_UNIX,
@@ -40,6 +42,8 @@ __all__ = [
     "SO_REUSEADDR",
     "Socket",
     "accept",
+    "accept_own",
+    "listen",
     "pair",
     "recv_fds",
     "send_fds",
@@ -47,6 +51,7 @@ __all__ = [
 
 Socket = _socket.socket
 _INT = array.array("i").itemsize
+_CREDENTIALS = struct.Struct("3i")
 
 
 def pair(kind: int = SOCK_STREAM) -> tuple[Socket, Socket]:
@@ -59,6 +64,28 @@ def accept(listener: Socket) -> Socket:
     fd, _ = listener._accept()  # type: ignore[attr-defined]  # as `socket` does
     os.set_inheritable(fd, False)
     return Socket(fileno=fd)
+
+
+def listen(path: str) -> Socket:
+    """Return a socket that listens at a path, for processes of this user and root alone."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = Socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(4)
+    return listener
+
+
+def accept_own(listener: Socket) -> Socket | None:
+    """Return the next connection of a listening socket; None: another user's, which is closed."""
+    connection = accept(listener)
+    raw = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(raw)
+    if uid not in (0, os.geteuid()):
+        connection.close()
+        return None
+    return connection
 
 
 def send_fds(line: Socket, data: bytes, fds: list[int]) -> None:

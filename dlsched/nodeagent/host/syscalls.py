@@ -17,6 +17,7 @@ _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _MS_REC, _MS_SLAVE, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x4000, 1 << 19, 2, 4, 8
 _TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
 _CLOCK_BOOTTIME = 7
+_TIOCSCTTY, _TIOCSWINSZ = 0x540E, 0x5414  # on x86-64 and 64-bit ARM
 _IN_MOVED_TO, _IN_NONBLOCK, _IN_CLOEXEC = 0x80, 0o4000, 0o2000000
 
 
@@ -58,6 +59,17 @@ def return_free_memory() -> None:
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def take_terminal(fd: int) -> None:
+    """Have a terminal control this process, the first of its session."""
+    _check(_libc.ioctl(fd, ctypes.c_ulong(_TIOCSCTTY), ctypes.c_ulong(0)), "terminal")
+
+
+def resize_terminal(fd: int, rows: int, columns: int) -> None:
+    """Set the size of a terminal; the kernel tells its foreground processes."""
+    size = struct.pack("HHHH", rows, columns, 0, 0)
+    _check(_libc.ioctl(fd, ctypes.c_ulong(_TIOCSWINSZ), size), "terminal")
 
 
 def unshare(flags: int) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from dlsched.nodeagent.host import lean_socket
-from dlsched.nodeagent.keeper.event_loop import WRITABLE, EventLoop
+from dlsched.nodeagent.host.event_loop import WRITABLE, EventLoop
 from dlsched.nodeagent.keeper.framing import FrameSocket
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 class AgentConnection:
@@ -46,14 +42,7 @@ class AgentConnection:
 
     def listen(self, path: str) -> None:
         """Listen for agents that connect later, and no longer elsewhere."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener = lean_socket.Socket(
-            lean_socket.AF_UNIX, lean_socket.SOCK_STREAM | lean_socket.SOCK_NONBLOCK
-        )
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        listener.listen(4)
+        listener = lean_socket.listen(path)
         if self._listener is not None:
             self._loop.unwatch(self._listener.fileno())
         self._listener = listener
@@ -71,16 +60,10 @@ class AgentConnection:
 
     def _accept(self, listener: lean_socket.Socket) -> None:
         with contextlib.suppress(OSError):
-            connection = lean_socket.accept(listener)
-            raw = connection.getsockopt(
-                lean_socket.SOL_SOCKET, lean_socket.SO_PEERCRED, _CREDENTIALS.size
-            )
-            _, uid, _ = _CREDENTIALS.unpack(raw)
-            if uid not in (0, os.geteuid()):
-                connection.close()
-                return
-            self._attach(connection)
-            self._on_new_agent()
+            connection = lean_socket.accept_own(listener)
+            if connection is not None:
+                self._attach(connection)
+                self._on_new_agent()
 
     def _attach(self, connection: lean_socket.Socket) -> None:
         if self._agent is not None:  # there is one agent; an older connection is a dead one's

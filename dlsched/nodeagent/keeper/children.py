@@ -8,7 +8,7 @@ import signal
 from typing import Protocol
 
 from dlsched.nodeagent.host import lean_socket
-from dlsched.nodeagent.keeper.event_loop import EventLoop
+from dlsched.nodeagent.host.event_loop import EventLoop
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 

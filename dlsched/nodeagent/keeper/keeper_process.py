@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from dlsched.job import messages as words
 from dlsched.nodeagent.host import lean_socket, processes, syscalls
+from dlsched.nodeagent.host.event_loop import WRITABLE, EventLoop
 from dlsched.nodeagent.json_values import UNCLEAR, plain, value_of
 from dlsched.nodeagent.keeper import run_files
 from dlsched.nodeagent.keeper.agent_connection import AgentConnection
-from dlsched.nodeagent.keeper.event_loop import WRITABLE, EventLoop
 from dlsched.nodeagent.keeper.run_processes import RunProcesses
 from dlsched.nodeagent.ranks.job_socket import JobSocket, Peer
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
@@ -87,6 +87,7 @@ class Keeper:
         )
         self.processes = RunProcesses(self, self._loop, self.folder, self._job, self._training)
         self._files_are_lost = False  # as an agent says
+        self._shells_listener: lean_socket.Socket | None = None
         self._agent = AgentConnection(
             self._loop,
             agent,
@@ -242,7 +243,8 @@ class Keeper:
 
     def _publish_sockets(self) -> None:
         """Give the sockets the names at which agents and processes of the job look for them."""
-        for path in (self.folder.agent_socket, self.folder.job_socket):
+        folder = self.folder
+        for path in (folder.agent_socket, folder.job_socket, folder.shells_socket):
             os.rename(path + ".new", path)
 
     def _persist_exit(self, record: m.ExitRecord) -> None:
@@ -261,6 +263,7 @@ class Keeper:
         os.makedirs(self.folder.sockets, 0o711, exist_ok=True)
         os.chmod(self.folder.sockets, 0o711)
         self._agent.listen(self.folder.agent_socket + ".new")
+        self._listen_for_shells(self.folder.shells_socket + ".new")
         if self._job.listener is not None:
             self.unwatch(self._job.listener.fileno())
         listener = self._job.listen(self.folder.job_socket + ".new")
@@ -268,6 +271,13 @@ class Keeper:
         if self.state.needs_lease:
             lease_watch = syscalls.watch_folder(self.spec.run_dir)
             self.watch(lease_watch, lambda _mask: self._read_lease(lease_watch))
+
+    def _listen_for_shells(self, path: str) -> None:
+        """Listen for the clients of shells, and no longer elsewhere."""
+        if self._shells_listener is not None:
+            self.unwatch(self._shells_listener.fileno())
+        listener = self._shells_listener = lean_socket.listen(path)
+        self.watch(listener.fileno(), lambda _mask: self.processes.shells.accept(listener))
 
     def _new_agent(self) -> None:
         self.feed(keeper.AgentAttached(clock.boottime()))

@@ -111,6 +111,11 @@ class RunFolder:
         return os.path.join(self.sockets, "job")
 
     @property
+    def shells_socket(self) -> str:
+        """The path of the socket at which the agent connects clients to shells."""
+        return os.path.join(self.sockets, "shells")
+
+    @property
     def script(self) -> str:
         """The path of the user's script."""
         return os.path.join(self.sockets, "script")

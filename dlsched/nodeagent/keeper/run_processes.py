@@ -24,13 +24,14 @@ from dlsched.nodeagent.ranks.leaving import Leaving
 from dlsched.nodeagent.ranks.master_port import HeldPort, port_of
 from dlsched.nodeagent.ranks.rank_calls import RankCalls
 from dlsched.nodeagent.ranks.shared_output import SharedOutput
+from dlsched.nodeagent.shells.shells import Shells
 from dlsched.protocol import keeper as protocol
 from dlsched.protocol import messages as m
 from dlsched.system import clock
 from dlsched.system.fault_points import fault_point
 
 if TYPE_CHECKING:
-    from dlsched.nodeagent.keeper.event_loop import EventLoop
+    from dlsched.nodeagent.host.event_loop import EventLoop
     from dlsched.nodeagent.keeper.run_files import RunFolder
     from dlsched.nodeagent.ranks.job_socket import JobSocket
     from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
@@ -47,6 +48,7 @@ class RunProcesses:
     Attributes:
         containment: holds all processes of the job.
         calls: of `dlsched run`.
+        shells: what clients are attached to.
         suspension: of the job.
         hook: of the site.
         leaving: what the processes have said about their end.
@@ -75,6 +77,7 @@ class RunProcesses:
         self.containment: Containment = containment_of(facts.cgroup, namespace)
         self._children = Children(loop, self)
         self.calls = RankCalls(keeper)
+        self.shells = Shells(keeper, loop)
         self.suspension = Suspension(keeper)
         self.hook = HookProcess(keeper)
         self.leaving = Leaving()
@@ -116,6 +119,7 @@ class RunProcesses:
             self.calls.deadline,
             self._stacks.deadline,
             self._output.deadline,
+            self.shells.deadline,
         ]
 
     def wake(self, now: float) -> None:
@@ -140,6 +144,7 @@ class RunProcesses:
         self.calls.wake(now)
         self._stacks.wake(now)
         self._output.wake(now)
+        self.shells.wake(now)
 
     def _warn_at(self) -> float | None:
         """When to send the signal that warns of the time limit; None when it is not to be sent."""
@@ -169,6 +174,7 @@ class RunProcesses:
             self._start_ranks()
         except OSError as error:  # no process, descriptor or space is left
             self.fail_job(f"cannot start: {error.strerror}")
+        self.shells.begun()
 
     def _start_ranks(self) -> None:
         port = self._port.port if self._port else port_of(self._spec.desired.key.run_id)
@@ -199,10 +205,13 @@ class RunProcesses:
         for process in list(processes.values())[:1]:
             self.calls.script_environment = process.environment
         for number, process in self._output.connect(processes).items():
-            self._running[self.start_child(process)] = number
+            if launch.terminal:
+                self._running[self.shells.start_own(process)] = number
+            else:
+                self._running[self.start_child(process)] = number
         self._output.close()
         fault_point("keeper-executed")
-        if self._children.are_starting:
+        if self._children.are_starting and not launch.terminal:  # that one waits for a client
             self._children.start_limit_at = clock.boottime() + self._spec.start_limit_s
 
     def start_child(self, process: child_process.ProcessSpec) -> int:
@@ -241,6 +250,7 @@ class RunProcesses:
         if number != signal.SIGTERM or self._keeper.state.stage is not protocol.Stage.STOPPING:
             self._signal_handlers(number, or_all=True)
             return
+        self.shells.stops()
         if not self._running:  # no process here could exit by itself, or all have exited
             if self._ended_at is None:
                 self._code = self._code or (0 if self._exit_reported else 143)
@@ -312,6 +322,7 @@ class RunProcesses:
             or self.suspension.ended(pid)
             or self._output.ended(pid, status, error)
             or self._stacks.ended(pid, code, number, error)
+            or self.shells.ended(pid, code, number, error)
         ):
             return
         rank = self._running.pop(pid, None)

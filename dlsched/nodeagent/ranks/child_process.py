@@ -21,6 +21,7 @@ from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
 __all__ = [
     "CANNOT_START",
+    "OPEN",
     "CannotStart",
     "ProcessSpec",
     "become_user",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 CANNOT_START, NOT_FOUND = 126, 127  # exit codes, as of a shell
+OPEN = b"open"  # what opens a gate; anything else is why the process cannot start
 LONGEST_ERROR = 3000  # bytes
 _PATTERN = re.compile(r"%(\d{0,2})([Nnt%])")
 
@@ -50,7 +52,9 @@ class ProcessSpec:
     error: str  # path, expanded; empty: the same as the output
     truncate: bool = False
     streams: tuple[int | None, int | None] = (None, None)  # descriptors for output and error
-    gate: lean_socket.Socket | None = None  # on which the output writer says that it has its files
+    input: int | None = None  # descriptor for standard input; None: /dev/null
+    terminal: bool = False  # the input is the terminal that controls it
+    gate: lean_socket.Socket | None = None  # it goes on when it reads `OPEN` here
     cgroup_procs: int | None = None  # descriptor through which it enters the job's cgroup
     tied_to_keeper: bool = False  # no namespace ends it with its keeper
     as_keeper: bool = False  # with the keeper's rights, and not in the job's cgroup
@@ -167,7 +171,7 @@ def _become(spec: KeeperSpec, process: ProcessSpec, keeper: int) -> None:
     os.umask(spec.launch.umask & 0o777)
     enter(process.working_directory)
     if process.gate is not None:
-        _wait_for_files(process.gate)
+        _wait_at(process.gate)
     _open_streams(process)
     _execute(process)
 
@@ -216,19 +220,23 @@ def enter(path: str) -> None:
         raise CannotStart(f"cannot enter working directory {path}: {error.strerror}") from None
 
 
-def _wait_for_files(gate: lean_socket.Socket) -> None:
-    """Wait until the output writer has its files; every rank of the node reads the same message."""
+def _wait_at(gate: lean_socket.Socket) -> None:
+    """Wait until the output writer has its files, or a client is there.
+
+    Every rank of the node reads the same message.
+    """
     waiting = select.poll()  # wakes every rank; a plain `recv` wakes one
     waiting.register(gate, select.POLLIN)
     waiting.poll()
     said = gate.recv(LONGEST_ERROR, lean_socket.MSG_PEEK)
-    if said != b"open":
+    if said != OPEN:
         raise CannotStart(said.decode("utf-8", "replace") or "the output writer has ended")
 
 
 def _open_streams(process: ProcessSpec) -> None:
-    null = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(null, 0)
+    os.dup2(os.open("/dev/null", os.O_RDONLY) if process.input is None else process.input, 0)
+    if process.terminal:
+        syscalls.take_terminal(0)
     output, error = process.streams
     if output is None:
         output = open_output(process.output or "/dev/null", process.truncate)

@@ -55,6 +55,7 @@ class LaunchFacts:
     cluster: str = ""
     addresses: tuple[str, ...] = ()  # of the nodes' agents, in the order of the layout
     umask: int = 0o022
+    terminal: str = ""  # rows x columns: the job is interactive; empty: it has output files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

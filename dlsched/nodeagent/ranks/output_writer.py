@@ -73,7 +73,7 @@ def _be_writer(
             gate.send(str(error).encode("utf-8", "replace")[: child_process.LONGEST_ERROR])
         raise
     if gate is not None:
-        gate.send(b"open")
+        gate.send(child_process.OPEN)
         gate.close()
     os.close(started)
     try:

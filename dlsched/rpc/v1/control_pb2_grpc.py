@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from dlsched.rpc.v1 import attach_pb2 as dlsched_dot_rpc_dot_v1_dot_attach__pb2
 from dlsched.rpc.v1 import control_pb2 as dlsched_dot_rpc_dot_v1_dot_control__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -83,6 +84,16 @@ class ControlStub:
                 '/dlsched.v1.Control/Logs',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.LogsRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.LogChunk.FromString,
+                _registered_method=True)
+        self.Attach = channel.stream_stream(
+                '/dlsched.v1.Control/Attach',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
+                _registered_method=True)
+        self.Forward = channel.stream_stream(
+                '/dlsched.v1.Control/Forward',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
                 _registered_method=True)
         self.Nodes = channel.unary_unary(
                 '/dlsched.v1.Control/Nodes',
@@ -270,6 +281,20 @@ class ControlServicer:
 
     def Logs(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Attach(self, request_iterator, context):
+        """A shell or another process inside a running job; a lost call leaves it running.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forward(self, request_iterator, context):
+        """One connection to a port at which a process of the job listens.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -485,6 +510,16 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Logs,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.LogsRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.LogChunk.SerializeToString,
+            ),
+            'Attach': grpc.stream_stream_rpc_method_handler(
+                    servicer.Attach,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.SerializeToString,
+            ),
+            'Forward': grpc.stream_stream_rpc_method_handler(
+                    servicer.Forward,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.SerializeToString,
             ),
             'Nodes': grpc.unary_unary_rpc_method_handler(
                     servicer.Nodes,
@@ -877,6 +912,60 @@ class Control:
             '/dlsched.v1.Control/Logs',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.LogsRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.LogChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attach(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlsched.v1.Control/Attach',
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forward(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlsched.v1.Control/Forward',
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
             options,
             channel_credentials,
             insecure,

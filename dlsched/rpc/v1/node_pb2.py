@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from dlsched.rpc.v1 import attach_pb2 as dlsched_dot_rpc_dot_v1_dot_attach__pb2
 from dlsched.rpc.v1 import run_pb2 as dlsched_dot_rpc_dot_v1_dot_run__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lsched/rpc/v1/node.proto\x12\ndlsched.v1\x1a\x18\x64lsched/rpc/v1/run.proto\"0\n\x06Health\x12\x13\n\x0bquarantined\x18\x01 \x03(\t\x12\x11\n\tunhealthy\x18\x02 \x03(\t\"z\n\tInventory\x12\x0c\n\x04gpus\x18\x01 \x03(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x12\n\ncan_freeze\x18\x04 \x01(\x08\x12\x11\n\tcan_fence\x18\x05 \x01(\x08\x12\x0f\n\x07machine\x18\x06 \x01(\t\"\x89\x01\n\x0fNodeDescription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12$\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x15.dlsched.v1.NodeFacts\x12 \n\x04uses\x18\x03 \x03(\x0b\x32\x12.dlsched.v1.GpuUse\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x0e\n\x06\x66\x61ults\x18\x05 \x03(\t\"\x86\x01\n\rDescribeReply\x12\x12\n\nwant_facts\x18\x01 \x01(\x08\x12\x33\n\x05peers\x18\x02 \x03(\x0b\x32$.dlsched.v1.DescribeReply.PeersEntry\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xad\x01\n\tNodeFacts\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x63pus\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x10\n\x08launcher\x18\x04 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x05 \x03(\t\x12\"\n\x04gpus\x18\x06 \x03(\x0b\x32\x14.dlsched.v1.GpuFacts\x12\x0e\n\x06\x64river\x18\x07 \x01(\t\x12\x0f\n\x07version\x18\x08 \x01(\t\"n\n\x08GpuFacts\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x11\n\tnuma_node\x18\x05 \x01(\x05\x12\x0e\n\x06linked\x18\x06 \x03(\t\"\xc6\x01\n\x06GpuUse\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x18\n\x0butilization\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11memory_used_bytes\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rtemperature_c\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0f\n\x07\x66oreign\x18\x06 \x01(\x08\x42\x0e\n\x0c_utilizationB\x14\n\x12_memory_used_bytesB\x10\n\x0e_temperature_c\",\n\x07HeldSet\x12!\n\x04runs\x18\x01 \x03(\x0b\x32\x13.dlsched.v1.HeldRun\"2\n\nDesiredSet\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.dlsched.v1.DesiredRun\"\x98\x03\n\x0bSyncRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12\x1e\n\x04last\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.Term\x12!\n\x07\x61pplied\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x13\n\x0bheld_digest\x18\x07 \x01(\t\x12!\n\x04held\x18\x08 \x01(\x0b\x32\x13.dlsched.v1.HeldSet\x12%\n\x05\x65nded\x18\t \x03(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x16\n\x0e\x64\x65sired_digest\x18\n \x01(\t\x12\x18\n\x10renewed_sequence\x18\x0b \x01(\x03\x12\"\n\x06health\x18\x0c \x01(\x0b\x32\x12.dlsched.v1.Health\x12(\n\tinventory\x18\r \x01(\x0b\x32\x15.dlsched.v1.Inventory\x12\x0e\n\x06starts\x18\x0e \x03(\t\x12\x11\n\twitnesses\x18\x0f \x03(\t\"+\n\x05Lease\x12\x12\n\nduration_s\x18\x01 \x01(\x01\x12\x0e\n\x06\x63overs\x18\x02 \x03(\t\"\xc3\x02\n\x05Reply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x1e\n\x04term\x18\x04 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x16\n\x0e\x64\x65sired_digest\x18\x05 \x01(\t\x12\'\n\x07\x64\x65sired\x18\x06 \x01(\x0b\x32\x16.dlsched.v1.DesiredSet\x12\x14\n\x0c\x61\x63knowledged\x18\x07 \x03(\t\x12\x0c\n\x04over\x18\x08 \x03(\t\x12 \n\x05lease\x18\t \x01(\x0b\x32\x11.dlsched.v1.Lease\x12\x10\n\x08register\x18\n \x01(\x08\x12\x11\n\twant_held\x18\x0b \x01(\x08\x12\x11\n\twitnesses\x18\x0c \x03(\t\x12\x0f\n\x07refused\x18\r \x01(\t\x12\x15\n\rcount_on_from\x18\x0e \x01(\x03\"<\n\x0cNudgeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x1e\n\x04term\x18\x02 \x01(\x0b\x32\x10.dlsched.v1.Term\"\x0c\n\nNudgeReply\"=\n\x0cWitnessQuery\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\"U\n\rWitnessAnswer\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\x12\x15\n\rrenewed_ago_s\x18\x04 \x01(\x01\"\xc8\x01\n\rOutputRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\x12\x0c\n\x04path\x18\x06 \x01(\t\x12\x0c\n\x04user\x18\x07 \x01(\t\x12\x0b\n\x03uid\x18\x08 \x01(\x03\x12\x19\n\x11working_directory\x18\t \x01(\t\x12\x11\n\tonly_rank\x18\n \x01(\x08\"\x1b\n\x0bOutputChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"@\n\rSignalRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0e\n\x06number\x18\x02 \x01(\x05\"\r\n\x0bSignalReply\"D\n\x18\x44\x65leteCheckpointsRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\"&\n\x16\x44\x65leteCheckpointsReply\x12\x0c\n\x04gone\x18\x01 \x03(\t\";\n\tRankPlace\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x12\n\nlocal_rank\x18\x02 \x01(\x05\x12\x0c\n\x04gpus\x18\x03 \x03(\t\"\x9a\x03\n\x0cRanksRequest\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\x03\x12\x0c\n\x04\x61rgv\x18\x04 \x03(\t\x12>\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32).dlsched.v1.RanksRequest.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x06 \x01(\t\x12$\n\x05ranks\x18\x07 \x03(\x0b\x32\x15.dlsched.v1.RankPlace\x12\r\n\x05world\x18\x08 \x01(\x05\x12\x13\n\x0bmaster_port\x18\t \x01(\x05\x12\x16\n\x0etasks_per_node\x18\n \x01(\t\x12\r\n\x05nodes\x18\x0b \x03(\t\x12\x16\n\x0emaster_address\x18\x0c \x01(\t\x12\x15\n\rcpus_per_task\x18\r \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x0e \x03(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"v\n\tRankEvent\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0e\n\x06stream\x18\x02 \x01(\x05\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06\x65xited\x18\x04 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x05 \x01(\x05\x12\x0e\n\x06signal\x18\x06 \x01(\x05\x12\x0f\n\x07refused\x18\x07 \x01(\t\"[\n\x0bRanksSignal\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\x03\x12\x0e\n\x06number\x18\x04 \x01(\x05\x32\x80\x01\n\x06Leader\x12\x32\n\x04Sync\x12\x17.dlsched.v1.SyncRequest\x1a\x11.dlsched.v1.Reply\x12\x42\n\x08\x44\x65scribe\x12\x1b.dlsched.v1.NodeDescription\x1a\x19.dlsched.v1.DescribeReply2\xe5\x03\n\x05\x41gent\x12\x39\n\x05Nudge\x12\x18.dlsched.v1.NudgeRequest\x1a\x16.dlsched.v1.NudgeReply\x12>\n\x07Witness\x12\x18.dlsched.v1.WitnessQuery\x1a\x19.dlsched.v1.WitnessAnswer\x12>\n\x06Output\x12\x19.dlsched.v1.OutputRequest\x1a\x17.dlsched.v1.OutputChunk0\x01\x12@\n\nSendSignal\x12\x19.dlsched.v1.SignalRequest\x1a\x17.dlsched.v1.SignalReply\x12?\n\nStartRanks\x12\x18.dlsched.v1.RanksRequest\x1a\x15.dlsched.v1.RankEvent0\x01\x12?\n\x0bSignalRanks\x12\x17.dlsched.v1.RanksSignal\x1a\x17.dlsched.v1.SignalReply\x12]\n\x11\x44\x65leteCheckpoints\x12$.dlsched.v1.DeleteCheckpointsRequest\x1a\".dlsched.v1.DeleteCheckpointsReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x64lsched/rpc/v1/node.proto\x12\ndlsched.v1\x1a\x1b\x64lsched/rpc/v1/attach.proto\x1a\x18\x64lsched/rpc/v1/run.proto\"0\n\x06Health\x12\x13\n\x0bquarantined\x18\x01 \x03(\t\x12\x11\n\tunhealthy\x18\x02 \x03(\t\"z\n\tInventory\x12\x0c\n\x04gpus\x18\x01 \x03(\t\x12\x10\n\x08gpu_type\x18\x02 \x01(\t\x12\x15\n\ragent_version\x18\x03 \x01(\t\x12\x12\n\ncan_freeze\x18\x04 \x01(\x08\x12\x11\n\tcan_fence\x18\x05 \x01(\x08\x12\x0f\n\x07machine\x18\x06 \x01(\t\"\x89\x01\n\x0fNodeDescription\x12\x0c\n\x04node\x18\x01 \x01(\t\x12$\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x15.dlsched.v1.NodeFacts\x12 \n\x04uses\x18\x03 \x03(\x0b\x32\x12.dlsched.v1.GpuUse\x12\x10\n\x08problems\x18\x04 \x03(\t\x12\x0e\n\x06\x66\x61ults\x18\x05 \x03(\t\"\x86\x01\n\rDescribeReply\x12\x12\n\nwant_facts\x18\x01 \x01(\x08\x12\x33\n\x05peers\x18\x02 \x03(\x0b\x32$.dlsched.v1.DescribeReply.PeersEntry\x1a,\n\nPeersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xad\x01\n\tNodeFacts\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04\x63pus\x18\x02 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x10\n\x08launcher\x18\x04 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x05 \x03(\t\x12\"\n\x04gpus\x18\x06 \x03(\x0b\x32\x14.dlsched.v1.GpuFacts\x12\x0e\n\x06\x64river\x18\x07 \x01(\t\x12\x0f\n\x07version\x18\x08 \x01(\t\"n\n\x08GpuFacts\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x11\n\tnuma_node\x18\x05 \x01(\x05\x12\x0e\n\x06linked\x18\x06 \x03(\t\"\xc6\x01\n\x06GpuUse\x12\x0c\n\x04uuid\x18\x01 \x01(\t\x12\x18\n\x0butilization\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x11memory_used_bytes\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rtemperature_c\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0f\n\x07\x66oreign\x18\x06 \x01(\x08\x42\x0e\n\x0c_utilizationB\x14\n\x12_memory_used_bytesB\x10\n\x0e_temperature_c\",\n\x07HeldSet\x12!\n\x04runs\x18\x01 \x03(\x0b\x32\x13.dlsched.v1.HeldRun\"2\n\nDesiredSet\x12$\n\x04runs\x18\x01 \x03(\x0b\x32\x16.dlsched.v1.DesiredRun\"\x98\x03\n\x0bSyncRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x03\x12\x10\n\x08sequence\x18\x04 \x01(\x03\x12\x1e\n\x04last\x18\x05 \x01(\x0b\x32\x10.dlsched.v1.Term\x12!\n\x07\x61pplied\x18\x06 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x13\n\x0bheld_digest\x18\x07 \x01(\t\x12!\n\x04held\x18\x08 \x01(\x0b\x32\x13.dlsched.v1.HeldSet\x12%\n\x05\x65nded\x18\t \x03(\x0b\x32\x16.dlsched.v1.ExitRecord\x12\x16\n\x0e\x64\x65sired_digest\x18\n \x01(\t\x12\x18\n\x10renewed_sequence\x18\x0b \x01(\x03\x12\"\n\x06health\x18\x0c \x01(\x0b\x32\x12.dlsched.v1.Health\x12(\n\tinventory\x18\r \x01(\x0b\x32\x15.dlsched.v1.Inventory\x12\x0e\n\x06starts\x18\x0e \x03(\t\x12\x11\n\twitnesses\x18\x0f \x03(\t\"+\n\x05Lease\x12\x12\n\nduration_s\x18\x01 \x01(\x01\x12\x0e\n\x06\x63overs\x18\x02 \x03(\t\"\xc3\x02\n\x05Reply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x1e\n\x04term\x18\x04 \x01(\x0b\x32\x10.dlsched.v1.Term\x12\x16\n\x0e\x64\x65sired_digest\x18\x05 \x01(\t\x12\'\n\x07\x64\x65sired\x18\x06 \x01(\x0b\x32\x16.dlsched.v1.DesiredSet\x12\x14\n\x0c\x61\x63knowledged\x18\x07 \x03(\t\x12\x0c\n\x04over\x18\x08 \x03(\t\x12 \n\x05lease\x18\t \x01(\x0b\x32\x11.dlsched.v1.Lease\x12\x10\n\x08register\x18\n \x01(\x08\x12\x11\n\twant_held\x18\x0b \x01(\x08\x12\x11\n\twitnesses\x18\x0c \x03(\t\x12\x0f\n\x07refused\x18\r \x01(\t\x12\x15\n\rcount_on_from\x18\x0e \x01(\x03\"<\n\x0cNudgeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x1e\n\x04term\x18\x02 \x01(\x0b\x32\x10.dlsched.v1.Term\"\x0c\n\nNudgeReply\"=\n\x0cWitnessQuery\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\"U\n\rWitnessAnswer\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x0f\n\x07witness\x18\x02 \x01(\t\x12\r\n\x05nonce\x18\x03 \x01(\x03\x12\x15\n\rrenewed_ago_s\x18\x04 \x01(\x01\"\xc8\x01\n\rOutputRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x08\x12\x12\n\ntail_lines\x18\x04 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x05 \x01(\x08\x12\x0c\n\x04path\x18\x06 \x01(\t\x12\x0c\n\x04user\x18\x07 \x01(\t\x12\x0b\n\x03uid\x18\x08 \x01(\x03\x12\x19\n\x11working_directory\x18\t \x01(\t\x12\x11\n\tonly_rank\x18\n \x01(\x08\"\x1b\n\x0bOutputChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"@\n\rSignalRequest\x12\x1f\n\x03key\x18\x01 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0e\n\x06number\x18\x02 \x01(\x05\"\r\n\x0bSignalReply\"D\n\x18\x44\x65leteCheckpointsRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\"&\n\x16\x44\x65leteCheckpointsReply\x12\x0c\n\x04gone\x18\x01 \x03(\t\";\n\tRankPlace\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x12\n\nlocal_rank\x18\x02 \x01(\x05\x12\x0c\n\x04gpus\x18\x03 \x03(\t\"\x9a\x03\n\x0cRanksRequest\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\x03\x12\x0c\n\x04\x61rgv\x18\x04 \x03(\t\x12>\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32).dlsched.v1.RanksRequest.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x06 \x01(\t\x12$\n\x05ranks\x18\x07 \x03(\x0b\x32\x15.dlsched.v1.RankPlace\x12\r\n\x05world\x18\x08 \x01(\x05\x12\x13\n\x0bmaster_port\x18\t \x01(\x05\x12\x16\n\x0etasks_per_node\x18\n \x01(\t\x12\r\n\x05nodes\x18\x0b \x03(\t\x12\x16\n\x0emaster_address\x18\x0c \x01(\t\x12\x15\n\rcpus_per_task\x18\r \x01(\x05\x12\x0f\n\x07\x63hanged\x18\x0e \x03(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"v\n\tRankEvent\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x0e\n\x06stream\x18\x02 \x01(\x05\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06\x65xited\x18\x04 \x01(\x08\x12\x0c\n\x04\x63ode\x18\x05 \x01(\x05\x12\x0e\n\x06signal\x18\x06 \x01(\x05\x12\x0f\n\x07refused\x18\x07 \x01(\t\"[\n\x0bRanksSignal\x12\r\n\x05\x61sker\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.dlsched.v1.RunKey\x12\x0c\n\x04\x63\x61ll\x18\x03 \x01(\x03\x12\x0e\n\x06number\x18\x04 \x01(\x05\x32\x80\x01\n\x06Leader\x12\x32\n\x04Sync\x12\x17.dlsched.v1.SyncRequest\x1a\x11.dlsched.v1.Reply\x12\x42\n\x08\x44\x65scribe\x12\x1b.dlsched.v1.NodeDescription\x1a\x19.dlsched.v1.DescribeReply2\xe8\x04\n\x05\x41gent\x12\x39\n\x05Nudge\x12\x18.dlsched.v1.NudgeRequest\x1a\x16.dlsched.v1.NudgeReply\x12>\n\x07Witness\x12\x18.dlsched.v1.WitnessQuery\x1a\x19.dlsched.v1.WitnessAnswer\x12>\n\x06Output\x12\x19.dlsched.v1.OutputRequest\x1a\x17.dlsched.v1.OutputChunk0\x01\x12@\n\nSendSignal\x12\x19.dlsched.v1.SignalRequest\x1a\x17.dlsched.v1.SignalReply\x12?\n\nStartRanks\x12\x18.dlsched.v1.RanksRequest\x1a\x15.dlsched.v1.RankEvent0\x01\x12?\n\x0bSignalRanks\x12\x17.dlsched.v1.RanksSignal\x1a\x17.dlsched.v1.SignalReply\x12]\n\x11\x44\x65leteCheckpoints\x12$.dlsched.v1.DeleteCheckpointsRequest\x1a\".dlsched.v1.DeleteCheckpointsReply\x12?\n\x06\x41ttach\x12\x17.dlsched.v1.AttachInput\x1a\x18.dlsched.v1.AttachOutput(\x01\x30\x01\x12@\n\x07\x46orward\x12\x17.dlsched.v1.AttachInput\x1a\x18.dlsched.v1.AttachOutput(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,64 +37,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_options = b'8\001'
   _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._loaded_options = None
   _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._serialized_options = b'8\001'
-  _globals['_HEALTH']._serialized_start=67
-  _globals['_HEALTH']._serialized_end=115
-  _globals['_INVENTORY']._serialized_start=117
-  _globals['_INVENTORY']._serialized_end=239
-  _globals['_NODEDESCRIPTION']._serialized_start=242
-  _globals['_NODEDESCRIPTION']._serialized_end=379
-  _globals['_DESCRIBEREPLY']._serialized_start=382
-  _globals['_DESCRIBEREPLY']._serialized_end=516
-  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_start=472
-  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_end=516
-  _globals['_NODEFACTS']._serialized_start=519
-  _globals['_NODEFACTS']._serialized_end=692
-  _globals['_GPUFACTS']._serialized_start=694
-  _globals['_GPUFACTS']._serialized_end=804
-  _globals['_GPUUSE']._serialized_start=807
-  _globals['_GPUUSE']._serialized_end=1005
-  _globals['_HELDSET']._serialized_start=1007
-  _globals['_HELDSET']._serialized_end=1051
-  _globals['_DESIREDSET']._serialized_start=1053
-  _globals['_DESIREDSET']._serialized_end=1103
-  _globals['_SYNCREQUEST']._serialized_start=1106
-  _globals['_SYNCREQUEST']._serialized_end=1514
-  _globals['_LEASE']._serialized_start=1516
-  _globals['_LEASE']._serialized_end=1559
-  _globals['_REPLY']._serialized_start=1562
-  _globals['_REPLY']._serialized_end=1885
-  _globals['_NUDGEREQUEST']._serialized_start=1887
-  _globals['_NUDGEREQUEST']._serialized_end=1947
-  _globals['_NUDGEREPLY']._serialized_start=1949
-  _globals['_NUDGEREPLY']._serialized_end=1961
-  _globals['_WITNESSQUERY']._serialized_start=1963
-  _globals['_WITNESSQUERY']._serialized_end=2024
-  _globals['_WITNESSANSWER']._serialized_start=2026
-  _globals['_WITNESSANSWER']._serialized_end=2111
-  _globals['_OUTPUTREQUEST']._serialized_start=2114
-  _globals['_OUTPUTREQUEST']._serialized_end=2314
-  _globals['_OUTPUTCHUNK']._serialized_start=2316
-  _globals['_OUTPUTCHUNK']._serialized_end=2343
-  _globals['_SIGNALREQUEST']._serialized_start=2345
-  _globals['_SIGNALREQUEST']._serialized_end=2409
-  _globals['_SIGNALREPLY']._serialized_start=2411
-  _globals['_SIGNALREPLY']._serialized_end=2424
-  _globals['_DELETECHECKPOINTSREQUEST']._serialized_start=2426
-  _globals['_DELETECHECKPOINTSREQUEST']._serialized_end=2494
-  _globals['_DELETECHECKPOINTSREPLY']._serialized_start=2496
-  _globals['_DELETECHECKPOINTSREPLY']._serialized_end=2534
-  _globals['_RANKPLACE']._serialized_start=2536
-  _globals['_RANKPLACE']._serialized_end=2595
-  _globals['_RANKSREQUEST']._serialized_start=2598
-  _globals['_RANKSREQUEST']._serialized_end=3008
-  _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._serialized_start=2958
-  _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._serialized_end=3008
-  _globals['_RANKEVENT']._serialized_start=3010
-  _globals['_RANKEVENT']._serialized_end=3128
-  _globals['_RANKSSIGNAL']._serialized_start=3130
-  _globals['_RANKSSIGNAL']._serialized_end=3221
-  _globals['_LEADER']._serialized_start=3224
-  _globals['_LEADER']._serialized_end=3352
-  _globals['_AGENT']._serialized_start=3355
-  _globals['_AGENT']._serialized_end=3840
+  _globals['_HEALTH']._serialized_start=96
+  _globals['_HEALTH']._serialized_end=144
+  _globals['_INVENTORY']._serialized_start=146
+  _globals['_INVENTORY']._serialized_end=268
+  _globals['_NODEDESCRIPTION']._serialized_start=271
+  _globals['_NODEDESCRIPTION']._serialized_end=408
+  _globals['_DESCRIBEREPLY']._serialized_start=411
+  _globals['_DESCRIBEREPLY']._serialized_end=545
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_start=501
+  _globals['_DESCRIBEREPLY_PEERSENTRY']._serialized_end=545
+  _globals['_NODEFACTS']._serialized_start=548
+  _globals['_NODEFACTS']._serialized_end=721
+  _globals['_GPUFACTS']._serialized_start=723
+  _globals['_GPUFACTS']._serialized_end=833
+  _globals['_GPUUSE']._serialized_start=836
+  _globals['_GPUUSE']._serialized_end=1034
+  _globals['_HELDSET']._serialized_start=1036
+  _globals['_HELDSET']._serialized_end=1080
+  _globals['_DESIREDSET']._serialized_start=1082
+  _globals['_DESIREDSET']._serialized_end=1132
+  _globals['_SYNCREQUEST']._serialized_start=1135
+  _globals['_SYNCREQUEST']._serialized_end=1543
+  _globals['_LEASE']._serialized_start=1545
+  _globals['_LEASE']._serialized_end=1588
+  _globals['_REPLY']._serialized_start=1591
+  _globals['_REPLY']._serialized_end=1914
+  _globals['_NUDGEREQUEST']._serialized_start=1916
+  _globals['_NUDGEREQUEST']._serialized_end=1976
+  _globals['_NUDGEREPLY']._serialized_start=1978
+  _globals['_NUDGEREPLY']._serialized_end=1990
+  _globals['_WITNESSQUERY']._serialized_start=1992
+  _globals['_WITNESSQUERY']._serialized_end=2053
+  _globals['_WITNESSANSWER']._serialized_start=2055
+  _globals['_WITNESSANSWER']._serialized_end=2140
+  _globals['_OUTPUTREQUEST']._serialized_start=2143
+  _globals['_OUTPUTREQUEST']._serialized_end=2343
+  _globals['_OUTPUTCHUNK']._serialized_start=2345
+  _globals['_OUTPUTCHUNK']._serialized_end=2372
+  _globals['_SIGNALREQUEST']._serialized_start=2374
+  _globals['_SIGNALREQUEST']._serialized_end=2438
+  _globals['_SIGNALREPLY']._serialized_start=2440
+  _globals['_SIGNALREPLY']._serialized_end=2453
+  _globals['_DELETECHECKPOINTSREQUEST']._serialized_start=2455
+  _globals['_DELETECHECKPOINTSREQUEST']._serialized_end=2523
+  _globals['_DELETECHECKPOINTSREPLY']._serialized_start=2525
+  _globals['_DELETECHECKPOINTSREPLY']._serialized_end=2563
+  _globals['_RANKPLACE']._serialized_start=2565
+  _globals['_RANKPLACE']._serialized_end=2624
+  _globals['_RANKSREQUEST']._serialized_start=2627
+  _globals['_RANKSREQUEST']._serialized_end=3037
+  _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._serialized_start=2987
+  _globals['_RANKSREQUEST_ENVIRONMENTENTRY']._serialized_end=3037
+  _globals['_RANKEVENT']._serialized_start=3039
+  _globals['_RANKEVENT']._serialized_end=3157
+  _globals['_RANKSSIGNAL']._serialized_start=3159
+  _globals['_RANKSSIGNAL']._serialized_end=3250
+  _globals['_LEADER']._serialized_start=3253
+  _globals['_LEADER']._serialized_end=3381
+  _globals['_AGENT']._serialized_start=3384
+  _globals['_AGENT']._serialized_end=4000
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from dlsched.rpc.v1 import attach_pb2 as _attach_pb2
 from dlsched.rpc.v1 import run_pb2 as _run_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

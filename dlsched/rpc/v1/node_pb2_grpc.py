@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from dlsched.rpc.v1 import attach_pb2 as dlsched_dot_rpc_dot_v1_dot_attach__pb2
 from dlsched.rpc.v1 import node_pb2 as dlsched_dot_rpc_dot_v1_dot_node__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -191,6 +192,16 @@ class AgentStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.FromString,
                 _registered_method=True)
+        self.Attach = channel.stream_stream(
+                '/dlsched.v1.Agent/Attach',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
+                _registered_method=True)
+        self.Forward = channel.stream_stream(
+                '/dlsched.v1.Agent/Forward',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -246,6 +257,20 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Attach(self, request_iterator, context):
+        """A shell or another process beside a run's own, as its user; it outlives the call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forward(self, request_iterator, context):
+        """One connection to a port at which a process of a run listens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -283,6 +308,16 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.DeleteCheckpoints,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.SerializeToString,
+            ),
+            'Attach': grpc.stream_stream_rpc_method_handler(
+                    servicer.Attach,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.SerializeToString,
+            ),
+            'Forward': grpc.stream_stream_rpc_method_handler(
+                    servicer.Forward,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -475,6 +510,60 @@ class Agent:
             '/dlsched.v1.Agent/DeleteCheckpoints',
             dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_node__pb2.DeleteCheckpointsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attach(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlsched.v1.Agent/Attach',
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forward(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/dlsched.v1.Agent/Forward',
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachInput.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_attach__pb2.AttachOutput.FromString,
             options,
             channel_credentials,
             insecure,

@@ -175,8 +175,11 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
          "--output: %q is not known; known: %j %A %a %x %u %N %n %t %s %%"),
         (["--mem", "99999P", "--", "true"], "--mem: 99999P is more than any node has"),
         (["nofile.sh"], "nofile.sh: can't be read (No such file or directory)"),
-        (["--interactive", "x"], "--interactive: not supported; submit a script and follow it with "
-         "`dlsched logs -f`"),
+        (["--interactive", "x"], "--interactive: a command comes after --, and no script"),
+        (["--interactive", "--wrap", "x"],
+         "--interactive: alone or with a command after --, and to be run now"),
+        (["--interactive"],
+         "standard input and output are no terminal, which an interactive job needs"),
         ([], "give a script, a command after --, --wrap or --from, and only one of them"),
         (["--zzz", "x"], "no such option: --zzz"),
         (["-N", "2", "-G", "3", "--", "x"], "--gpus 3: not the same number on each of 2 nodes"),

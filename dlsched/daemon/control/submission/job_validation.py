@@ -35,6 +35,7 @@ from dlsched.rpc.request_bounds import NODES_OF_A_JOB
 from dlsched.rpc.v1 import control_pb2
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
+_TERMINAL = re.compile(r"[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", re.ASCII)
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
 
 
@@ -142,6 +143,8 @@ def validate(
     sweep = check_sweep(wanted, array)
     if array is not None and sweep is not None:
         array = replace(array, sweep=sweep)
+    if body.terminal:
+        _check_interactive(body, request, array is not None)
     if not wanted.open_ended:
         check_fits(body, capacity)
     return ValidJob(
@@ -152,6 +155,20 @@ def validate(
         tasks=tasks,
         gpus_unsaid=unsaid and body.gpus > 0,
     )
+
+
+def _check_interactive(body: JobBody, request: Request, is_array: bool) -> None:
+    """Refuse what an interactive job cannot be.
+
+    Raises:
+        BadInput: naming it.
+    """
+    if _TERMINAL.fullmatch(body.terminal) is None:
+        raise BadInput(f"terminal {body.terminal!a}: not rows and columns, as 24x80")
+    if is_array or request.mode is not m.LaunchMode.BATCH or body.script:
+        raise BadInput("an interactive job is one command on its first node: no array, no script")
+    if body.requeue or request.retries:
+        raise BadInput("an interactive job starts once: no requeue, no retries")
 
 
 def _in_first_partition(

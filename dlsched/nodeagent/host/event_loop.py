@@ -40,7 +40,10 @@ class EventLoop:
 
     def wait_to_write(self, fd: int, wanted: bool) -> None:
         """Call a descriptor's function also when it is writable, or no longer."""
-        mask = READABLE | WRITABLE if wanted else READABLE
+        self.set_mask(fd, READABLE | WRITABLE if wanted else READABLE)
+
+    def set_mask(self, fd: int, mask: int) -> None:
+        """Call a descriptor's function for these events; for a closed other end always."""
         call, present = self._calls[fd]
         if present != mask:
             self._poll.modify(fd, mask)

@@ -1,0 +1,74 @@
+"""`dlsched forward`: a port of this machine for a port inside a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlsched.cli.daemon_options import DaemonOptions
+from dlsched.cli.jobs.job_filter import IdArgument
+from dlsched.cli.option_groups import option, with_option_groups
+from dlsched.core.errors import BadInput
+
+_LAST_PORT = 65535
+
+
+@with_option_groups
+def forward_command(
+    job: IdArgument,
+    ports: Annotated[
+        str,
+        typer.Argument(
+            metavar="PORT[:LOCAL]", help="On the node, and here (0: any). [default: the same]"
+        ),
+    ],
+    node: Annotated[
+        str, option("--node NAME", "On this node of the job. [default: its first]")
+    ] = "",
+    *,
+    daemon: DaemonOptions,
+) -> None:
+    """Reach a port at which a process of a running job listens, such as a notebook's.
+
+    It listens on 127.0.0.1 here, for your own processes only, until Ctrl-C or the end of the job.
+    """
+    from dlsched.cli.jobs.logs import one_job  # noqa: PLC0415
+
+    port, local = _ports(ports)
+    with daemon.client() as cluster:
+        number = one_job(cluster, job)
+        forwarding = cluster.forwarding(number, port, node=node)
+        where = forwarding.check()
+        try:
+            at = forwarding.listen(local)
+        except OSError as error:
+            raise BadInput(
+                f"local port {local}: {(error.strerror or str(error)).lower()}"
+            ) from None
+        typer.echo(f"127.0.0.1:{at} is port {port} of job {job} on {where}; Ctrl-C ends it")
+
+        def refused(why: str) -> bool:
+            typer.echo(f"dlsched: {why}", err=True)
+            return why == f"job {number} has ended"
+
+        try:
+            forwarding.serve(refused)
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
+        raise typer.Exit(1)
+
+
+def _ports(text: str) -> tuple[int, int]:
+    """The port on the node and the local one.
+
+    Raises:
+        BadInput: they are not ports.
+    """
+    port, colon, local = text.partition(":")
+    numbers = []
+    for word, least in ((port, 1), (local if colon else port, 0 if colon else 1)):
+        if not word.isascii() or not word.isdigit() or not least <= int(word) <= _LAST_PORT:
+            raise BadInput(f"ports {text!r}: PORT or PORT:LOCAL, each within 1 and {_LAST_PORT}")
+        numbers.append(int(word))
+    return numbers[0], numbers[1]

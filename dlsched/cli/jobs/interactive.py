@@ -1,0 +1,133 @@
+"""A job whose command has the user's terminal: `submit --interactive`, `salloc`, `srun --pty`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from dlsched.cli.jobs.attach import exit_code, say, told
+from dlsched.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from dlsched.client.daemon_client import Client
+    from dlsched.client.submission.request import Submission
+
+INTERRUPTED = 130
+NAME = "interactive"  # of a job that names neither itself nor a command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a program says of its job; `{job}` and `{node}` stand for them.
+
+    Attributes:
+        name: of the program.
+        submitted: once the job has an id.
+        waits: while it does not start, each a line.
+        granted: once it runs.
+        over: at the end.
+        revoked: at the end, when the job was stopped.
+    """
+
+    name: str
+    submitted: Sequence[str] = ()
+    waits: Sequence[str] = ()
+    granted: Sequence[str] = ()
+    over: Sequence[str] = ()
+    revoked: Sequence[str] = ()
+
+
+OURS = Words(
+    name="dlsched",
+    waits=("job {job} waits for its start; Ctrl-C cancels it",),
+    granted=("job {job} runs on {node}",),
+)
+SALLOC = Words(
+    name="salloc",
+    waits=(
+        "Pending job allocation {job}",
+        "job {job} queued and waiting for resources",
+    ),
+    granted=("Granted job allocation {job}", "Nodes {node} are ready for job"),
+    over=("Relinquishing job allocation {job}",),
+    revoked=("Job allocation {job} has been revoked.",),
+)
+SRUN = Words(
+    name="srun",
+    waits=("job {job} queued and waiting for resources",),
+)
+
+
+def shell() -> tuple[str, ...]:
+    """The command of a job that names none: the user's shell."""
+    return (os.environ.get("SHELL") or "/bin/sh",)
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """What is said of one job, each part once."""
+
+    words: Words
+    job: int
+    said: set[str] = field(default_factory=set)
+
+    def say(self, part: str, node: str = "") -> None:
+        if part not in self.said:
+            self.said.add(part)
+            for line in getattr(self.words, part):
+                say(self.words.name, line.format(job=self.job, node=node))
+
+
+def run_interactive(cluster: Client, wanted: Submission, words: Words) -> int:
+    """Submit a job, attach this program's terminal to it, and return the exit code of its command.
+
+    Raises:
+        DlschedError: this program has no terminal, or the job is refused.
+    """
+    from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
+    from dlsched.client.attaching.attachment import AttachEnded  # noqa: PLC0415
+    from dlsched.client.attaching.local_terminal import is_terminal, size_of  # noqa: PLC0415
+    from dlsched.client.daemon_client import filter_of  # noqa: PLC0415
+    from dlsched.client.errors import RequestRefused  # noqa: PLC0415
+    from dlsched.client.job_ids import JobName  # noqa: PLC0415
+
+    if not is_terminal(0, 1):
+        raise BadInput("standard input and output are no terminal, which an interactive job needs")
+    rows, columns = size_of(1)
+    wanted.request.terminal = f"{rows}x{columns}"
+    wanted.request.no_requeue = True
+    reply = cluster.submit_all([wanted])
+    print_warnings(reply)
+    job = reply.jobs[0].job
+    chosen = filter_of([JobName(job=job)])
+    spoken = _Spoken(words, job)
+    spoken.say("submitted")
+    telling = replace(
+        told(words.name),
+        waits=lambda _status: spoken.say("waits"),
+        attached=lambda node: spoken.say("granted", node),
+    )
+    try:
+        end = cluster.attachment(job, wait=True, told=telling).run()
+    except RequestRefused as error:  # cancelled before its start, perhaps
+        end = AttachEnded(why=str(error))
+    except BaseException as error:
+        if "granted" not in spoken.said:  # of no use any more
+            done = cluster.act("cancel", chosen, reason="its client has left")
+            if isinstance(error, KeyboardInterrupt) and done.done:
+                say(words.name, f"job {job} is cancelled")
+        if isinstance(error, KeyboardInterrupt):
+            return INTERRUPTED
+        raise
+    if end.detached or end.elsewhere:
+        return exit_code(end, job, words.name)
+    code = end.code
+    if end.why:
+        say(words.name, end.why)
+        spoken.say("revoked")
+    if code is None:  # it ended while no connection was there
+        code = cluster.wait_for(job).exit_status
+    spoken.say("over")
+    return code

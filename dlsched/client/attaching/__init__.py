@@ -1,0 +1,1 @@
+"""Connections into running jobs: shells, and ports of the jobs' processes."""

@@ -1,0 +1,219 @@
+"""Clients of shells and ports inside jobs: authorised and counted here, passed on to the agent.
+
+The daemon keeps nothing of what goes through: no message is read beyond its kind, and none waits
+here but what gRPC's flow control lets through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterator
+from functools import partial
+from typing import Any
+
+import grpc
+
+from dlsched.core.errors import BadInput, NotAllowed, Unavailable
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control.bounds import check_text, check_words
+from dlsched.daemon.control.job_filters import no_such
+from dlsched.daemon.rpc_errors import NotFound, NotPossible, TooMuch
+from dlsched.protocol.ledger import Job, JobStatus, Run
+from dlsched.protocol.messages import JobId, NodeName
+from dlsched.rpc.authorisation import require_owner
+from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.identity import Identity
+from dlsched.rpc.v1 import attach_pb2 as wire
+
+OF_ONE, OF_JOB = 128, 64  # connections at a time, of one user and to one job
+_TICKET = re.compile(r"[A-Za-z0-9]{8,64}", re.ASCII)
+_ARGV_BYTES = 8 * 1024
+_CANNOT = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED)
+
+
+class Attachments:
+    """The connections of this daemon's clients to processes of jobs."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Have none yet."""
+        self._cluster = cluster
+        self._counts: Counter[Hashable] = Counter()
+
+    async def attach(self, inputs: AsyncIterator[Any], caller: Identity) -> AsyncGenerator[Any]:
+        """Connect a client to a shell of a job.
+
+        Raises:
+            DlschedError: it may not, or there is none.
+        """
+        target = await _target(inputs)
+        if _TICKET.fullmatch(target.ticket) is None:
+            raise BadInput("ticket: not 8 to 64 letters and digits")
+        check_text("terminal", target.term, 64)
+        check_words("command", target.argv, _ARGV_BYTES)
+        job = await self._job(target, caller)
+        with self._counted(caller, job), self._cluster.interactive.client(job):
+            if target.wait:
+                async for status in self._start(job):
+                    yield wire.AttachOutput(waits=status)
+            async for output in self._passed_on("Attach", job, target, inputs):
+                if output.HasField("attached"):
+                    self._cluster.interactive.entered(job)
+                yield output
+
+    async def forward(self, inputs: AsyncIterator[Any], caller: Identity) -> AsyncGenerator[Any]:
+        """Connect a client to a port at which a process of a job listens.
+
+        Raises:
+            DlschedError: it may not, or there is none.
+        """
+        target = await _target(inputs)
+        if not 0 < target.port < 1 << 16:
+            raise BadInput(f"port {target.port}: not within 1 and 65535")
+        job = await self._job(target, caller)
+        with self._counted(caller, job):
+            async for output in self._passed_on("Forward", job, target, inputs):
+                yield output
+
+    # -- which job -----------------------------------------------------------------------------
+
+    async def _job(self, target: wire.AttachTarget, caller: Identity) -> JobId:
+        """The job that a client may enter.
+
+        Raises:
+            DlschedError: there is none, it has ended, or it is not the caller's to enter.
+        """
+        driver, job = self._cluster.driver, JobId(target.job)
+        row = driver.committed.jobs.get(job)
+        if row is None:
+            row = (await driver.read(partial(driver.store.protocol_jobs, [job]))).get(job)
+        if row is None:
+            raise no_such(str(target.job))
+        owner = row.request.user
+        require_owner(caller, owner, f"job {target.job}")
+        is_owner = caller.kind == "user" and caller.name == owner
+        if not is_owner and self._cluster.settings.trust.attach == "owner":
+            raise NotAllowed(f"job {target.job} belongs to {owner}; here only owners enter jobs")
+        if row.status.is_terminal:
+            raise NotPossible(f"job {target.job} has ended")
+        return job
+
+    def _row(self, job: JobId) -> Job:
+        """The job's row.
+
+        Raises:
+            NotPossible: it has ended.
+        """
+        row = self._cluster.driver.committed.jobs.get(job)
+        if row is None or row.status.is_terminal:
+            raise NotPossible(f"job {job} has ended")
+        return row
+
+    @contextlib.contextmanager
+    def _counted(self, caller: Identity, job: JobId) -> Iterator[None]:
+        for key, most, what in ((caller, OF_ONE, str(caller)), (job, OF_JOB, f"job {job}")):
+            if self._counts[key] >= most:
+                raise TooMuch(f"{what} has {most} connections into jobs, which is the most")
+        self._counts.update((caller, job))
+        try:
+            yield
+        finally:
+            self._counts.subtract((caller, job))
+            self._counts = +self._counts  # without those that are 0
+
+    async def _start(self, job: JobId) -> AsyncIterator[str]:
+        """Each status of a job until it runs.
+
+        Raises:
+            NotPossible: it has ended.
+        """
+        told = ""
+        while (row := self._row(job)).status in (JobStatus.PENDING, JobStatus.STARTING):
+            if row.status.value != told:
+                told = row.status.value
+                yield told
+                continue  # it may have changed meanwhile
+            await self._cluster.interactive.change(job)
+
+    def _place(self, job: JobId, target: wire.AttachTarget) -> tuple[Run, NodeName]:
+        """The run and the node that a target means.
+
+        Raises:
+            DlschedError: the job does not run, or not there.
+        """
+        row = self._row(job)
+        run = self._cluster.driver.committed.live_run(job)
+        if run is None or not run.released:
+            raise NotPossible(f"job {job} does not run: it is {row.status.value}")
+        if target.node and target.node not in run.members:
+            raise NotFound(f"node {target.node}: job {job} is on {', '.join(run.members)}")
+        return run, NodeName(target.node) or next(iter(run.members))
+
+    # -- to the agent --------------------------------------------------------------------------
+
+    async def _passed_on(
+        self,
+        method: str,
+        job: JobId,
+        target: wire.AttachTarget,
+        inputs: AsyncIterator[Any],
+    ) -> AsyncGenerator[Any]:
+        """Pass a client's messages on to the agent of a node, and its answers back."""
+        run, node = self._place(job, target)
+        stub = self._cluster.agents.stub(node)
+        if stub is None:
+            raise Unavailable(f"node {node} has not said where its agent listens")
+        spec = self._cluster.driver.table.spec(self._row(job))
+        target.key.CopyFrom(to_wire(run.key))
+        target.user, target.uid = spec.user, spec.uid
+        call = getattr(stub, method)()
+        passing = asyncio.ensure_future(_pass_on(target, inputs, call))
+        try:
+            async for output in call:
+                yield output
+        except grpc.aio.AioRpcError as error:
+            if passing.done() and not passing.cancelled() and passing.exception() is not None:
+                passing.result()  # the client's own message was refused
+            raise _told(error, node) from None
+        finally:
+            passing.cancel()
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await passing
+
+
+async def _target(inputs: AsyncIterator[Any]) -> wire.AttachTarget:
+    """What the first message of a call asks for."""
+    first = await anext(inputs)
+    if not first.HasField("target"):
+        raise BadInput("the first message of a connection says to what; this one does not")
+    target: wire.AttachTarget = first.target
+    return target
+
+
+async def _pass_on(target: wire.AttachTarget, inputs: AsyncIterator[Any], call: Any) -> None:
+    """Write everything that the client sends to the agent."""
+    try:
+        await call.write(wire.AttachInput(target=target))
+        async for message in inputs:
+            message.ClearField("target")
+            await call.write(message)
+        await call.done_writing()
+    except asyncio.InvalidStateError:
+        pass  # the agent has ended the call
+    except BaseException:
+        call.cancel()
+        raise
+
+
+def _told(error: grpc.aio.AioRpcError, node: NodeName) -> Exception:
+    """What the client gets to know of an agent's error."""
+    if error.code() in _CANNOT:
+        return NotPossible(error.details() or "")
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return NotPossible(f"node {node}: its agent is older and has no shells")
+    text = error.details() if error.code() is grpc.StatusCode.UNAVAILABLE else ""
+    known = text if text and text.startswith("node ") else f"node {node} does not answer"
+    return Unavailable(known)
