@@ -135,9 +135,10 @@ def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:
 
 
 def _never(refused: Refused, request: GpuRequest, pools: Pools, pool: int) -> Refused:
-    vc, types = pools.keys[pool]
+    vc, types, *constraint = pools.keys[pool]
     where = f" of vc {vc}" if vc else ""
     where += f" of type {types}" if types else ""
+    where += f" with {constraint[0]}" if any(constraint) else ""
     most = pools.largest_gang(pool)
     if request.gang > most:
         return Refused(

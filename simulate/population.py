@@ -9,6 +9,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.features import constraint_text, parse_constraint
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
@@ -202,13 +203,33 @@ def _pools(units: UnitTable, trace: Trace, cluster: Cluster, profiled: Profiled 
     if profiled is not None and not (profiled.rate > 0).all():
         bound = True
         wanted = [_both(text, profiled.allowed(row)) for row, text in enumerate(wanted)]
-    if not owned and not bound:
+    asked = _constraints(trace, cluster)
+    if not owned and not bound and asked is None:
         return Pools(cluster)
-    keys: dict[tuple[str, str], int] = {}
+    keys: dict[tuple[str, ...], int] = {}
     for row, (vc, text) in enumerate(zip(trace.vc.tolist(), wanted, strict=True)):
-        key = (vc if vc in owned else "", _allowed_types(text))
+        constraint = "" if asked is None else asked[row]
+        key = (vc if vc in owned else "", _allowed_types(text), constraint)
         units.pool[row] = keys.setdefault(key, len(keys))
     return Pools(cluster, list(keys))
+
+
+def _constraints(trace: Trace, cluster: Cluster) -> list[str] | None:
+    """The constraints of jobs; None: no job has any, or the nodes of the cluster have no features.
+
+    Raises:
+        BadInput: one is malformed.
+    """
+    column = trace.columns.get("constraint")
+    if column is None or not any(node.features for node in cluster.nodes):
+        return None
+    read: dict[str, str] = {}
+    listed: list[str] = restrictions.texts(column).tolist()
+    for job, text in zip(trace.job_id.tolist(), listed, strict=True):
+        if text not in read:
+            where = f"{trace.name}: job {job}: constraint"
+            read[text] = constraint_text(parse_constraint(where, text))
+    return [read[text] for text in listed]
 
 
 def _both(wanted: str, runs_on: str) -> str:

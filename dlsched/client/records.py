@@ -285,6 +285,7 @@ class Node:
     cpus_held: float = 0.0  # by jobs that say how many they need, as the next one
     memory_held_bytes: int = 0
     partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     jobs: tuple[int, ...] = ()
     job_names: tuple[str, ...] = ()  # as users write them, one for each of `jobs`
     heard_ago_s: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlsched.core.cluster.description import ANY_TYPE
+from dlsched.core.cluster.features import features_of
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.live.nodes import LiveNodes
 from dlsched.daemon.settings import Settings
@@ -22,6 +23,7 @@ class Host:
     cpus: int | None = None
     memory_bytes: int | None = None
     partitions: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()  # in small letters, the GPU type among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class Capacity:
     def types(self) -> dict[str, str]:
         """The known GPU types, by their names in small letters."""
         return {h.gpu_type.lower(): h.gpu_type for h in self.hosts.values() if h.gpu_type}
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What constraints may name."""
+        return frozenset().union(*(host.features for host in self.hosts.values()))
 
 
 def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Agents) -> Capacity:
@@ -60,15 +67,18 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             cpus=section.cpus,
             memory_bytes=None if memory is None else int(memory * 1e9),
             partitions=partitions_of(name),
+            features=features_of(section.features, section.gpu_type),
         )
     for name, registered in ledger.nodes.items():
         live, described = nodes.get(name), agents.described.get(name)
+        gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
-            gpu_type="" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type,
+            gpu_type=gpu_type,
             cpus=None if described is None else described.facts.cpus or None,
             memory_bytes=None if described is None else described.facts.memory_bytes or None,
             partitions=partitions_of(name),
+            features=features_of(settings.node_features().get(name, ()), gpu_type),
         )
     return Capacity(hosts=hosts)

@@ -230,6 +230,7 @@ class Cluster(LedgerFollower):
             longest_s={p.name: p.max_time_s for p in partitions if p.max_time_s is not None},
             vcs=self.tenants.in_force(),
             site=self.tenants.site_rules(self.settings),
+            features=self.settings.node_features(),
         )
 
     def _apply_tenants(self) -> None:

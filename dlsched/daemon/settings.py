@@ -28,11 +28,12 @@ from dlsched.daemon.priority_classes import NORMAL, check_class
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.daemon.webhook_urls import read_url
 from dlsched.db.engine import has_password
-from dlsched.db.tenants import PriorityClass
+from dlsched.db.tenants import Partition, PriorityClass
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400, allow_inf_nan=False)]
+Feature = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
 
 
@@ -233,10 +234,11 @@ class NodeSection(_Section):
     switch: str = ""
     domain: str = ""
     nic_gbps: Annotated[float, Field(gt=0)] | None = None
+    features: tuple[Feature, ...] = ()  # that jobs may ask for (`-C`)
 
     def facts(self) -> dict[str, Any]:
         """What the section says of each of its nodes, by the names of `LiveNode`."""
-        return self.model_dump(exclude={"name", "count", "gpus"})
+        return self.model_dump(exclude={"name", "count", "gpus", "features"})
 
 
 class VcSection(_Section):
@@ -251,13 +253,35 @@ class VcSection(_Section):
 
 
 class PartitionSection(_Section):
-    """A name for some of the nodes, with a time limit."""
+    """A name for some of the nodes, with rules for the jobs there."""
 
     name: Name
     nodes: str = ""  # a host list; empty: all
     max_time_s: Seconds | None = None
     default: bool = False
     default_gpus: Literal[0, 1] = 1  # of jobs that say nothing of GPUs; 0: none
+    default_time_s: Seconds | None = None  # of jobs without a limit; else `max_time_s`
+    users: tuple[str, ...] = ()  # which jobs may be in it; with the next two empty: all
+    accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # of Unix, on the daemon's machine
+    cpus_per_gpu: Annotated[int, Field(ge=1, le=1024)] | None = None  # of jobs that do not say
+    memory_gb_per_gpu: Annotated[float, Field(gt=0, le=1e6)] | None = None
+
+    @model_validator(mode="after")
+    def _within(self) -> PartitionSection:
+        longest = self.max_time_s
+        if longest is not None and (self.default_time_s or 0.0) > longest:
+            raise ValueError(f"default_time_s is above max_time_s, {longest:g}")
+        return self
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether only some jobs may be in it."""
+        return bool(self.users or self.accounts or self.groups)
+
+    def partition(self) -> Partition:
+        """The partition as it is stored."""
+        return Partition(**self.model_dump(exclude={"default_gpus"}))
 
 
 class ClassSection(_Section):
@@ -394,6 +418,11 @@ class Settings(_Section):
                     raise ValueError(f"nodes: {name} is there twice")
                 found[name] = section
         return found
+
+    def node_features(self) -> dict[str, tuple[str, ...]]:
+        """The features of the configured nodes that have any."""
+        nodes = self.configured_nodes().items()
+        return {name: section.features for name, section in nodes if section.features}
 
     def partition_nodes(self) -> dict[str, frozenset[str] | None]:
         """The nodes of each partition; None for all."""

@@ -49,10 +49,7 @@ def configured(settings: Settings) -> tuple[Tenant, ...]:
         )
         for vc in settings.vcs
     ]
-    partitions = [
-        Partition(name=p.name, nodes=p.nodes, max_time_s=p.max_time_s, default=p.default)
-        for p in settings.partitions
-    ]
+    partitions = [section.partition() for section in settings.partitions]
     return (*vcs, *partitions, *(section.priority_class() for section in settings.classes))
 
 
@@ -311,12 +308,14 @@ class TenantsOfUser:
     Attributes:
         tenants: all.
         user: whose jobs they are.
-        operator: may use any account and priority class.
+        operator: may use any account, priority class and partition.
+        groups: of Unix, where a partition asks for them.
     """
 
     tenants: Tenants
     user: str
     operator: bool = False
+    groups: frozenset[str] = frozenset()
 
     def account_and_vc(self, wanted: str) -> tuple[str, str]:
         """See `Tenants.resolve`."""

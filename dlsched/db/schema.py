@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0015"  # of the tables below: the newest migration
+VERSION = "0016"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -77,6 +77,11 @@ def _words(name: str) -> Column[str]:
 def _set() -> tuple[Column[Any], ...]:
     """The columns that say how a row was set: by the configuration (`file`) or an operator."""
     return _words("source"), _words("set_by"), _seconds("set_at")
+
+
+def _name_lists(*names: str) -> tuple[Column[Any], ...]:
+    """Columns of JSON lists, empty in older rows."""
+    return tuple(Column(name, Words, nullable=False, server_default="[]") for name in names)
 
 
 def _live(table: Table, *columns: str) -> Index:
@@ -517,6 +522,10 @@ partitions = _table(
     _seconds("max_time_s"),
     _flag("is_default"),
     *_set(),
+    *_name_lists("users", "accounts", "groups"),
+    _seconds("default_time_s"),
+    Column("memory_gb_per_gpu", Double),
+    Column("cpus_per_gpu", Integer),
 )
 
 priority_classes = _table(

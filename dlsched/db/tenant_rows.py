@@ -39,7 +39,11 @@ _TABLES = {
     "class": schema.priority_classes,
     "quota": schema.quotas,
 }
-_LISTS = ("preempts", "users", "accounts")  # names, stored as JSON
+# lists of names that are stored as JSON, by kind
+_LISTS = {
+    "class": ("preempts", "users", "accounts"),
+    "partition": ("users", "accounts", "groups"),
+}
 
 
 def set_tenants(connection: Connection, rows: Iterable[TenantSet]) -> None:
@@ -101,8 +105,8 @@ def _values(tenant: Tenant) -> dict[str, Any]:
             del values["users"]
         case Partition():
             values["is_default"] = values.pop("default")
-        case PriorityClass():
-            values |= {name: texts(getattr(tenant, name)) for name in _LISTS}
+    for name in _LISTS.get(key_of(tenant)[0], ()):
+        values[name] = texts(getattr(tenant, name))
     return values
 
 
@@ -176,15 +180,15 @@ def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
 def _tenant(
     kind: str, row: Row, accounts_of: dict[str, list[str]], users_of: dict[str, list[str]]
 ) -> Tenant:
+    lists = {name: strings(row[name]) for name in _LISTS.get(kind, ())}
     match kind:
         case "user":
             return record_of(User, row, accounts=tuple(accounts_of[row["name"]]))
         case "account":
             return record_of(Account, row, users=tuple(users_of[row["name"]]))
         case "partition":
-            return record_of(Partition, row, default=bool(row["is_default"]))
+            return record_of(Partition, row, **lists, default=bool(row["is_default"]))
         case "class":
-            lists = {name: strings(row[name]) for name in _LISTS}
             return record_of(PriorityClass, row, **lists, is_default=bool(row["is_default"]))
         case "vc":
             return record_of(Vc, row)

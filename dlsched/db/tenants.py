@@ -50,12 +50,18 @@ class Vc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Some of the nodes under a name, with a limit on time."""
+    """Some of the nodes under a name, with rules for the jobs there."""
 
     name: str
     nodes: str = ""  # a host list; empty: all
     max_time_s: float | None = None
     default: bool = False
+    default_time_s: float | None = None  # None: `max_time_s`
+    users: tuple[str, ...] = ()  # which jobs may be in it; with the next two empty: all
+    accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()  # of Unix
+    cpus_per_gpu: int | None = None  # of jobs that do not say
+    memory_gb_per_gpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ Form = Literal[
     "names",  # several words
     "hosts",  # a host list
     "choice",  # one of `choices`
+    "features",  # a constraint on nodes
     "curve",  # a reward curve, as `dlsched.core.rewards` has it
     "own",  # read by code of its own
 ]

@@ -161,11 +161,13 @@ FIELDS: tuple[Field, ...] = (
             unknown=0.0,
         ),
     ),
-    _row("gpu_types", "names",
+    _row("gpu_types", "names", update="waiting", csv="gpu_type"),
+    _row("constraint", "features",
         _option(
-            "constraint", "-C --constraint", "Slurm's: GPU types, a100|v100.", "TYPES", slurm=True,
+            "constraint", "-C --constraint", "Features of nodes and GPU types: a100&nvlink|h100.",
+            "FEATURES", slurm=True,
         ),
-        update="waiting", csv="gpu_type",
+        longest=1024, update="waiting", csv="constraint",
     ),
     _row("nodes", "whole",
         _option("nodes", "-N --nodes", "On exactly so many nodes.", "N", slurm=True),
@@ -519,6 +521,7 @@ class JobFields:
     priority: float | None = None
     gpus: int = 1
     gpu_types: tuple[str, ...] = ()
+    constraint: str = ""
     min_gpus: int | None = None
     max_gpus: int | None = None
     gpu_share: float | None = None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_gres
+from dlsched.client.submission.gpus import GpuWish, parse_gpus, parse_gres
 from dlsched.client.submission.memory import memory_bytes, memory_text
 from dlsched.client.submission.options import from_variables, merged
 from dlsched.client.submission.output_patterns import output_pattern
@@ -66,13 +66,6 @@ def test_gres() -> None:
             parse_gres("--gres", text)
 
 
-def test_constraints_are_types() -> None:
-    assert parse_constraint("-C", "a100|V100") == ("a100", "v100")
-    for text in ("a100&nvlink", "[a|b]", "a*2", ""):
-        with pytest.raises(BadInput):
-            parse_constraint("-C", text)
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -96,7 +89,6 @@ def test_constraints_are_types() -> None:
         ({"share": "0.5"}, {"gpu_share": 0.5, "gpus": 1}),
         ({"share": "0.5", "gpus": "2"}, {"gpu_share": 0.5, "gpus": 2}),
         ({"gpus": "4", "min_gpus": "2", "max_gpus": "8"}, {"min_gpus": 2, "max_gpus": 8}),
-        ({"gpus": "a100:2|v100:2", "constraint": "v100"}, {"gpu_types": ("v100",)}),
         ({}, {"gpus": None, "nodes": None, "cpus": None}),
     ],
 )  # fmt: skip
@@ -126,7 +118,6 @@ def test_gangs(options: dict[str, str], expected: dict[str, object]) -> None:
         {"mem": "1G", "mem_per_cpu": "1G"},
         {"mem_per_gpu": "1G"},
         {"cpus_per_gpu": "1"},
-        {"gpus": "a100:1", "constraint": "v100"},
         {"ntasks": "99999999999999999999"},
     ],
 )

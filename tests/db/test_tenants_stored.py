@@ -87,7 +87,10 @@ def test_the_configuration_is_replaced_as_a_whole_and_nothing_else(
 ) -> None:
     mine, ann = Vc(name="mine", gpus=2), User(name="ann", accounts=("lab",))
     lab = Account(name="lab", users=("bob", "ann"))
-    main = Partition(name="main", max_time_s=60.0, default=True)
+    main = Partition(
+        name="main", max_time_s=60.0, default=True, default_time_s=30.0, users=("ann",),
+        accounts=("lab",), groups=("staff", "g2"), cpus_per_gpu=4, memory_gb_per_gpu=1.5,
+    )  # fmt: skip
     persist(store, epoch, 1, put(mine), put(ann))
     persist(store, epoch, 2, TenantsConfigured(tenants=(lab, main, Vc(name="a")), at=5.0))
     found = known(store)

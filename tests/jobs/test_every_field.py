@@ -63,6 +63,7 @@ SAID: dict[str, tuple[str, object]] = {
     "truncate": ("--open-mode truncate", True),
     "gpu_share": ("--share 0.25", 0.25),
     "gpu_types": ("--gpus a100:1", ["a100"]),
+    "constraint": ("-C nvlink&ib", "ib&nvlink"),
     "memory_bytes": ("--mem 1G -N 2", 1 << 30),
     "max_gpus": ("--max-gpus 7", 7),
     "min_gpus": ("--min-gpus 1", 1),

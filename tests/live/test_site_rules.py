@@ -10,6 +10,7 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.login_node import LoginNode
+from tests.live.test_priorities import as_user
 
 pytestmark = pytest.mark.slow
 ME = getpass.getuser()
@@ -18,11 +19,23 @@ CLASSES = [
     {"name": "idle", "grace_s": 5, "gpus_per_user": 2},
 ]
 
+PARTITIONS = [
+    {"name": "main", "default": True},
+    {"name": "short", "max_time_s": 600, "default_time_s": 60, "cpus_per_gpu": 1},
+    {"name": "lab", "users": ["zoe"], "groups": ["no-such-group"]},
+]
+FEATURES = {1: ["ib"], 2: ["ib", "nvlink"]}
+
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[LoginNode]:
     """A user's shell on a cluster of two nodes of two GPUs with rules of its own."""
-    tables = {"classes": CLASSES, "fair_share": {"half_life_s": 3600}}
+    tables = {
+        "classes": CLASSES,
+        "fair_share": {"half_life_s": 3600},
+        "partitions": PARTITIONS,
+        "nodes": [{"name": f"n{k}", "gpus": 2, "features": f} for k, f in FEATURES.items()],
+    }
     with LocalCluster(
         nodes=2, gpus="2:v100", round={"policy": "multifactor"}, tables=tables
     ) as running:
@@ -116,3 +129,38 @@ def test_classes_are_made_and_removed_by_operators(site: LoginNode) -> None:
     assert "--priority" in refused(site, "dlsched admin class set paid --priority x", 2)
     site.typed("dlsched admin class remove paid")
     assert "paid" in refused(site, "dlsched submit -q paid -- true")
+
+
+def test_partitions_limit_times_and_users(site: LoginNode) -> None:
+    done = as_user(site.cluster, "submit", "-p", "lab", "--", "true")
+    said = "AccountNotAllowed: partition lab is for user zoe, group no-such-group only"
+    assert done == (1, "", f"dlsched: {said}\n")
+    assert "PartitionTimeLimit" in refused(site, "sbatch -p short -t 1:00:00 --wrap true")
+    job = submitted(site, "-p lab,short -G 2 -N 1 --hold")  # an operator may
+    assert site.cluster.job(job).partition == "lab"
+    plain = int(site.typed("sbatch --parsable -p short --gpus=2 --hold --wrap true"))
+    shown = site.typed(f"scontrol show job {plain}")
+    assert "TimeLimit=00:01:00" in shown
+    (found,) = json.loads(site.typed(f"dlsched show {plain} --json"))["jobs"]
+    assert (found["time_limit_s"], found["cpus"]) == (60, 2)
+    told = site.typed("scontrol show partition short")
+    assert "DefaultTime=1:00 MaxTime=10:00" in told
+    assert "AllowGroups=no-such-group" in site.typed("scontrol show partition lab")
+    cancel(site, job, plain)
+
+
+def test_constraints_choose_nodes_by_features(site: LoginNode) -> None:
+    script = site.home / "constraint.sh"
+    script.write_text('#!/bin/bash\n#SBATCH -C "v100&nvlink"\n#SBATCH --gpus=1\nsleep 600\n')
+    job = int(site.typed("sbatch --parsable constraint.sh"))
+    assert site.cluster.until(job, "RUNNING").nodes == ("n2",)
+    assert site.typed(f'squeue -h -j {job} -o "%f"').strip() == "nvlink&v100"
+    assert "feature 'nvlnk' is not known; known: ib, nvlink, v100" in refused(
+        site, "sbatch -C nvlnk --wrap true"
+    )
+    assert "a name is missing" in refused(site, "dlsched submit -C 'ib&' -- true", 2)
+    assert site.typed('sinfo -h -N -p main -o "%N %f"').splitlines() == [
+        "n1 v100,ib", "n2 v100,ib,nvlink",
+    ]  # fmt: skip
+    assert "AvailableFeatures=v100,ib,nvlink" in site.typed("scontrol show node n2")
+    cancel(site, job)

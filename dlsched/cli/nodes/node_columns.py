@@ -60,6 +60,9 @@ def node_columns(out: Terminal) -> dict[str, Column[Node]]:
         Column(
             "partitions", "PARTITIONS", "partitions", lambda node: ",".join(node.partitions) or "-"
         ),
+        Column(
+            "features", "FEATURES", "what -C may name", lambda node: ",".join(node.features) or "-"
+        ),
         Column("heard", "HEARD", "time since it was heard of", _heard, right=True),
         Column("address", "ADDRESS", "address of its agent", lambda node: node.address or "-"),
         Column(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, where_text
 from dlsched.cli.slurm.formats import Cell, moment
-from dlsched.client.records import Detail
+from dlsched.client.records import Detail, Job
 from dlsched.client.submission.durations import duration_text
 from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.host_lists import fold
@@ -19,6 +19,11 @@ _SLURMS = {"STARTING": "CONFIGURING"}  # where a state has another name there
 def nodes_of(row: Row) -> int:
     """Return on how many nodes it is, or is to be."""
     return len(row.job.nodes) or len(row.job.gang) or 1
+
+
+def asked_features(job: Job) -> str:
+    """What a job asks of its nodes, as Slurm writes it."""
+    return str(job.asked.get("constraint") or "|".join(job.gpu_types) or "(null)")
 
 
 def _why(row: Row) -> str:
@@ -144,7 +149,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "EndTime": ("e", Cell("END_TIME", _end)),
     "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies))),
     "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: f"gres:gpu:{_on_node(row)}")),
-    "Feature": ("f", Cell("FEATURES", lambda row: "|".join(row.job.gpu_types) or "(null)")),
+    "Feature": ("f", Cell("FEATURES", lambda row: asked_features(row.job))),
     "Comment": ("k", Cell("COMMENT", _of("comment"))),
     "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
     "Why": ("W", Cell("WHY", where_text)),

@@ -121,6 +121,7 @@ def _jobs(words: Sequence[str]) -> Iterator[str]:
 def _job_lines(detail: object) -> Iterator[str]:
     from dlsched.cli.jobs.job_columns import exit_text  # noqa: PLC0415
     from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
+    from dlsched.cli.slurm.queue_cells import asked_features  # noqa: PLC0415
     from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
     from dlsched.client.records import Detail  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
@@ -136,7 +137,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     state = {"STARTING": "CONFIGURING"}.get(job.state, job.state)
     gpus = max(job.gang, default=job.gpus)
     tasks = asked.get("ntasks") or 1
-    features = "|".join(job.gpu_types) or "(null)"
+    features = asked_features(job)
     yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
     account = job.account or job.vc or ""
     yield f"   UserId={_with_number(job.user)} Account={account} QOS={job.priority_class or ''}"
@@ -200,6 +201,7 @@ def _hosts(names: object) -> str:
 
 
 def _nodes(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.cli.slurm.sinfo import features  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
@@ -213,8 +215,7 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
                 f"NodeName={node.name} NodeAddr={node.address or ''}"
                 f" Version={node.agent_version or ''}\n"
                 f"   CPUAlloc={held} CPUEfctv={cpus} CPUTot={cpus} CPULoad=N/A\n"
-                f"   AvailableFeatures={node.gpu_type or '(null)'}"
-                f" ActiveFeatures={node.gpu_type or '(null)'}\n"
+                f"   AvailableFeatures={features(node)} ActiveFeatures={features(node)}\n"
                 f"   Gres=gpu:{kind}{node.gpus} GresUsed=gpu:{kind}{node.busy_gpus}\n"
                 f"   RealMemory={memory} AllocMem={held_memory} FreeMem=N/A\n"
                 f"   State={node.state.upper()} Partitions={','.join(node.partitions)}\n"
@@ -235,9 +236,12 @@ def _partitions(words: Sequence[str]) -> Iterator[str]:
         if asked and each.name not in asked:
             continue
         limit = duration_text(each.max_time_s) if each.HasField("max_time_s") else "UNLIMITED"
+        usual = duration_text(each.default_time_s) if each.HasField("default_time_s") else "NONE"
         default = "YES" if each.is_default else "NO"
+        accounts, groups = ",".join(each.accounts) or "ALL", ",".join(each.groups) or "ALL"
         yield (
-            f"PartitionName={each.name}\n   Default={default} MaxTime={limit}\n"
+            f"PartitionName={each.name}\n   AllowGroups={groups} AllowAccounts={accounts}\n"
+            f"   Default={default} DefaultTime={usual} MaxTime={limit}\n"
             f"   Nodes={each.nodes}\n   State=UP\n"
         )
     unknown = asked - {each.name for each in found}

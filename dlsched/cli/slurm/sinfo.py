@@ -90,6 +90,11 @@ def _node_counts(group: Group) -> str:
     return f"{held}/{idle}/{other}/{held + idle + other}"
 
 
+def features(node: Node) -> str:
+    """What `-C` may name of a node, as Slurm lists it."""
+    return ",".join(filter(None, (node.gpu_type, *node.features))) or "(null)"
+
+
 LETTERS: dict[str, Cell[Group]] = {
     "P": Cell("PARTITION", lambda group: group.partition),
     "R": Cell("PARTITION", lambda group: group.partition.rstrip("*")),
@@ -109,7 +114,7 @@ LETTERS: dict[str, Cell[Group]] = {
     "C": Cell("CPUS(A/I/O/T)", _processors),
     "F": Cell("NODES(A/I/O/T)", _node_counts),
     "A": Cell("NODES(A/I)", lambda group: "{}/{}".format(*_nodes(group))),
-    "b": Cell("ACTIVE_FEATURES", lambda group: group.first.gpu_type or "(null)"),
+    "b": Cell("ACTIVE_FEATURES", lambda group: features(group.first)),
     # what is not measured, and what there is not
     "e": Cell("FREE_MEM", lambda group: "N/A"),
     "O": Cell("CPU_LOAD", lambda group: "N/A"),
@@ -121,7 +126,7 @@ LETTERS: dict[str, Cell[Group]] = {
     "E": Cell("REASON", lambda group: group.first.reason or "none"),
     "u": Cell("USER", lambda group: group.first.reason_by or "Unknown"),
     "H": Cell("TIMESTAMP", lambda group: moment(group.first.reason_at)),
-    "f": Cell("AVAIL_FEATURES", lambda group: group.first.gpu_type or "(null)"),
+    "f": Cell("AVAIL_FEATURES", lambda group: features(group.first)),
     "o": Cell("NODE_ADDR", lambda group: group.first.address or ""),
     "v": Cell("VERSION", lambda group: group.first.agent_version or ""),
 }

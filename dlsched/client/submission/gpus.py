@@ -68,18 +68,6 @@ def _sum(what: str, text: str, wishes: list[GpuWish]) -> GpuWish:
     return GpuWish(count=sum(wish.count for wish in wishes), types=tuple(types))
 
 
-def parse_constraint(what: str, text: str) -> tuple[str, ...]:
-    """Read Slurm's `--constraint` as GPU types: `a100|v100`.
-
-    Raises:
-        BadInput: anything else that Slurm's grammar allows (`&`, `[..]`, counts).
-    """
-    types = [part.strip() for part in text.split("|")]
-    if not all(_TYPE.fullmatch(part) for part in types):
-        raise BadInput(f"{what}: {shorten(text)!r}: only GPU types joined by '|' are read")
-    return tuple(dict.fromkeys(part.lower() for part in types))
-
-
 def parse_share(what: str, text: str) -> float:
     """Read the part of one GPU, above 0 and below 1.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dlsched.client.submission.gpus import GpuWish, parse_constraint, parse_gpus, parse_share
+from dlsched.client.submission.gpus import GpuWish, parse_gpus, parse_share
 from dlsched.client.submission.texts import whole_number
 from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, plural
@@ -93,7 +93,7 @@ def resources(options: Mapping[str, str]) -> Resources:
         gpus=gpus,
         nodes=nodes,
         gpus_per_node=on_node,
-        gpu_types=_types(options, total, per_node, per_task),
+        gpu_types=_types(total, per_node, per_task),
         min_gpus=low,
         max_gpus=high,
         gpu_share=share,
@@ -150,11 +150,9 @@ def _gang(
     return total.count, nodes, total.count // nodes
 
 
-def _types(options: Mapping[str, str], *wishes: GpuWish | None) -> tuple[str, ...]:
+def _types(*wishes: GpuWish | None) -> tuple[str, ...]:
     """Types that every option allows that names any."""
     named = [wish.types for wish in wishes if wish is not None and wish.types]
-    if "constraint" in options:
-        named.append(parse_constraint("--constraint", options["constraint"]))
     if not named:
         return ()
     both = tuple(kind for kind in named[0] if all(kind in others for others in named[1:]))

@@ -22,7 +22,7 @@ def word_of(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def read_value(row: Field, what: str, text: str, now: datetime) -> Value:  # noqa: PLR0911
+def read_value(row: Field, what: str, text: str, now: datetime) -> Value:  # noqa: PLR0911, PLR0912
     """Read a text; None is no limit.
 
     Args:
@@ -61,6 +61,13 @@ def read_value(row: Field, what: str, text: str, now: datetime) -> Value:  # noq
             from dlsched.core.cluster.host_lists import expand  # noqa: PLC0415
 
             return tuple(expand(what, text))
+        case "features":
+            from dlsched.core.cluster.features import (  # noqa: PLC0415
+                constraint_text,
+                parse_constraint,
+            )
+
+            return constraint_text(parse_constraint(what, text))
         case "pattern":
             from dlsched.client.submission.output_patterns import output_pattern  # noqa: PLC0415
 

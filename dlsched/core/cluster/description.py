@@ -42,6 +42,7 @@ class Node:
     rack: str = ""
     domain: str = ""
     nic_gbps: float = np.nan
+    features: tuple[str, ...] = ()
     nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain
 
 
@@ -233,7 +234,7 @@ def _spec_of(nodes: Iterable[Node]) -> str:
 
 _NODE_KEYS = {
     "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
-    "rack", "switch", "domain", "nic_gbps",
+    "rack", "switch", "domain", "nic_gbps", "features",
 }  # fmt: skip
 _VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent", "cells", "pinned"}
 
@@ -313,9 +314,17 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
             rack=str(entry.get("rack", "")),
             domain=str(entry.get("domain", "")),
             nic_gbps=_number(entry, "nic_gbps", where),
+            features=_features(entry, where),
         )
         for name in names
     ]
+
+
+def _features(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    listed = entry.get("features", [])
+    if not isinstance(listed, list) or not all(isinstance(each, str) and each for each in listed):
+        raise BadInput(f"{where}: features must be a list of names, not {listed!r}")
+    return tuple(listed)
 
 
 def _number(entry: Mapping[str, Any], key: str, where: str) -> float:

@@ -12,11 +12,12 @@ import numpy as np
 
 from dlsched.core.arrays import Ints
 from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.features import alternatives_of, features_of, holds
 from dlsched.core.cluster.occupancy import Occupancy
 
 
 class Pools:
-    """Distinct (virtual cluster, allowed types) pairs and their nodes.
+    """Distinct (virtual cluster, allowed types, constraint) keys and their nodes.
 
     Attributes:
         nodes: the set of nodes of each pool, as bits.
@@ -24,8 +25,11 @@ class Pools:
         whole: there is one pool only, and every node is in it.
     """
 
-    def __init__(self, cluster: Cluster, keys: Sequence[tuple[str, str]] = (("", ""),)) -> None:
-        """Make pools for keys: a vc ("" for none) and types joined by "|" ("" for any)."""
+    def __init__(self, cluster: Cluster, keys: Sequence[tuple[str, ...]] = (("", ""),)) -> None:
+        """Make pools for keys: a vc ("" for none), types joined by "|" ("" for any), a constraint.
+
+        A constraint is one as `constraint_text` writes it; it may be left out.
+        """
         self.cluster = cluster
         self.keys = list(keys)
         self._owned = {
@@ -45,7 +49,7 @@ class Pools:
     def of_nodes(cls, cluster: Cluster, nodes: Sequence[int]) -> Pools:
         """Pools that are given as sets of nodes; they do not follow changes of GPU types."""
         pools = cls(cluster, ())
-        pools.keys = [("", "")] * len(nodes)
+        pools.keys = [("", "", "")] * len(nodes)
         pools.nodes = list(nodes)
         pools._compare()
         return pools
@@ -58,15 +62,28 @@ class Pools:
         }
         everything = (1 << len(self.cluster)) - 1
         self.nodes = []
-        for vc, types in self.keys:
+        for vc, types, *constraint in self.keys:
             nodes = self._owned.get(vc, self._common if self._owned else everything)
             if types:
                 allowed = 0
                 for name in types.split("|"):
                     allowed |= by_type.get(name, 0)
                 nodes &= allowed
-            self.nodes.append(nodes)
+            self.nodes.append(nodes & self._meeting("".join(constraint), node_type))
         self._compare()
+
+    def _meeting(self, constraint: str, node_type: Ints) -> int:
+        """The nodes that meet a constraint."""
+        if not constraint:
+            return (1 << len(self.cluster)) - 1
+        wanted, types = alternatives_of(constraint), self.cluster.gpu_types
+        return self.cluster.nodes_mask(
+            number
+            for number, (node, kind) in enumerate(
+                zip(self.cluster.nodes, node_type.tolist(), strict=True)
+            )
+            if holds(wanted, features_of(node.features, types[kind]))
+        )
 
     def _compare(self) -> None:
         """See whether pools overlap, and whether there is only one."""

@@ -24,6 +24,7 @@ from dlsched.daemon.control.job_filters import chosen_ids, names_jobs, no_such, 
 from dlsched.daemon.control.predicted import put_moment
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority, validate
+from dlsched.daemon.control.submission.partitions import tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.control.submission.slas import curve_text
 from dlsched.daemon.control.views import word
@@ -32,7 +33,6 @@ from dlsched.daemon.round.alternatives import Outcome
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.rpc_errors import NotPossible, TooMuch
 from dlsched.daemon.supposing.what_if import Answer, Wanted, WhatIf
-from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import JobBody, JobSpec
 from dlsched.protocol.ledger import Job
@@ -67,7 +67,7 @@ class Alternatives:
         """
         cluster = self.cluster
         job = await self._job(request)
-        mine = self._spec(request, job, caller)
+        mine = await self._spec(request, job, caller)
         lists = (request.gpus, request.gpu_types, request.policies)
         count = math.prod(max(len(set(each)), 1) for each in lists)
         most = cluster.settings.what_if.alternatives
@@ -113,7 +113,7 @@ class Alternatives:
             raise no_such(names[0])
         raise NotPossible(f"job {names[0]} has ended")
 
-    def _spec(
+    async def _spec(
         self, request: control_pb2.WhatIfRequest, job: Job | None, caller: Identity
     ) -> JobSpec | None:
         cluster = self.cluster
@@ -124,7 +124,7 @@ class Alternatives:
                 raise BadInput("what-if: other GPUs are those of a job: name or describe one")
             return None
         now = wall()
-        whose = TenantsOfUser(cluster.tenants, caller.name, operator=caller.is_operator)
+        whose = await tenants_of(cluster, caller)
         described = request.described
         if described.array or described.dependencies or described.held:
             raise BadInput("what-if: one job that could start now, without array and dependencies")

@@ -84,7 +84,7 @@ def check_field(row: Field, value: Any, now: float) -> Value:
     """
     found: Value = value
     match row.form:
-        case "text" | "pattern" | "events" | "lines":
+        case "text" | "pattern" | "events" | "lines" | "features":
             check_text(row.title, value, row.longest, lines=row.form == "lines")
         case "curve":
             check_text(row.title, value, row.longest)

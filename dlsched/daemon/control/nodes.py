@@ -57,6 +57,7 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         gpus=len(node.gpus),
         busy_gpus=len(set(holder) & set(node.gpus)),
         partitions=cluster.settings.partitions_of(name),
+        features=cluster.live.rules.features.get(name, ()),
         address=cluster.address(name),
     )
     view.cpus_held, view.memory_held_bytes = _held_on(cluster, name, runs)

@@ -35,12 +35,14 @@ class ClusterRules:
         longest_s: the time limit, in seconds, of each partition that has one.
         vcs: virtual clusters, with nodes of their own or quotas.
         site: accounts, priority classes, and how usage fades.
+        features: of nodes, by name.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     longest_s: Mapping[str, float] = field(default_factory=dict)
     vcs: tuple[VirtualCluster, ...] = ()
     site: SiteRules = field(default_factory=SiteRules)
+    features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def has_quotas(self) -> bool:

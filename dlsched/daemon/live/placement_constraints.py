@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlsched.core.cluster.features import alternatives_of, features_of, holds
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes
 from dlsched.daemon.reported.speeds import Kind, kind_of
 from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
 
-PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+# virtual cluster, partition, GPU types, only these nodes, not these, and a constraint
+PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ def wishes_of(body: JobBody) -> Wishes:
             tuple(sorted(body.gpu_types)),
             tuple(sorted(body.only_nodes)),
             tuple(sorted(body.not_nodes)),
+            body.constraint,
         ),
         shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
         host_nodes=0 if sum(gang) else len(gang),
@@ -145,7 +148,8 @@ class PlacementConstraints:
 
     def _nodes(self, key: PoolKey, nodes: LiveNodes) -> Iterator[bool]:
         """Whether such a job may use each node, by index."""
-        vc, partition, types, only, without = key
+        vc, partition, types, only, without, constraint = key
+        wanted, features = alternatives_of(constraint), self.rules.features
         owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
         mine = vc if vc in owner.values() else None
         members = self.rules.partitions.get(partition) if partition else None
@@ -157,6 +161,7 @@ class PlacementConstraints:
                 and (not types or node.gpu_type in types)
                 and (not only or node.name in only)
                 and node.name not in without
+                and holds(wanted, features_of(features.get(node.name, ()), node.gpu_type))
             )
 
     @staticmethod

@@ -104,7 +104,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "deadline_kind", "sla", "time_min_s", "terminal")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "deadline_kind", "constraint", "sla", "time_min_s", "terminal")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +181,7 @@ class JobRequest(_message.Message):
     NOTIFY_URL_FIELD_NUMBER: _ClassVar[int]
     MAIL_USER_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_KIND_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     SLA_FIELD_NUMBER: _ClassVar[int]
     TIME_MIN_S_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
@@ -253,10 +254,11 @@ class JobRequest(_message.Message):
     notify_url: str
     mail_user: str
     deadline_kind: DeadlineKind
+    constraint: str
     sla: str
     time_min_s: float
     terminal: str
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., terminal: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., constraint: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., terminal: _Optional[str] = ...) -> None: ...
 
 class SweepTable(_message.Message):
     __slots__ = ("columns", "rows", "halving")
@@ -985,7 +987,7 @@ class GpuView(_message.Message):
     def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., type: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices", "job_names", "cpus_held", "memory_held_bytes")
+    __slots__ = ("name", "state", "why", "why_actor", "why_at", "gpu_type", "gpus", "busy_gpus", "cpus", "memory_bytes", "partitions", "jobs", "heard_ago_s", "address", "agent_version", "launcher", "capabilities", "devices", "job_names", "cpus_held", "memory_held_bytes", "features")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
@@ -1007,6 +1009,7 @@ class NodeView(_message.Message):
     JOB_NAMES_FIELD_NUMBER: _ClassVar[int]
     CPUS_HELD_FIELD_NUMBER: _ClassVar[int]
     MEMORY_HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     why: str
@@ -1028,7 +1031,8 @@ class NodeView(_message.Message):
     job_names: _containers.RepeatedScalarFieldContainer[str]
     cpus_held: float
     memory_held_bytes: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ..., job_names: _Optional[_Iterable[str]] = ..., cpus_held: _Optional[float] = ..., memory_held_bytes: _Optional[int] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., why_actor: _Optional[str] = ..., why_at: _Optional[float] = ..., gpu_type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy_gpus: _Optional[int] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[int]] = ..., heard_ago_s: _Optional[float] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[GpuView, _Mapping]]] = ..., job_names: _Optional[_Iterable[str]] = ..., cpus_held: _Optional[float] = ..., memory_held_bytes: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodesRequest(_message.Message):
     __slots__ = ("names",)
@@ -1710,16 +1714,28 @@ class TenantVc(_message.Message):
     def __init__(self, name: _Optional[str] = ..., gpus: _Optional[int] = ..., nodes: _Optional[str] = ..., guaranteed: _Optional[int] = ..., borrow: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class TenantPartition(_message.Message):
-    __slots__ = ("name", "nodes", "max_time_s", "is_default")
+    __slots__ = ("name", "nodes", "max_time_s", "is_default", "default_time_s", "users", "accounts", "groups", "cpus_per_gpu", "memory_gb_per_gpu")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     MAX_TIME_S_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_GB_PER_GPU_FIELD_NUMBER: _ClassVar[int]
     name: str
     nodes: str
     max_time_s: float
     is_default: bool
-    def __init__(self, name: _Optional[str] = ..., nodes: _Optional[str] = ..., max_time_s: _Optional[float] = ..., is_default: _Optional[bool] = ...) -> None: ...
+    default_time_s: float
+    users: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    cpus_per_gpu: int
+    memory_gb_per_gpu: float
+    def __init__(self, name: _Optional[str] = ..., nodes: _Optional[str] = ..., max_time_s: _Optional[float] = ..., is_default: _Optional[bool] = ..., default_time_s: _Optional[float] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., cpus_per_gpu: _Optional[int] = ..., memory_gb_per_gpu: _Optional[float] = ...) -> None: ...
 
 class TenantQuota(_message.Message):
     __slots__ = ("kind", "name", "gpus", "jobs", "gpu_hours", "window_s")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dlsched.core.cluster.features import alternatives_of, holds
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
@@ -19,6 +20,13 @@ from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
+from dlsched.daemon.control.submission.node_constraints import split_constraint
+from dlsched.daemon.control.submission.partitions import (
+    check_access,
+    host_defaults,
+    partition_for,
+    time_within,
+)
 from dlsched.daemon.control.submission.slas import settle_deadline
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
@@ -74,17 +82,27 @@ def validate(
         return _in_first_partition(wanted, common, settings, capacity, now, whose)
     limits = settings.limits
     dependencies, tasks = read_dependencies(wanted.dependencies)
-    partition = _partition(wanted.partition, settings)
+    chosen = partition_for(wanted.partition, settings)
+    partition = "" if chosen is None else chosen.name
     values: dict[str, Any] = {
         row.name: check_field(row, get_field(wanted, row), now) for row in SENT
     }
+    types, constraint = split_constraint(
+        values["constraint"],
+        _types(wanted.gpu_types, capacity, wanted.open_ended),
+        capacity,
+        open_ended=wanted.open_ended,
+    )
+    values |= {"gpu_types": types, "constraint": constraint}
     unsaid = _says_no_gpus(values)
     if unsaid:
         values["gpus"] = settings.default_gpus(partition)
     whose = whose or TenantsOfUser(Tenants(settings), "")
     account, vc = whose.account_and_vc(wanted.vc)
     priority_class = whose.priority_class(wanted.priority_class, account)
+    check_access(chosen, whose, account)
     gang, gpus = _gang(values)
+    values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
@@ -106,13 +124,11 @@ def validate(
         "min_gpus": minimum,
         "max_gpus": maximum,
         "gpu_share": _part(values["gpu_share"], limits.gpu_share),
-        "gpu_types": _types(wanted.gpu_types, capacity, wanted.open_ended),
         "only_nodes": _nodes(wanted.only_nodes, capacity, wanted.open_ended),
         "not_nodes": _nodes(wanted.not_nodes, capacity, wanted.open_ended),
         "priority_class": priority_class.name,
         "time_limit_s": check_time(
-            priority_class,
-            _within_partition(values["time_limit_s"], values["time_min_s"], partition, settings),
+            priority_class, time_within(values["time_limit_s"], values["time_min_s"], chosen)
         ),
         "grace_s": check_grace(priority_class, values["grace_s"]),
     }
@@ -186,14 +202,14 @@ def _in_first_partition(
     """
     *names, last = [name.strip() for name in wanted.partition.split(",")]
     for name in (*names, last):
-        _partition(name, settings)  # each must be known
+        partition_for(name, settings)  # each must be known
     for name in (*names, last):
         one = control_pb2.JobRequest()
         one.CopyFrom(wanted)
         one.partition = name
         try:
             return validate(one, common, settings, capacity, now, whose)
-        except BadInput:
+        except (BadInput, NotAllowed):
             if name == last:
                 raise
     raise AssertionError("a partition that is refused raises")
@@ -222,6 +238,7 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
     if not capacity.hosts:
         return  # no node is known yet: nothing can be said
     types = {name.lower() for name in body.gpu_types}
+    wanted = alternatives_of(body.constraint)
     only, unwanted = frozenset(body.only_nodes), frozenset(body.not_nodes)
     hosts = [
         host
@@ -230,8 +247,9 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
         and (not types or not host.gpu_type or host.gpu_type.lower() in types)
         and (not only or host.name in only)
         and host.name not in unwanted
+        and holds(wanted, host.features)
     ]
-    where = " of that kind" if types or body.only_nodes or body.partition else ""
+    where = " of that kind" if types or body.only_nodes or body.partition or wanted else ""
     least = body.min_gpus if body.min_gpus is not None else body.gpus
     needs = sorted(body.gang or (), reverse=True)
     _check_gpus(needs, least, [host.gpus for host in hosts], where)
@@ -332,30 +350,6 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
             raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
         return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
     return None, gpus if gpus is not None else 1
-
-
-def _partition(name: str, settings: Settings) -> str:
-    if not name:
-        return settings.default_partition()
-    known = [partition.name for partition in settings.partitions]
-    if name not in known:
-        bounds.check_text("partition", name)
-        raise not_known("partition", name, known)
-    return name
-
-
-def _within_partition(
-    limit: float | None, least: float | None, partition: str, settings: Settings
-) -> float | None:
-    """The time limit, lowered to the partition's longest where the job allows that."""
-    most = next((p.max_time_s for p in settings.partitions if p.name == partition), None)
-    if least is not None and (limit is None or least > limit):
-        raise BadInput("least time limit: needs a time limit that is not below it")
-    if most is not None and limit is not None and limit > most:
-        if least is None or least > most:
-            raise BadInput(f"time limit: {limit:g} s is above partition {partition}'s, {most:g} s")
-        limit = most
-    return limit if limit is not None else most
 
 
 def _types(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from dlsched.daemon.control.submission.job_validation import (
     checked_environment,
     validate,
 )
+from dlsched.daemon.control.submission.partitions import tenants_of
 from dlsched.daemon.control.submission.quotas import (
     JobQuotas,
     Tenants,
@@ -36,7 +37,6 @@ from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
-from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.trust import check_may_run
 from dlsched.daemon.turns import in_turns
 from dlsched.db.reading.queries import KnownRequest
@@ -317,7 +317,7 @@ async def _admit_all(
     sizes: ContentSizes,
 ) -> list[ValidJob]:
     now, capacity = wall(), cluster.capacity()
-    whose = TenantsOfUser(cluster.tenants, caller.name, operator=caller.is_operator)
+    whose = await tenants_of(cluster, caller)
     most = cluster.settings.limits.environment_bytes
     common = checked_environment({}, request.environment, most)
     asked: list[ValidJob] = []

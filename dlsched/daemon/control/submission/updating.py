@@ -25,6 +25,8 @@ from dlsched.daemon.control.submission.job_dependencies import (
     written,
 )
 from dlsched.daemon.control.submission.job_validation import check_fits, check_priority
+from dlsched.daemon.control.submission.node_constraints import split_constraint
+from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.priority_classes import check_grace, check_time
@@ -105,7 +107,7 @@ async def update(
         reply.lines.extend(unheard(site, notify=fields["notify"], url="", addresses=""))
     for missing, _ in found.missing:
         reply.failed.add(subject=f"job {missing}", why="there is no such live job")
-    changes = _Changes(cluster, fields, caller)
+    changes = _Changes(cluster, fields, caller, await tenants_of(cluster, caller))
     async for row in in_turns(found.rows.values()):
         name = subject(row, cluster)
         try:
@@ -128,10 +130,13 @@ AT_ONCE = 200  # jobs changed in one transaction
 class _Changes:
     """The events that change some jobs, gathered for one transaction."""
 
-    def __init__(self, cluster: Cluster, fields: dict[str, Any], caller: Identity) -> None:
+    def __init__(
+        self, cluster: Cluster, fields: dict[str, Any], caller: Identity, whose: TenantsOfUser
+    ) -> None:
         self.cluster = cluster
         self.fields = fields
         self.caller = caller
+        self.whose = whose
         self.taken: list[tuple[Asked, ...]] = []  # the events of each job
         self._limited: set[JobId] = set()  # arrays by their first element
 
@@ -162,6 +167,12 @@ class _Changes:
             )
         if self.fields.keys() & CLASSED:
             fields |= self._class_fields(row, fields)
+        if self.fields.keys() & {"partition", "vc"}:
+            table = self.cluster.driver.table
+            partition = fields.get("partition", table.field(row, "partition")) or ""
+            account = fields.get("account", table.field(row, "account")) or ""
+            whose = replace(self.whose, user=owner_of(self.cluster, row))
+            check_access(partition_for(partition, self.cluster.settings), whose, account)
         said = _lines(self.cluster, row, self.fields, self.caller, name)
         if "dependencies" in fields:
             refuse_circle(self.cluster, row.job, fields["dependencies"])
@@ -192,9 +203,7 @@ class _Changes:
             DlschedError: there is no such class, it is not for the job's user, or it forbids this.
         """
         table, cluster = self.cluster.driver.table, self.cluster
-        whose = TenantsOfUser(
-            cluster.tenants, owner_of(cluster, row), operator=self.caller.is_operator
-        )
+        whose = replace(self.whose, user=owner_of(cluster, row))
         wanted = fields.get("priority_class", table.field(row, "priority_class")) or ""
         account = fields.get("account", table.field(row, "account")) or ""
         found = whose.priority_class(wanted, account)
@@ -231,6 +240,12 @@ def _check_words(cluster: Cluster, fields: dict[str, Any]) -> None:
         if value and value not in known:
             raise not_known(name, value, known)
     types = capacity.types
+    if "constraint" in fields:
+        text = fields.pop("constraint") or ""
+        kinds = fields.get("gpu_types", ())
+        fields["gpu_types"], fields["constraint"] = split_constraint(
+            text, kinds, capacity, open_ended=False
+        )
     for value in fields.get("gpu_types", ()):
         if capacity.hosts and value.lower() not in types:
             raise not_known("GPU type", value, sorted(types.values()))
@@ -274,6 +289,7 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
         "min_gpus",
         "max_gpus",
         "gpu_types",
+        "constraint",
         "only_nodes",
         "not_nodes",
         "partition",

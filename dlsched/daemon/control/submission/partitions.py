@@ -1,0 +1,123 @@
+"""What a partition says of its jobs: which ones may be in it, for how long, and their defaults."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+from collections.abc import Mapping
+from typing import Any
+
+from dlsched.core.errors import BadInput, NotAllowed, not_known
+from dlsched.daemon.cluster import Cluster
+from dlsched.daemon.control import bounds
+from dlsched.daemon.settings import PartitionSection, Settings
+from dlsched.daemon.tenants import TenantsOfUser
+from dlsched.rpc.identity import Identity
+
+GB = 1e9
+
+
+def partition_for(name: str, settings: Settings) -> PartitionSection | None:
+    """The partition that a job names, else the default one; None: the cluster has none.
+
+    Raises:
+        BadInput: there is none of that name.
+    """
+    known = {each.name: each for each in settings.partitions}
+    if name and name not in known:
+        bounds.check_text("partition", name)
+        raise not_known("partition", name, known)
+    return known.get(name or settings.default_partition())
+
+
+def check_access(found: PartitionSection | None, whose: TenantsOfUser, account: str) -> None:
+    """Refuse a job whose user, account and groups are not among those of its partition.
+
+    Raises:
+        NotAllowed: one line that says for which the partition is.
+    """
+    if found is None or not found.is_restricted or whose.operator:
+        return
+    mine = {("user", whose.user), ("account", account), *(("group", g) for g in whose.groups)}
+    lists = {"user": found.users, "account": found.accounts, "group": found.groups}
+    allowed = [(kind, name) for kind, names in lists.items() for name in names]
+    if mine.isdisjoint(allowed):
+        raise NotAllowed(
+            f"AccountNotAllowed: partition {found.name} is for "
+            f"{', '.join(f'{kind} {name}' for kind, name in allowed)} only"
+        )
+
+
+def time_within(
+    limit: float | None, least: float | None, found: PartitionSection | None
+) -> float | None:
+    """A job's time limit: its own, else the partition's default, else the longest there.
+
+    Args:
+        limit: as the job says.
+        least: to which the limit may be lowered.
+        found: the partition.
+
+    Raises:
+        BadInput: it is longer than the partition allows, or below the least.
+    """
+    if least is not None and (limit is None or least > limit):
+        raise BadInput("least time limit: needs a time limit that is not below it")
+    if found is None:
+        return limit
+    most = found.max_time_s
+    if limit is None:
+        return found.default_time_s if found.default_time_s is not None else most
+    if most is not None and limit > most:
+        if least is None or least > most:
+            raise BadInput(
+                f"PartitionTimeLimit: time limit {limit:g} s is above partition {found.name}'s, "
+                f"{most:g} s"
+            )
+        return most
+    return limit
+
+
+def host_defaults(
+    values: Mapping[str, Any], found: PartitionSection | None, gpus: int, nodes: int
+) -> dict[str, int]:
+    """The processors of the job and the memory on each node, where it says nothing of them."""
+    if found is None or not gpus:
+        return {}
+    given: dict[str, int] = {}
+    if values["cpus"] is None and found.cpus_per_gpu is not None:
+        given["cpus"] = found.cpus_per_gpu * gpus
+    if values["memory_bytes"] is None and found.memory_gb_per_gpu is not None:
+        given["memory_bytes"] = int(found.memory_gb_per_gpu * GB) * -(-gpus // nodes)
+    return given
+
+
+def groups_of(user: str) -> frozenset[str]:
+    """The names of a user's Unix groups; none for a user that this machine does not know."""
+    try:
+        main = pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return frozenset()
+    found = set()
+    for number in os.getgrouplist(user, main):
+        try:
+            found.add(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return frozenset(found)
+
+
+async def tenants_of(cluster: Cluster, caller: Identity, user: str = "") -> TenantsOfUser:
+    """What a user's jobs may name; Unix groups are looked up where a partition asks for them.
+
+    Args:
+        cluster: whose tenants these are.
+        caller: an operator may name anything.
+        user: whose jobs they are; empty: the caller's.
+    """
+    name, groups = user or caller.name, frozenset[str]()
+    if any(each.groups for each in cluster.settings.partitions):
+        groups = await asyncio.to_thread(groups_of, name)  # may ask a directory server
+    return TenantsOfUser(cluster.tenants, name, operator=caller.is_operator, groups=groups)
