@@ -63,6 +63,7 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "vc": LazyCommand("admin.tenants:vc_app", "Virtual clusters: guarantees and ceilings."),
     "class": LazyCommand("admin.tenants:class_app", "Priority classes: order and limits."),
     "quota": LazyCommand("admin.tenants:quota_app", "Limits of users, accounts and clusters."),
+    "cells": LazyCommand("admin.cells:cells_app", "Cells of virtual clusters (hived)."),
     "calibration": LazyCommand(
         "admin.calibration:calibration_command", "How exact predicted start times were."
     ),

@@ -231,6 +231,7 @@ class Cluster(LedgerFollower):
             vcs=self.tenants.in_force(),
             site=self.tenants.site_rules(self.settings),
             features=self.settings.node_features(),
+            cells=self.settings.cells(),
         )
 
     def _apply_tenants(self) -> None:

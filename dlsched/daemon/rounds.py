@@ -234,21 +234,20 @@ class Rounds(LedgerFollower):
         )
         now = boottime()
         actor = f"policy {decided.policy}"
+        whys = {job: why.partition(": ")[2] for job, why in decided.reason_texts().items()}
+        for_good = "Admission: the policy refuses it for good"
         ends = [
-            leader.CancelAsked(now, -1, JobId(job), why)
-            for some, why in (
-                (decided.refused, "Admission: the policy refuses it for good"),
-                (decided.completed, "the policy's target is reached"),
-            )
-            for job in some
+            *((job, ": ".join(filter(None, (for_good, whys.get(job))))) for job in decided.refused),
+            *((job, "the policy's target is reached") for job in decided.completed),
         ]
+        ending = (leader.CancelAsked(now, -1, JobId(job), why) for job, why in ends)
         starting = [job for job, _ in plan.starts]
         lowered = [*lowered_limits(cluster.driver, decided.limits, starting, actor, now, at)]
         rows: list[object] = [
             *(row, PolicyState(state=decided.state), *_events(plan, actor, at)),
             *(each for _, changes in lowered for each in changes),
         ]
-        asked = (*(terms for terms, _ in lowered), *plan.events(now, new_run_id), *ends)
+        asked = (*(terms for terms, _ in lowered), *plan.events(now, new_run_id), *ending)
         log.info(
             "event=round number=%s mode=%s policy=%s starts=%s stops=%s suspends=%s wall_s=%.4f",
             decided.number, mode, decided.policy, len(plan.starts), len(plan.stops),

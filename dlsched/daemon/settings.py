@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import WEEK_S, Level, refuse_mutual
 from dlsched.core.errors import BadInput, NotTrusted, not_known
@@ -241,6 +242,31 @@ class NodeSection(_Section):
         return self.model_dump(exclude={"name", "count", "gpus", "features"})
 
 
+class CellTypeSection(_Section):
+    """A shape of GPUs, made of smaller ones."""
+
+    child: str
+    count: Annotated[int, Field(ge=1)]
+    node: bool = False  # is it one machine?
+
+
+class PhysicalCellSection(_Section):
+    """A top-level cell of the machines, with all below it."""
+
+    type: str
+    address: str = ""
+    pinned: str = ""  # the name by which a virtual cluster owns it
+    nodes: str = ""  # names of its machines, in order
+    children: tuple[dict[str, Any], ...] = ()
+
+
+class GrantSection(_Section):
+    """So many cells of a type that a virtual cluster owns."""
+
+    type: str
+    count: Annotated[int, Field(ge=0)] = 1
+
+
 class VcSection(_Section):
     """A virtual cluster: a tenant's share."""
 
@@ -250,6 +276,8 @@ class VcSection(_Section):
     guaranteed: Annotated[int, Field(ge=0)] | None = None
     borrow: bool = True
     parent: str = ""  # the virtual cluster that this one is a part of
+    cells: tuple[GrantSection, ...] = ()  # that it owns
+    pinned: tuple[Name, ...] = ()  # names of the very cells that it owns
 
 
 class PartitionSection(_Section):
@@ -352,6 +380,8 @@ class Settings(_Section):
     vcs: tuple[VcSection, ...] = ()
     partitions: tuple[PartitionSection, ...] = ()
     classes: tuple[ClassSection, ...] = ()
+    cell_types: dict[str, CellTypeSection] = Field(default_factory=dict)
+    physical_cells: tuple[PhysicalCellSection, ...] = ()
     topology: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("vcs", "partitions", "classes")
@@ -374,6 +404,10 @@ class Settings(_Section):
             check_tree({vc.name: vc for vc in self.vcs})
         except BadInput as error:
             raise ValueError(f"vcs: {error}") from None
+        try:
+            CellRules.from_bytes(self.cells()).check(where="cells")
+        except BadInput as error:
+            raise ValueError(str(error)) from None
         self.partition_nodes()
         tokens = any(text.startswith("users:") for text in self.daemon.listen)
         if self.daemon.web and self.trust.mode == "tls" and not tokens:
@@ -423,6 +457,17 @@ class Settings(_Section):
         """The features of the configured nodes that have any."""
         nodes = self.configured_nodes().items()
         return {name: section.features for name, section in nodes if section.features}
+
+    def cells(self) -> bytes:
+        """The cells of machines and virtual clusters, as rounds take them; empty: none are said."""
+        owners = {
+            vc.name: (vc.model_dump(include={"cells"})["cells"], vc.pinned)
+            for vc in self.vcs
+            if vc.cells or vc.pinned
+        }
+        types = {name: kind.model_dump() for name, kind in self.cell_types.items()}
+        tops = [top.model_dump(exclude_defaults=True) for top in self.physical_cells]
+        return CellRules(types=types, tops=tops, owners=owners).to_bytes()
 
     def partition_nodes(self) -> dict[str, frozenset[str] | None]:
         """The nodes of each partition; None for all."""

@@ -407,6 +407,10 @@ FIELDS: tuple[Field, ...] = (
         _option("model", "--model", "What is trained; policies may know it.", "NAME"),
         csv="model", further=True,
     ),
+    _row("cell", "text",
+        _option("cell", "--cell", "A cell pinned to the virtual cluster (hived).", "NAME"),
+        update="waiting", csv="cell", further=True,
+    ),
     _row("batch_size", "number",
         _option("batch_size", "--batch-size", "Of the training.", "N"),
         csv="batch_size", further=True,
@@ -549,6 +553,7 @@ class JobFields:
     requeue_on_timeout: bool = False
     retry_elsewhere: bool = False
     keep_on_broken_dependency: bool = False
+    cell: str = ""
     model: str = ""
     batch_size: float | None = None
     total_iterations: float | None = None

@@ -19,7 +19,7 @@ from dlsched.cli.replay.text_table import TextTable
 from dlsched.core.errors import BadInput, DlschedError, plural
 from dlsched.daemon.round.parts import RoundSettings, live_parts
 from dlsched.daemon.round.running_on import RunOn, run_on
-from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.snapshot import LiveSnapshot, read_snapshot
 from simulate.report.wording import duration_text
 
 _STAGES = {
@@ -48,12 +48,7 @@ def replay_snapshot(call: ReplayCall, file: str) -> int:
     other = given_beside(call, WITH_SNAPSHOT)
     if other is not None:
         raise BadInput(f"{other}: does not go with --snapshot, which has its own jobs and nodes")
-    try:
-        snapshot = LiveSnapshot.from_bytes(Path(file).read_bytes())
-    except OSError as error:
-        raise BadInput(f"{file}: can't be read ({error.strerror})") from None
-    except BadInput as error:
-        raise BadInput(f"{file}: {error}") from None
+    snapshot = read_snapshot(file)
     runs = [("as it is", run_on(snapshot))]
     runs += [(name, run_on(snapshot, settings)) for name, settings in _others(call, snapshot)]
     out = sys.stderr if "-" in (call.jobs_out, call.summary_out) else sys.stdout

@@ -36,6 +36,7 @@ class ClusterRules:
         vcs: virtual clusters, with nodes of their own or quotas.
         site: accounts, priority classes, and how usage fades.
         features: of nodes, by name.
+        cells: the cells of machines and virtual clusters, see `CellRules`.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class ClusterRules:
     vcs: tuple[VirtualCluster, ...] = ()
     site: SiteRules = field(default_factory=SiteRules)
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    cells: bytes = b""
 
     @property
     def has_quotas(self) -> bool:
@@ -66,6 +68,7 @@ class LiveNode:
     rack: str = ""
     domain: str = ""
     nic_gbps: float = np.nan
+    nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain, by index
     status: NodeStatus = NodeStatus.UP
     drained: bool = False
     late: bool = False
@@ -152,7 +155,7 @@ class LiveNodes:
         return node
 
     def describe(self, name: str, facts: Mapping[str, object]) -> None:
-        """Note facts about a node: gpu_type, cpus, memory_gb, switch, rack, domain, nic_gbps."""
+        """Note facts about a node: those of `FACTS`, and NVLink domains by GPU."""
         node = self.get(name)
         if node is None:
             return
@@ -160,6 +163,12 @@ class LiveNodes:
             value = facts.get(key)
             if isinstance(value, str | int | float) and value not in ("", getattr(node, key)):
                 setattr(node, key, value if isinstance(value, str) else float(value))
+                self.version += 1
+        domain_of = facts.get("nvlink")
+        if isinstance(domain_of, Mapping) and all(gpu in domain_of for gpu in node.gpus):
+            domains = tuple(int(domain_of[gpu]) for gpu in node.gpus)
+            if domains != node.nvlink:
+                node.nvlink = domains
                 self.version += 1
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +182,19 @@ class PlacementConstraints:
             types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}
             if len(types) == 1:
                 found["gpu_type"] = types.pop()
+            found["nvlink"] = _domains([d for d in devices if isinstance(d, Mapping)])
         return found
+
+
+def _domains(devices: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The number of each GPU's NVLink domain, by UUID; GPUs without links are alone in theirs."""
+    number: dict[frozenset[str], int] = {}
+    found = {}
+    for device in devices:
+        linked = device.get("linked", ())
+        members = frozenset(map(str, [device.get("uuid", ""), *linked]))
+        found[str(device.get("uuid", ""))] = number.setdefault(members, len(number))
+    return found
 
 
 def _bits(flags: Iterator[bool]) -> bytes:

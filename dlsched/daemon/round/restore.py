@@ -11,6 +11,7 @@ import numpy as np
 from dlsched.composition.parts import replace_parts
 from dlsched.core.arrays import Ints, Rows
 from dlsched.core.cluster.calendar import Booking, Calendar
+from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
@@ -26,7 +27,7 @@ from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, placed
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 
 MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
-Made = tuple[bytes, tuple[Quota, ...], SiteRules, bool]  # of which a cluster was made
+Made = tuple[bytes, tuple[Quota, ...], SiteRules, bytes, bool]  # of which a cluster was made
 _CLUSTERS: dict[Made, Cluster] = {}  # the last one
 
 
@@ -96,7 +97,7 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
     """
     live = snapshot.columns["status"] < Status.COMPLETED
     says = any((~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb"))
-    key = (snapshot.cluster, snapshot.quotas, snapshot.rules, says)
+    key = (snapshot.cluster, snapshot.quotas, snapshot.rules, snapshot.cells, says)
     if key not in _CLUSTERS:
         facts = decode(snapshot.cluster)
         if not facts["names"]:
@@ -104,7 +105,8 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
         rows = zip(
             facts["names"], facts["gpus"].tolist(), facts["types"], facts["cpus"].tolist(),
             facts["memory_gb"].tolist(), facts["switch"], facts["rack"], facts["domain"],
-            facts["nic_gbps"].tolist(), strict=True,
+            facts["nic_gbps"].tolist(), facts.get("nvlink", [()] * len(facts["names"])),
+            strict=True,
         )  # fmt: skip
         nodes = [
             Node(
@@ -117,8 +119,9 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
                 rack=rack,
                 domain=domain,
                 nic_gbps=nic,
+                nvlink=tuple(links),
             )
-            for name, gpus, kind, cpus, memory, switch, rack, domain, nic in rows
+            for name, gpus, kind, cpus, memory, switch, rack, domain, nic, links in rows
         ]
         vcs = [
             VirtualCluster(
@@ -130,8 +133,11 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
             )
             for q in snapshot.quotas
         ]
+        rules = CellRules.from_bytes(snapshot.cells)
+        owners = rules.virtual_clusters("cells")
         _CLUSTERS.clear()
-        _CLUSTERS[key] = Cluster(nodes, vcs, rules=snapshot.rules)
+        cells, every = rules.plan("cells"), (*vcs, *owners)
+        _CLUSTERS[key] = Cluster(nodes, every, rules=snapshot.rules, cells=cells)
     return _CLUSTERS[key]
 
 

@@ -99,6 +99,7 @@ class RoundState:
                 "types": [node.gpu_type for node in every],
                 **{key: np.array([getattr(n, key) for n in every], np.float64) for key in numbers},
                 **{key: [getattr(node, key) for node in every] for key in texts},
+                "nvlink": [list(node.nvlink) for node in every],
             }
             for key, held in (("cpus", "host_cpus"), ("memory_gb", "host_memory_gb")):
                 value[key] -= np.array([getattr(node, held) for node in every])

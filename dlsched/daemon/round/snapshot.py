@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ class LiveSnapshot:
         rules: accounts, priority classes, and how usage fades.
         owners: user, account and virtual cluster of each owner of jobs.
         used: what each owner has used, in GPU-seconds as they count now.
+        cells: the cells of machines and virtual clusters, see `CellRules`.
         speeds: measured speeds, as columns (see `SpeedTable.columns`); empty when there are none.
         trainings: what elastic jobs have reported, as columns (see `TrainingProfiles.columns`);
             empty when none has.
@@ -95,6 +97,7 @@ class LiveSnapshot:
     rules: SiteRules = field(default_factory=SiteRules)
     owners: tuple[Owner, ...] = ()
     used: Floats = field(default_factory=lambda: np.zeros(0))
+    cells: bytes = b""
     speeds: Mapping[str, Any] = field(default_factory=dict)
     trainings: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
@@ -163,3 +166,17 @@ def _gathered(rows: Ints, nodes: Ints, gpus: Ints) -> dict[int, tuple[int, ...]]
     ends = np.cumsum(nodes).tolist()
     flat, begins = gpus.tolist(), [0, *ends]
     return {row: tuple(flat[a:b]) for row, a, b in zip(rows.tolist(), begins, ends, strict=False)}
+
+
+def read_snapshot(file: str) -> LiveSnapshot:
+    """The snapshot of a file.
+
+    Raises:
+        BadInput: it cannot be read, or is no snapshot; names the file.
+    """
+    try:
+        return LiveSnapshot.from_bytes(Path(file).read_bytes())
+    except OSError as error:
+        raise BadInput(f"{file}: can't be read ({error.strerror})") from None
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None

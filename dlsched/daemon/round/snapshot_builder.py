@@ -65,6 +65,7 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
         rules=live.rules.site,
         owners=tuple(jobs.usage.owners),
         used=jobs.usage.as_of(now),
+        cells=live.rules.cells,
         speeds=live.speeds.columns(live.constraints.kinds, jobs.row_of),
         trainings=live.trainings.columns(jobs.row_of),
         state=state.policy_state,

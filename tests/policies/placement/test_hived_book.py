@@ -193,7 +193,7 @@ def test_a_pinned_cell_is_its_owners_alone() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (request("x", "C", 1), "vc 'C' is not known; known: A, B"),
+        (request("x", "C", 1), "vc C owns no cells; those that do: A, B"),
         (request("x", "A", 1, pin="p"), "vc A: pinned cell 'p' is not known; known: none"),
         (request("x", "A", 1, priority=1001), "priority must be -1 .* to 1000 .*not 1001"),
         (request("x", "A", 1, priority=-2), "priority must be -1"),

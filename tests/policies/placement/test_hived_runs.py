@@ -127,7 +127,7 @@ def test_a_pinned_cell_is_used_only_by_jobs_that_name_it(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("job", "cell", "why"),
     [
-        ((0, 1, 10, "C", 0.0), "", "vc 'C' is not known; known: A, B"),
+        ((0, 1, 10, "C", 0.0), "", "vc C owns no cells; those that do: A, B"),
         ((0, 5, 10, "A", 0.0), "", "insufficient capacity in vc A"),
         ((0, 1, 10, "A", 1001.0), "", "priority must be -1"),
         ((0, 1, 10, "A", 0.0), "p", "vc A: pinned cell 'p' is not known; known: none"),

@@ -88,7 +88,9 @@ class Book:
         grants, pinned = self.owned[vc]
         roots: list[Virtual] = []
         for grant in grants:
-            chain = self.plan.chains[grant.chain]
+            chain = self.plan.chains.get(grant.chain)
+            if chain is None or not chain.level_of(grant.cell):
+                continue  # cells by topology, and no such machine is there yet
             for _ in range(grant.count):
                 roots.append(
                     virtual_cell(chain, chain.level_of(grant.cell), f"{vc}/{len(roots)}", vc)
@@ -140,7 +142,13 @@ class Book:
             BadInput: one line that says why.
         """
         if request.vc not in self.owned and (request.is_guaranteed or request.vc):
-            raise not_known("vc", request.vc, self.owned)
+            known = ", ".join(vc for vc in self.owned if vc)
+            if not request.vc:
+                raise BadInput(
+                    "it names no virtual cluster, which only opportunistic jobs (a priority below "
+                    f"0) may do; those with cells: {known}"
+                )
+            raise BadInput(f"vc {request.vc} owns no cells; those that do: {known}")
         if not OPPORTUNISTIC <= request.priority <= HIGHEST:
             raise BadInput(
                 f"priority must be {OPPORTUNISTIC} (opportunistic) or from {GUARANTEED} to "

@@ -211,10 +211,10 @@ class Ledger:
     def _doom(self, level: int) -> None:
         for vc, free in self.vc_free.items():
             while free[level] > self._healthy_left(level):
-                cell = self.bad_free[level][0]
                 virtual = _unbound(self._roots[vc].get(level, ()))
-                if virtual is None:
-                    break  # what it has not in use is pinned elsewhere
+                if virtual is None or not self.bad_free[level]:
+                    break  # it owns more than there is, under another configuration
+                cell = self.bad_free[level][0]
                 cell.bound, virtual.bound = virtual, cell
                 self.doomed[vc][level].append(cell)
                 self.allocate(cell, vc)

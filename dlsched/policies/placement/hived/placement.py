@@ -17,7 +17,7 @@ from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
-from dlsched.core.errors import BadInput, InvariantBroken
+from dlsched.core.errors import BadInput, InvariantBroken, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.options import option
 from dlsched.core.stage import Claim, ClaimingPlacement
@@ -146,6 +146,12 @@ class Hived(ClaimingPlacement[Options]):
         cluster = free.occupancy.cluster
         return request_of(request, cluster, allowed, lazy=self.options.lazy_preemption)
 
+    @property
+    def book(self) -> Book:
+        """The cells, after `follow`."""
+        assert self._book is not None
+        return self._book
+
     def begin(self) -> None:
         """Forget what the last decision has left."""
         self._left.clear()
@@ -231,16 +237,24 @@ class Hived(ClaimingPlacement[Options]):
             self._where[gang.name] = placement_of(gang.pods, self._index_of)
 
     def _see_machines(self, book: Book, occupancy: Occupancy) -> None:
-        """A machine is bad while it is away or one of its GPUs is closed."""
+        """Machines are bad as `fault` says."""
         for name in book.gpus_of:
-            node = self._index_of.get(name, -1)
-            is_up = (
-                node >= 0 and occupancy.in_service >> node & 1 and not occupancy.closed.get(node)
-            )
-            if is_up:
-                book.set_healthy(name)
-            else:
+            if self.fault(book, occupancy, name):
                 book.set_bad(name)
+            else:
+                book.set_healthy(name)
+
+    def fault(self, book: Book, occupancy: Occupancy, name: str) -> str:
+        """Why a machine is bad: it is away, or a GPU of its cells is; empty where it is healthy."""
+        node = self._index_of.get(name, -1)
+        if node < 0:
+            return "has not registered"
+        there, said = int(occupancy.cluster.gpus[node]), 1 + max(book.gpus_of[name])
+        if there < said:
+            return f"has {plural(there, 'GPU')}, its cells have {said}"
+        if not occupancy.in_service >> node & 1:
+            return "is away"
+        return "has a GPU that is out of service" if occupancy.closed.get(node) else ""
 
     def _adopt(self, book: Book, row: int, held: Placement, table: UnitTable) -> None:
         """Enter a row that runs, in the cells that it had, or else that its virtual cluster has."""
