@@ -1,6 +1,6 @@
 /* A libnvidia-ml.so.1 with the GPUs of the file that STUB_NVML names, read at every call.
    Lines: gpus N | ecc GPU N | xid GPU N | process GPU PID MIB | remap GPU PENDING FAILED |
-   gone GPU | used GPU MIB | busy GPU PERCENT | hang | broken GPU. What is not here is a function that a driver lacks. */
+   gone GPU | used GPU MIB | busy GPU PERCENT | slow GPU REASONS | hang | broken GPU. What is not here is a function that a driver lacks. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +87,12 @@ int nvmlDeviceGetRemappedRows(void *device, unsigned *corrected, unsigned *uncor
     *corrected = *uncorrected = 0;
     *pending = p;
     *failed = f;
+    return 0;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *reasons) {
+    long bits = 0;
+    if (!lookup("slow", index_of(device), 0, &bits, 0)) return 3;
+    *reasons = bits;
     return 0;
 }
 int nvmlDeviceGetP2PStatus(void *one, void *two, int what, int *status) {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,20 +15,15 @@ from dlsched.nodeagent.gpus.nvml import DriverSilent, NvmlGpus
 from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import NodeName, RunId
+from tests.nvml_stub import COMPILER, build_stub
 
-COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the stub with")
 pytest.importorskip("pynvml")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("nvml")
-    source = Path(__file__).with_name("stub_nvml.c")
-    assert COMPILER is not None
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", target, source], check=True)
-    return folder
+    return build_stub(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

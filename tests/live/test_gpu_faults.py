@@ -1,0 +1,95 @@
+"""Faults of GPUs, from the driver to what owner and operator see; only the driver is made up."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+from tests.nvml_stub import COMPILER, build_stub
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the driver with")
+
+
+class Driven(LocalCluster):
+    """Two nodes whose GPUs are those of a driver: two each."""
+
+    def __init__(self) -> None:
+        super().__init__(nodes=2)
+        self.library = build_stub(self.folder)
+        for name in self.names:
+            self.driver_says(name, "")
+
+    def driver_says(self, name: str, text: str) -> None:
+        """What the driver of a node says from now on."""
+        new = self.folder / f"{name}.driver.new"
+        new.write_text(f"gpus 2\n{text}\n")
+        new.rename(self.folder / f"{name}.driver")
+
+    def _agent_settings(self, name: str) -> dict[str, object]:
+        found = super()._agent_settings(name)
+        del found["fake_gpus"]
+        fault = "node" if name == "n2" else "gpu"
+        return {**found, "gpu_look_s": 0.2, "gpu_fault": fault}
+
+    def start_agent(self, name: str, **environment: str) -> subprocess.Popen[bytes]:
+        """As for any node, with its driver."""
+        driver = {
+            "LD_LIBRARY_PATH": str(self.library),
+            "STUB_NVML": str(self.folder / f"{name}.driver"),
+        }
+        return super().start_agent(name, **driver, **environment)
+
+
+@pytest.fixture(scope="module")
+def driven() -> Iterator[Driven]:
+    """Two nodes."""
+    with Driven() as cluster:
+        yield cluster
+
+
+def _faults(cluster: Driven, job: int) -> str:
+    return "\n".join(
+        line for line in cluster.cli("show", str(job)).splitlines() if "gpu-fault" in line
+    )
+
+
+def test_a_faulty_gpu_is_told_to_its_owner_and_its_job_goes_on_elsewhere(driven: Driven) -> None:
+    flag = driven.folder / "fails"
+    script = f"while [ ! -e {flag}-$DLSCHED_RUN ]; do sleep 0.05; done; exit $((DLSCHED_RUN == 1))"
+    job = driven.submit(script, nodelist="n1", retries="0")
+    driven.until(job, "RUNNING")
+    driven.driver_says("n1", "ecc 0 2\necc 1 0\nslow 0 64")
+    eventually("its owner is told", lambda: "uncorrected ECC" in _faults(driven, job))
+    flag.with_name("fails-1").touch()  # as a program does whose GPU has failed
+    again = eventually("it runs again", lambda: driven.job(job).starts == 2 and driven.job(job))
+    assert again.failures == 0
+    assert driven.node("n1").state not in ("drained", "draining")  # its other GPU goes on
+    flag.with_name("fails-2").touch()
+    driven.until(job, "COMPLETED")
+    unhealthy = [gpu.index for gpu in driven.node("n1").devices if gpu.state == "unhealthy"]
+    assert unhealthy == [0]
+
+
+def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
+    job = driven.submit("sleep 600", nodelist="n1", gpus="1")
+    where = driven.until(job, "RUNNING")
+    driven.driver_says("n1", "slow 1 64\nslow 0 128")
+    eventually("its owner is told", lambda: "slowed down" in _faults(driven, job))
+    assert driven.job(job).state == "RUNNING"
+    assert where.nodes == ("n1",)
+    driven.cli("cancel", str(job))
+
+
+def test_a_fault_that_needs_a_boot_drains_the_node_with_its_reason(driven: Driven) -> None:
+    job = driven.submit("sleep 600", nodelist="n2", gpus="1")
+    driven.until(job, "RUNNING")
+    driven.driver_says("n2", "xid 0 79\nxid 1 13")
+    node = eventually(
+        "n2 drains", lambda: driven.node("n2").state == "draining" and driven.node("n2")
+    )
+    assert "GPU 0: Xid 79: fell off the bus" in node.reason
+    assert driven.job(job).state == "RUNNING"  # an application's Xid, on GPU 1, is no fault
+    driven.cli("cancel", str(job))
