@@ -15,9 +15,10 @@ from typing import Any
 
 from dlsched.client.submission.texts import as_flag
 from dlsched.core.errors import BadInput, not_known
+from dlsched.system import ports
 
 LOCAL_SOCKET = "unix:/run/dlsched/daemon.sock"
-LOCAL_PORT = "127.0.0.1:7817"
+LOCAL_PORT = f"127.0.0.1:{ports.DAEMON}"
 WAIT_S = 20.0  # longer than the takeover by a standby
 _TEXTS = ("daemon", "daemon_wait", "ca", "token_file", "login_socket", "certificate", "key")
 

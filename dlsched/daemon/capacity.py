@@ -9,6 +9,7 @@ from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.live.nodes import LiveNodes
+from dlsched.daemon.node_facts import GB, facts_that_count
 from dlsched.daemon.settings import Settings
 from dlsched.protocol.ledger import Ledger
 
@@ -48,7 +49,7 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
 
     Args:
         settings: with the configured nodes.
-        ledger: with the nodes that have registered, whose own words count more.
+        ledger: with the nodes that have registered, whose GPUs are those that they report.
         nodes: their GPU types.
         agents: what they reported.
     """
@@ -58,7 +59,8 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
         return tuple(p for p, members in partitions.items() if members is None or name in members)
 
     hosts: dict[str, Host] = {}
-    for name, section in settings.configured_nodes().items():
+    sections = settings.configured_nodes()
+    for name, section in sections.items():
         memory = section.memory_gb
         hosts[name] = Host(
             name=name,
@@ -70,14 +72,16 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             features=features_of(section.features, section.gpu_type),
         )
     for name, registered in ledger.nodes.items():
-        live, described = nodes.get(name), agents.described.get(name)
+        live = nodes.get(name)
         gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
+        facts = facts_that_count(sections.get(name), agents.described.get(name))
+        cpus, memory_gb = facts.get("cpus"), facts.get("memory_gb")
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
             gpu_type=gpu_type,
-            cpus=None if described is None else described.facts.cpus or None,
-            memory_bytes=None if described is None else described.facts.memory_bytes or None,
+            cpus=int(cpus) if isinstance(cpus, int | float) else None,
+            memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
             partitions=partitions_of(name),
             features=features_of(settings.node_features().get(name, ()), gpu_type),
         )

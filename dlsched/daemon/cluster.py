@@ -22,6 +22,7 @@ from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.rungs import Rungs
+from dlsched.daemon.node_facts import facts_that_count, mismatches
 from dlsched.daemon.reported.curves import Curves
 from dlsched.daemon.reported.failures import Failures
 from dlsched.daemon.reported.idle_gpus import IdleGpus
@@ -151,11 +152,11 @@ class Cluster(LedgerFollower):
         changes = self.drains_of(self.settings, loaded.ledger.nodes, "daemon")
         if changes:
             self.driver.note(*changes)
-        for name in loaded.ledger.nodes:
-            self._describe_as_configured(name)
         for name, facts in loaded.nodes_described.items():  # addresses: for logs and launches
             known = ParseDict(json.loads(facts), NodeFacts(), ignore_unknown_fields=True)
             self.agents.recall(name, known)
+        for name in loaded.ledger.nodes:
+            self._describe_as_configured(name)
 
     def reserved(self, writes: Sequence[Write]) -> None:
         """Follow changes of the reserved ledger."""
@@ -202,6 +203,8 @@ class Cluster(LedgerFollower):
         self.round_state.configure(rounds)
         self.live.set_rules(self._rules())
         self._apply_tenants()
+        for name in self.driver.committed.nodes:
+            self.note_facts(name)
 
     def drains_of(
         self, settings: Settings, registered: Iterable[m.NodeName], actor: str
@@ -243,8 +246,26 @@ class Cluster(LedgerFollower):
 
     def _describe_as_configured(self, name: m.NodeName) -> None:
         section = self.settings.configured_nodes().get(name)
-        if section is not None:
-            self.live.describe_node(name, section.facts())
+        facts = facts_that_count(section, self.agents.described.get(name))
+        if facts:
+            self.live.describe_node(name, facts)
+
+    def note_facts(self, name: m.NodeName) -> None:
+        """Follow what a node's agent has said of it; one with less than configured is drained."""
+        self._describe_as_configured(name)
+        low = [words for words, is_low in self.mismatches(name) if is_low]
+        if low:
+            self.drain(name, "; ".join(low))
+
+    def mismatches(self, name: m.NodeName) -> list[tuple[str, bool]]:
+        """Where the configuration and a node's agent differ, and whether the node has less."""
+        section = self.settings.configured_nodes().get(name)
+        node, described = self.driver.reserved.nodes.get(name), self.agents.described.get(name)
+        if section is None or node is None:
+            return []
+        types = {gpu.type for gpu in described.facts.gpus} if described is not None else set()
+        reported = next(iter(types)) if len(types) == 1 else ""
+        return list(mismatches(section, node, reported, described))
 
     # -- nodes -------------------------------------------------------------------------------------
 

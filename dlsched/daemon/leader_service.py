@@ -64,6 +64,8 @@ class LeaderService(node_pb2_grpc.LeaderServicer):
             )
             cluster.driver.note(NodeDescribed(node=name, facts=facts))
         cluster.note_gpu_uses(name)
+        if request.HasField("facts"):
+            cluster.note_facts(name)
         if request.faults:
             cluster.drain(name, "; ".join(request.faults))
         return node_pb2.DescribeReply(

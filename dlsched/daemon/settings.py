@@ -32,6 +32,8 @@ from dlsched.db.engine import has_password
 from dlsched.db.tenants import Partition, PriorityClass
 from dlsched.protocol.messages import Fence
 from dlsched.protocol.timing import Timing
+from dlsched.rpc.endpoint import Endpoint, parse_endpoint
+from dlsched.system import ports
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 366 * 86400, allow_inf_nan=False)]
 Feature = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
@@ -53,9 +55,9 @@ class DaemonSection(_Section):
     """Where this process listens, and its database, metrics and log."""
 
     database: str = "sqlite:////var/lib/dlsched/daemon/dlsched.db"
-    listen: tuple[str, ...] = ("unix:/run/dlsched/daemon.sock", "127.0.0.1:7817")
+    listen: tuple[str, ...] = ("unix:/run/dlsched/daemon.sock", f"127.0.0.1:{ports.DAEMON}")
     name: str = ""  # unique among the daemons of one database; empty: host and process
-    metrics: str = "127.0.0.1:7819"  # empty: none; port 0: any free one, logged
+    metrics: str = f"127.0.0.1:{ports.DAEMON_METRICS}"  # empty: none; port 0: any free one, logged
     web: str = ""  # HOST:PORT of the web page; empty: none
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     migrate: bool = False
@@ -416,7 +418,24 @@ class Settings(_Section):
                 "address only: add one to daemon.listen"
             )
         self._check_classes()
+        self._check_ports()
         return self
+
+    def _check_ports(self) -> None:
+        listen = {
+            f"daemon.listen {text}": text.removeprefix("users:") for text in self.daemon.listen
+        }
+        texts = {**listen, "daemon.metrics": self.daemon.metrics, "daemon.web": self.daemon.web}
+        ends: dict[str, tuple[str, int]] = {}
+        for name, text in texts.items():
+            try:
+                end = parse_endpoint(text) if text else Endpoint(path="/")
+            except BadInput as error:
+                raise ValueError(f"{name.split()[0]}: {error}") from None
+            if not end.path:
+                ends[name] = (end.host, end.port)
+        if both := ports.clash(ends):
+            raise ValueError(both)
 
     def _check_classes(self) -> None:
         classes = {each.name: each.priority_class() for each in self.classes}

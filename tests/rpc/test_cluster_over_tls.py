@@ -171,7 +171,7 @@ def cluster(shared_place: Path) -> Iterator[Cluster]:
     config = folder / "dlsched.toml"
     text = config.read_text().replace('"0.0.0.0:7817"', '"127.0.0.1:0", "users:127.0.0.1:0"')
     text = text.replace('# web = "127.0.0.1:7821"', 'web = "0.0.0.0:0"')
-    config.write_text(text.replace(":7820", ":0") + BEAT)
+    config.write_text(text.replace(":7819", ":0") + BEAT)
     log = made.start("daemon.log", "dlsched.daemon", "--config", str(config))
     try:
         ports = eventually(

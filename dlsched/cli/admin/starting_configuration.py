@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dlsched.system import ports
+
 
 def _quoted(text: str) -> str:
     """Return a TOML string: every JSON string is one."""
@@ -36,9 +38,9 @@ database = {_quoted(database)}
 # users:HOST:PORT  users on other machines, by tokens (dlsched admin token create)
 listen = [{addresses}]
 # Prometheus; empty: none.
-metrics = "127.0.0.1:7820"
+metrics = "127.0.0.1:{ports.DAEMON_METRICS}"
 # The web page; viewers show tokens, so it needs a users: address above. Empty: none.
-# web = "127.0.0.1:7821"
+# web = "127.0.0.1:{ports.WEB}"
 
 [round]
 interval_s = 60
@@ -76,9 +78,9 @@ def agent_toml(*, name: str, daemon: str, tls: str) -> str:
 
 name = {_quoted(name)}
 daemon = [{_quoted(daemon)}]
-listen = "0.0.0.0:7818"
+listen = "0.0.0.0:{ports.AGENT}"
 # How the daemon and other nodes reach this agent; default: this machine's name.
-# address = "{name}.example.org:7818"
+# address = "{name}.example.org:{ports.AGENT}"
 # state_dir = "/var/lib/dlsched/agent"
 # Refuse jobs of users with lower ids.
 # minimum_uid = 1000

@@ -23,6 +23,7 @@ from dlsched.cli.option_groups import command_group, option, with_option_groups
 from dlsched.cli.output.output_options import AsJson
 from dlsched.cli.output.times import local_text, utc_text
 from dlsched.core.errors import BadInput, DlschedError
+from dlsched.system import ports
 
 if TYPE_CHECKING:
     from dlsched.rpc.certificate_folder import CertificateFolder, Listed
@@ -43,7 +44,7 @@ def init_command(
     daemon: Annotated[
         str | None, option("--daemon-host HOST", "The daemon's host, as nodes reach it.")
     ] = None,
-    port: Annotated[int, option("--port", "The daemon's port.", min=1, max=65535)] = 7817,
+    port: Annotated[int, option("--port", "The daemon's port.", min=1, max=65535)] = ports.DAEMON,
     socket_path: Annotated[
         str, option("--socket PATH", "Socket for users of the daemon's machine.")
     ] = "/run/dlsched/daemon.sock",

@@ -73,7 +73,8 @@ def _view(cluster: Cluster, name: NodeName) -> control_pb2.NodeView:
         view.why = view.why or (
             f"not heard for {ago:.0f} s" if ago is not None else "not heard by this leader yet"
         )
-    more = (cluster.refusal(name, boottime()), cluster.fencing.words(name))
+    more = [cluster.refusal(name, boottime()), cluster.fencing.words(name)]
+    more += [words for words, _ in cluster.mismatches(name) if words not in view.why]
     view.why = "; ".join(filter(None, (view.why, *more)))
     if described is not None:
         facts = described.facts

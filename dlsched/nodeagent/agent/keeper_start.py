@@ -108,7 +108,7 @@ class KeeperStart:
             covered_until=covered_until,
             gpu_numbers={gpu: self._index_of.get(gpu, 0) for gpu in desired.gpus},
             gpus_by_index=settings.gpus_by_index,
-            cpus=os.cpu_count() or 1,
+            cpus=settings.fake_cpus or os.cpu_count() or 1,
             checkpoint_tool=self._tool,
             checkpoint_lock_s=settings.checkpoint_lock_s,
             py_spy=self._py_spy,

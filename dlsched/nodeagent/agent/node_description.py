@@ -47,9 +47,11 @@ class Described(Protocol):
         """Set when the description has changed."""
 
 
-def machine_size() -> tuple[int, int]:
-    """Return this machine's processors and its bytes of memory."""
-    return os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def machine_size(settings: Settings) -> tuple[int, int]:
+    """Return this machine's processors and its bytes of memory, or the pretended ones."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    fake = round(settings.fake_memory_gb * 1e9)
+    return settings.fake_cpus or os.cpu_count() or 1, fake or memory
 
 
 def node_facts(

@@ -92,7 +92,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         facts = node_facts(
             found,
             address,
-            size=machine_size(),
+            size=machine_size(settings),
             launcher=launcher.name,
             capabilities=launcher.capabilities,
         )

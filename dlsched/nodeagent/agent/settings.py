@@ -18,6 +18,8 @@ from dlsched.core.errors import BadInput, not_known
 from dlsched.nodeagent.keeper.run_files import LONGEST_NAME
 from dlsched.nodeagent.ranks.launch_spec import HookSpec
 from dlsched.protocol.timing import Timing
+from dlsched.rpc.endpoint import parse_endpoint
+from dlsched.system import ports
 
 LAUNCHERS = ("plain", "cgroup", "systemd", "auto")
 _SOCKET_PATH = 107  # bytes, of the kernel
@@ -54,11 +56,13 @@ class Settings:
 
     name: str
     daemon: tuple[str, ...]  # tried in turn
-    listen: str = "0.0.0.0:7818"
+    listen: str = f"0.0.0.0:{ports.AGENT}"
     address: str = ""  # for the daemon and other agents; empty: the machine's name and its port
     state_dir: str = "/var/lib/dlsched/agent"
     run_dir: str = "/run/dlsched-agent"
     fake_gpus: str = ""
+    fake_cpus: int = 0  # 0: as many as the machine has
+    fake_memory_gb: float = 0.0  # in 10^9 bytes; 0: the machine's
     launcher: str = "auto"
     insecure_loopback: bool = False
     tls: TlsFiles | None = None
@@ -94,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--listen",
         metavar="HOST:PORT",
-        help="address for the daemon and other agents (0.0.0.0:7818)",
+        help=f"address for the daemon and other agents (0.0.0.0:{ports.AGENT})",
     )
     add(
         "--address",
@@ -104,6 +108,12 @@ def parser() -> argparse.ArgumentParser:
     add("--state-dir", metavar="DIR", help="folder of records that survive a reboot")
     add("--run-dir", metavar="DIR", help="folder of sockets; a reboot empties it")
     add("--fake-gpus", metavar="N:TYPE[+N:TYPE]", help="pretend to have GPUs, for tests")
+    add("--fake-cpus", type=int, metavar="N", help="pretend to have N processors")
+    add(
+        "--fake-memory", dest="fake_memory_gb", type=float, metavar="GB",
+        help="pretend to have so much memory, in 10^9 bytes",
+    )  # fmt: skip
+    add("--check", action="store_true", default=None, help="check the settings and stop")
     add("--launcher", choices=LAUNCHERS)
     add("--checkpoint-tool", metavar="PATH", help="the program cuda-checkpoint")
     add("--minimum-uid", type=int, help="refuse jobs of users with a lower id (1000)")
@@ -127,6 +137,7 @@ def read_settings(argv: Sequence[str]) -> Settings:
         BadInput: names the option or the key that is wrong.
     """
     given = {k: v for k, v in vars(parser().parse_args(list(argv))).items() if v is not None}
+    given.pop("check", None)
     path = given.pop("config", None)
     merged: dict[str, Any] = {**(_file(path) if path else {}), **given}
     return _checked(merged, path or "the command line")
@@ -141,7 +152,7 @@ def _file(path: str) -> dict[str, Any]:
         raise BadInput(f"{path}: {error}") from None
 
 
-def _checked(values: dict[str, Any], where: str) -> Settings:
+def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  # one case a rule
     values = {key.replace("-", "_"): value for key, value in values.items()}
     known = {field.name: field for field in fields(Settings)}
     for key in values:
@@ -166,6 +177,9 @@ def _checked(values: dict[str, Any], where: str) -> Settings:
     settings = Settings(**values)
     settings.timing.check()
     _check_prolog(settings, where)
+    _check_ports(settings, where)
+    if settings.fake_cpus < 0 or not 0 <= settings.fake_memory_gb < 1e9:
+        raise BadInput(f"{where}: fake_cpus, fake_memory_gb: a number of 0 or more is expected")
     if settings.launcher not in LAUNCHERS:
         raise BadInput(f"{where}: launcher {settings.launcher!r}: {', '.join(LAUNCHERS)}")
     for key, choices in (("foreign", ("drain", "ignore")), ("gpu_fault", ("gpu", "node"))):
@@ -185,6 +199,19 @@ def _check_prolog(settings: Settings, where: str) -> None:
             f"{where}: hooks: prolog_limit_s is {hooks.prolog_limit_s:g}, must be less than "
             f"timing.prepare_s ({prepare_s:g}): no longer do the nodes of a job wait for each other"
         )
+
+
+def _check_ports(settings: Settings, where: str) -> None:
+    ends = {}
+    for name in ("listen", "metrics"):
+        if text := getattr(settings, name):
+            try:
+                end = parse_endpoint(text)
+            except BadInput as error:
+                raise BadInput(f"{where}: {name}: {error}") from None
+            ends[name] = (end.host, end.port)
+    if both := ports.clash(ends):
+        raise BadInput(f"{where}: {both}")
 
 
 def _hooks(given: Any, where: str) -> HookSettings:

@@ -1,0 +1,66 @@
+"""What counts of a node: what the configuration says, else what the agent reports.
+
+GPUs are an exception: only what the agent reports can be given out. A node that has less than the
+configuration says is drained; one that has more is used as configured, and both are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlsched.core.cluster.description import ANY_TYPE
+from dlsched.daemon.agents import Described
+from dlsched.daemon.settings import NodeSection
+from dlsched.protocol.ledger import Node
+
+GB = 1e9
+
+
+def facts_that_count(section: NodeSection | None, described: Described | None) -> dict[str, object]:
+    """The facts of a node by the names of `LiveNode`; what is not known is left out.
+
+    Args:
+        section: of the configuration; None: the node is not listed.
+        described: what the agent reported; None: nothing yet.
+    """
+    found: dict[str, object] = {}
+    if described is not None:
+        if described.facts.cpus:
+            found["cpus"] = described.facts.cpus
+        if described.facts.memory_bytes:
+            found["memory_gb"] = described.facts.memory_bytes / GB
+    if section is not None:
+        found |= {name: value for name, value in section.facts().items() if value not in (None, "")}
+    return found
+
+
+def mismatches(
+    section: NodeSection, node: Node, gpu_type: str, described: Described | None
+) -> Iterator[tuple[str, bool]]:
+    """Where configuration and agent differ, in words, and whether the node has too little.
+
+    Args:
+        section: of the configuration.
+        node: as it has registered.
+        gpu_type: that it reports.
+        described: what its agent reported beside that; None: nothing yet.
+    """
+    pairs: list[tuple[str, float | None, float, str]] = [
+        ("GPUs", section.gpus or None, len(node.gpus), "")
+    ]
+    if described is not None:
+        facts = described.facts
+        pairs += [
+            ("CPUs", section.cpus, facts.cpus, ""),
+            ("memory", section.memory_gb, facts.memory_bytes / GB, " GB"),
+        ]
+    for what, wanted, has, unit in pairs:
+        if wanted is None or (not has and what != "GPUs"):
+            continue
+        low = has < wanted
+        if low or (has > wanted and what != "memory"):  # a bit more memory is no news
+            word = f"low {what}: " if low else f"{what}: "
+            yield f"{word}{has:.4g}{unit} reported, {wanted:.4g}{unit} in the configuration", low
+    is_told = bool(section.gpu_type and node.gpus) and gpu_type not in ("", ANY_TYPE)
+    if is_told and gpu_type.lower() != section.gpu_type.lower():
+        yield f"GPU type: {gpu_type} reported, {section.gpu_type} in the configuration", True
