@@ -27,6 +27,7 @@ GROUPS = {
     "growth": "how the cost grows: jobs, GPUs, load; LAS",
     "cells": "HiveD's cells and the default placement; 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
+    "deadlines": "policies that know of deadlines, jobs of which 60 % have one; flows over a link",
     "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
 }
 
@@ -94,6 +95,25 @@ class Workloads:
             measure(dlsched("trace", "generate", *words, "--load", f"{load:g}", "-o", str(path)))
         return str(path)
 
+    def with_deadlines(self, jobs: int, *, cluster: str) -> tuple[str, str]:
+        """A trace of elastic jobs of which 60 % have deadlines, at load 1, and their speeds."""
+        path, speeds = self.folder / f"deadlines-{jobs}.csv", self.folder / "speeds.csv"
+        if not path.exists():
+            words = ["--jobs", str(jobs), "--cluster", cluster, "--load", "1"]
+            words += ["--deadlines", "0.6", "--elastic", str(speeds), "-o", str(path)]
+            measure(dlsched("trace", "generate", *words))
+        return str(path), str(speeds)
+
+    def flows(self, count: int) -> str:
+        """Flows of 1 to 100 over one link at a load of 0.8; every third one has a deadline."""
+        path = self.folder / f"flows-{count}.csv"
+        rows = [
+            f"{k},{k * 63},{1 + 37 * k % 100},nic,{300 if k % 3 == 0 else ''}\n"
+            for k in range(count)
+        ]
+        path.write_text("flow_id,arrival,size,path,deadline\n" + "".join(rows))
+        return str(path)
+
     def even(self, jobs: int) -> str:
         """A trace of jobs of 1 to 4 GPUs and up to 1,100 s, submitted one a minute."""
         path = self.folder / f"even-{jobs}.csv"
@@ -123,6 +143,7 @@ def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
         "blox": _blox,
         "cells": _cells,
         "policy": _policies,
+        "deadlines": _deadlines,
         "growth": _growth,
     }
     for group, maker in makers.items():
@@ -260,6 +281,30 @@ def _policies(work: Workloads) -> Iterator[Case]:
             name=f"policy/{policy}",
             command=replay(trace, cluster, policy),
             compared_to="" if policy == "fifo" else "policy/fifo",
+        )
+
+
+def _deadlines(work: Workloads) -> Iterator[Case]:
+    cluster = "8x8:v100"
+    trace, speeds = work.with_deadlines(3_000, cluster=cluster)
+    listing = (
+        "from dlsched.policies.registry import find, names; "
+        "print(*(n for n in names('scheduling') if find('scheduling', n).knows_deadlines))"
+    )
+    for policy in measure([sys.executable, "-c", listing]).output.split():
+        greedy = ("-o", "plan=greedy") if policy == "chronus" else ()  # programs take minutes
+        yield Case(
+            name=f"deadlines/{policy}",
+            command=replay(
+                trace, cluster, policy, "--profiles", speeds, "--restart-overhead", "30", *greedy,
+            ),
+            compared_to="" if policy == "edf" else "deadlines/edf",
+        )  # fmt: skip
+    flows = work.flows(2_000)
+    for discipline in ("karuna", "fair"):
+        yield Case(
+            name=f"deadlines/flows-{discipline}",
+            command=dlsched("flows", flows, "--link", "nic=1", "--discipline", discipline),
         )
 
 

@@ -136,6 +136,10 @@ def generate(
         str,
         option("--slack LOW:HIGH", "Deadlines lie so many durations after the submit, at random."),
     ] = "1.5:6",
+    elastic: Annotated[
+        Path | None,
+        option("--elastic FILE", "Jobs are elastic, and FILE gets their speeds, for --profiles."),
+    ] = None,
 ) -> None:
     """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
@@ -147,6 +151,8 @@ def generate(
     trace = generate_trace(profile, jobs=jobs, seed=seed, gpus=gpus, load=load)
     if deadlines:
         trace = with_deadlines(trace, share=deadlines, slack=_slack(slack), seed=seed)
+    if elastic is not None:
+        trace = _elastic(trace, elastic, cluster, seed)
     write_trace(trace, output)
     on_cluster = ""
     if gpus:
@@ -154,6 +160,21 @@ def generate(
     typer.echo(f"{output}: {plural(len(trace), 'job')} like {profile}, seed {seed}{on_cluster}")
     for line in _left_out({}, list(trace.notes)):
         typer.echo(line)
+
+
+def _elastic(trace: Trace, file: Path, cluster: str | None, seed: int) -> Trace:
+    """The trace with elastic jobs, whose speeds are written to a file."""
+    from dlsched.cli.output.file_output import save  # noqa: PLC0415
+    from dlsched.core.errors import BadInput  # noqa: PLC0415
+    from simulate.clusters.cluster_files import open_cluster  # noqa: PLC0415
+    from simulate.traces.synthetic.elastic import speed_lines, with_elastic_jobs  # noqa: PLC0415
+
+    if cluster is None:
+        raise BadInput("--elastic needs --cluster, whose GPU types have the speeds")
+    found = with_elastic_jobs(trace, seed=seed)
+    types = open_cluster(cluster).gpu_types
+    save((f"{line}\n".encode() for line in speed_lines(found, types)), str(file))
+    return found
 
 
 def _slack(text: str) -> tuple[float, float]:

@@ -49,3 +49,26 @@ def test_bad_deadlines_are_refused(
     assert refused.code == 2
     assert message in refused.err
     assert not target.exists()
+
+
+def test_elastic_jobs_are_generated_with_their_speeds_and_karuna_uses_both(
+    dlsched: Any, tmp_path: Path
+) -> None:
+    trace, plain, speeds = (tmp_path / name for name in ("jobs.csv", "plain.csv", "speeds.csv"))
+    flags = ("--jobs", "80", "--cluster", "2x8:v100", "--load", "1", "--deadlines", "0.6")
+    assert dlsched("trace", "generate", *flags, "-o", plain).code == 0
+    assert dlsched("trace", "generate", *flags, "--elastic", speeds, "-o", trace).code == 0
+    told = {}
+    for path, name in ((trace, "elastic"), (plain, "rigid")):
+        figures = tmp_path / f"{name}.json"
+        more = ("--profiles", speeds) if path == trace else ()
+        call = ("replay", path, "--cluster", "2x8:v100", "--policy", "karuna", *more)
+        shown = dlsched(*call, "--restart-overhead", "30", "--summary-out", figures)
+        assert shown.code == 0, shown.err
+        told[name] = json.loads(figures.read_text())
+    assert told["elastic"]["jobs"] == told["rigid"]["jobs"] == 80
+    assert told["elastic"]["resizes"] > 0 == told["rigid"]["resizes"]
+    assert told["elastic"]["avg_jct"] < told["rigid"]["avg_jct"]
+    refused = dlsched("trace", "generate", "--jobs", "5", "--elastic", speeds, "-o", trace)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--elastic needs --cluster" in refused.err
