@@ -199,6 +199,7 @@ class LimitsSection(_Section):
     submit_burst: Annotated[int, Field(ge=1)] = 1_000  # calls of one user at once
     connections: Annotated[int, Field(ge=16)] = 256  # of one user id or address
     bytes_per_user: Annotated[int, Field(ge=1)] = 1 << 30  # scripts and environments of live jobs
+    bytes: Annotated[int, Field(ge=1)] = 4 << 30  # the same of all users together
     gpu_share: Annotated[float, Field(gt=0, le=1)] = 0.05  # the smallest part of a GPU for a job
     script_bytes: Annotated[int, Field(ge=1)] = 4 * 1024 * 1024
     environment_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024

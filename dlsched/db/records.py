@@ -53,21 +53,26 @@ class JobBody(JobFields):
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-class ContentSizes:
-    """About how many bytes the script, arguments and environment of bodies take.
+_ARGUMENT, _VARIABLE = 80, 200  # bytes that Python takes for one, beside its text
 
-    An environment that several bodies share is looked at once.
+
+class ContentSizes:
+    """About how many bytes of memory the script, arguments and environment of bodies take.
+
+    An environment that several bodies share is looked at once, and counts for each of them: it
+    stays until the last of them goes.
     """
 
     def __init__(self) -> None:
         self._environments: dict[int, tuple[Mapping[str, str], int]] = {}  # by id, which it keeps
 
     def of(self, body: JobBody) -> int:
-        """The size of one body."""
-        return len(body.script) + sum(map(len, body.argv)) + self.of_environment(body.environment)
+        """The memory of one body."""
+        texts = len(body.script) + sum(map(len, body.argv)) + self.of_environment(body.environment)
+        return texts + _ARGUMENT * len(body.argv) + _VARIABLE * len(body.environment)
 
     def of_environment(self, variables: Mapping[str, str]) -> int:
-        """The size of an environment."""
+        """The texts of an environment, without what Python takes for each."""
         known = self._environments.get(id(variables))
         if known is None:
             texts = (*variables, *variables.values())

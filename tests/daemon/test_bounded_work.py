@@ -321,7 +321,9 @@ def test_live_jobs_are_counted_without_a_look_at_each(tmp_path: Path) -> None:
 
 def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Path) -> None:
     async def whole() -> None:
-        async with Running(settings_of(tmp_path, limits={"bytes_per_user": 10_000})) as running:
+        async with Running(
+            settings_of(tmp_path, limits={"bytes_per_user": 10_000, "bytes": 12_000})
+        ) as running:
             ann, bob = running.caller(), running.caller("bob", 1002)
             large = job(script=b"#!/bin/sh\n".ljust(3_990), held=True)
             first, *_ = await ann.submit(
@@ -329,10 +331,16 @@ def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Pat
             )
             code, why = await refused(ann.submit(large))
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert "the live jobs of ann would have 109" in why  # an array's script counts once
+            assert "the live jobs of ann would have 111" in why  # an array's script counts once
             await bob.submit(large)
             await ann.act(c.ACTION_CANCEL, first)
             await ann.submit(large)
+            small = [c.EnvironmentVariable(name=f"V{k}", value="x") for k in range(40)]
+            code, why = await refused(bob.submit(job(environment=small)))  # more memory than text
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            code, why = await refused(running.caller("eve", 1003).submit(large))
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "the live jobs of all users would have 1" in why
 
     asyncio.run(whole())
 

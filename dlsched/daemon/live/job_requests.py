@@ -130,10 +130,12 @@ class JobRequests:
         )
         return dict(zip(owners, counts.tolist(), strict=True))
 
-    def live_bytes(self, user: str) -> int:
-        """How many bytes of scripts, arguments and environments a user's live jobs have."""
-        mine = self._jobs["user"] == self._codes["user"].get(user, -2)
-        return int(self._jobs["bytes"][mine & (self._jobs["phase"] != ENDED)].sum())
+    def live_bytes(self, user: str | None = None) -> int:
+        """How many bytes scripts, arguments and environments of live jobs have; of one user's."""
+        live = self._jobs["phase"] != ENDED
+        if user is not None:
+            live &= self._jobs["user"] == self._codes["user"].get(user, -2)
+        return int(self._jobs["bytes"][live].sum())
 
     def live_job_in(self, kind: str, name: str) -> int | None:
         """A live job of a user, account, vc or priority_class; None: there is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, func, select
@@ -132,7 +132,7 @@ def read_bodies(connection: Connection, ids: Iterable[int]) -> dict[int, JobBody
     waits: dict[int, list[Row]] = defaultdict(list)
     for row in rows_in(connection, select(needs), needs.c.body, wanted):
         waits[row["body"]].append(row)
-    found = {}
+    found, environments = {}, dict[str, Mapping[str, str]]()
     for row in rows_in(connection, select(bodies), bodies.c.body, wanted):
         key = row["body"]
         with of_row("job_bodies", key):
@@ -148,11 +148,13 @@ def read_bodies(connection: Connection, ids: Iterable[int]) -> dict[int, JobBody
                 }
                 for line in sorted(waits.get(key, ()), key=lambda line: int(line["position"]))
             ]
-        if key in variables:
-            with of_row("job_environments", key):
-                content["environment"] = loads(_VARIABLES, variables[key])
-        with of_row("job_bodies", key):
             found[key] = value_of(JobBody, content, exact=True)
+        if key in variables:
+            text = variables[key]
+            with of_row("job_environments", key):
+                if text not in environments:  # jobs that have the same one share it
+                    environments[text] = loads(_VARIABLES, text)
+            found[key] = replace(found[key], environment=environments[text])
     return found
 
 

@@ -95,10 +95,14 @@ def check_room(cluster: Cluster, user: str, more: int, more_bytes: int = 0) -> N
             raise TooMuch(
                 f"{user} would have {live + more} live jobs, at most {limits.jobs_per_user}"
             )
-    if more_bytes:
-        there = cluster.live.requests.live_bytes(user) + more_bytes
-        if there > limits.bytes_per_user:
+    if not more_bytes:
+        return
+    for whose, live, most in (
+        (user, cluster.live.requests.live_bytes(user), limits.bytes_per_user),
+        ("all users", cluster.live.requests.live_bytes(), limits.bytes),
+    ):
+        if live + more_bytes > most:
             raise TooMuch(
-                f"the live jobs of {user} would have {there} bytes of scripts, arguments and "
-                f"environments, at most {limits.bytes_per_user} (see --export)"
+                f"the live jobs of {whose} would have {live + more_bytes} bytes of scripts, "
+                f"arguments and environments, at most {most} (see --export)"
             )

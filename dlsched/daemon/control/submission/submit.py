@@ -87,8 +87,7 @@ class Submissions:
         self.rate_limit.take(caller.name, limits.submits_per_s, limits.submit_burst, boottime())
         _check_batch(len(request.jobs), limits.batch_size)
         name = _request_id_of(request)
-        sizes = ContentSizes()
-        asked = await _admit_all(cluster, request, caller, sizes)
+        asked = await _admit_all(cluster, request, caller)
         total = sum(each.elements for each in asked)
         _check_batch(total, limits.batch_size)
         asked = await _with_dependencies(cluster, asked)
@@ -98,7 +97,7 @@ class Submissions:
             await _beginnings(cluster, asked, caller)
             reply = await self._test(asked, caller, total)
         else:
-            reply = await self._take_in(asked, name, caller, sizes, require_sla=request.require_sla)
+            reply = await self._take_in(asked, name, caller, require_sla=request.require_sla)
         reply.warnings.extend((*_unheard(asked, cluster), *_unsaid_gpus(asked)))
         bodies = [each.body for each in asked]
         reply.warnings.extend(unplanned(bodies, cluster.round_state.settings.policy))
@@ -109,7 +108,6 @@ class Submissions:
         asked: Sequence[ValidJob],
         name: str,
         caller: Identity,
-        sizes: ContentSizes,
         *,
         require_sla: bool,
     ) -> control_pb2.SubmitReply:
@@ -119,7 +117,6 @@ class Submissions:
             asked: its jobs and arrays.
             name: its request id.
             caller: whose call it is.
-            sizes: of what the jobs execute.
             require_sla: take them in only if they keep their deadlines.
         """
         cluster, driver = self._cluster, self._cluster.driver
@@ -133,6 +130,7 @@ class Submissions:
         if known is not None:
             spec = driver.reserved.jobs[known].request.spec
             now = spec.submitted_at if isinstance(spec, JobSpec) else now
+        sizes = ContentSizes()
         requests = [each async for each in in_turns(_requests(asked, name, caller, now, sizes))]
         if known != driver.reserved.requests.get((caller.name, first)):
             raise Unavailable("the same call was made meanwhile; ask again")
@@ -314,14 +312,13 @@ async def _admit_all(
     cluster: Cluster,
     request: control_pb2.SubmitRequest,
     caller: Identity,
-    sizes: ContentSizes,
 ) -> list[ValidJob]:
     now, capacity = wall(), cluster.capacity()
     whose = await tenants_of(cluster, caller)
     most = cluster.settings.limits.environment_bytes
     common = checked_environment({}, request.environment, most)
     asked: list[ValidJob] = []
-    total = _Work(sizes)
+    total = _Work()
     async for number, wanted in in_turns(enumerate(request.jobs, 1)):
         try:
             each = validate(wanted, common, cluster.settings, capacity, now, whose)
@@ -339,8 +336,8 @@ async def _admit_all(
 class _Work:
     """What a call has the daemon store, counted over its jobs."""
 
-    def __init__(self, sizes: ContentSizes) -> None:
-        self._sizes = sizes
+    def __init__(self) -> None:
+        self._sizes = ContentSizes()
         self._nodes = self._bytes = 0
 
     def add(self, job: ValidJob) -> None:
