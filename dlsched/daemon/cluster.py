@@ -33,7 +33,7 @@ from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
-from dlsched.db.records import Drained, Event, TenantsConfigured
+from dlsched.db.records import Drained, Event, HoldChanged, TenantsConfigured
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
 from dlsched.protocol.ledger import Attach, MemberOver, NodeStatus, RegisterNode, Restart, Write
@@ -41,6 +41,7 @@ from dlsched.rpc.v1.node_pb2 import NodeFacts
 from dlsched.system.clock import boottime, wall
 
 log = logging.getLogger("dlsched.daemon")
+_OF_JOBS = (Event, HoldChanged)  # rows of which a large submission has one a job
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
@@ -182,9 +183,9 @@ class Cluster(LedgerFollower):
 
     def committed(self, changed: set[m.JobId], writes: Sequence[Write]) -> None:
         """Follow the rows of a committed transaction."""
-        for write in writes:
-            row = write.row if isinstance(write, Attach) else None
-            if row is None or self.speeds.take(row):
+        rows = [write.row for write in writes if isinstance(write, Attach)]
+        for row in [row for row in rows if not isinstance(row, _OF_JOBS)]:
+            if self.speeds.take(row):
                 continue
             if self.tenants.take(row):
                 self._apply_tenants()

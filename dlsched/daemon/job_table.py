@@ -131,7 +131,8 @@ class JobTable:
         found = self.facts.get(row.job)
         if found is not None and name in found.updated:
             return found.updated[name]
-        return self.spec(row).field(name)
+        spec = row.request.spec
+        return (spec if isinstance(spec, JobSpec) else self.spec(row)).field(name)
 
     def array_limit(self, row: Job) -> int:
         """How many elements of a job's array may run at once; 0 for all."""
@@ -153,7 +154,9 @@ class JobTable:
         """
         changed: set[JobId] = set()
         for write in writes:
-            if isinstance(write, change.Attach):
+            if isinstance(write, change.Submit):
+                changed.add(write.job)
+            elif isinstance(write, change.Attach):
                 self._attached(write.row, after, changed)
             elif (job := job_changed(write, after)) is not None:
                 changed.add(job)
