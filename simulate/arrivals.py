@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Arrivals:
         parents: Mapping[int, tuple[int, ...]],
         semantics: Semantics,
         array_limits: Mapping[int, tuple[int, int]] | None = None,
+        there: Iterable[int] = (),
     ) -> None:
         """Begin before the first arrival.
 
@@ -45,6 +46,7 @@ class Arrivals:
             parents: the units that must end before a row becomes visible.
             semantics: says when an arrival is seen.
             array_limits: the number of a row's array, and how many of it may be there at once.
+            there: rows of arrays that are visible already and have not ended.
         """
         self._semantics = semantics
         self.visible = semantics.seen_at(visible) if len(rows) else visible
@@ -60,7 +62,9 @@ class Arrivals:
                 self._children.setdefault(parent, []).append(row)
         self._array_of = {row: array for row, (array, _) in (array_limits or {}).items()}
         self._room = dict((array_limits or {}).values())  # how many more of each array may come
-        self._in_turn: set[int] = set()  # rows for which their array has room
+        self._in_turn = set(there)  # rows for which their array has room
+        for row in self._in_turn:
+            self._room[self._array_of[row]] -= 1
         self._queues: dict[int, deque[int]] = {array: deque() for array in self._room}
         self.next_time = self._next_time()
 
@@ -114,7 +118,7 @@ class Arrivals:
         array = self._array_of.get(row)
         if array is None or row in self._in_turn:
             return True
-        if not self._room[array]:
+        if self._room[array] <= 0:
             self._queues[array].append(row)
             return False
         self._room[array] -= 1

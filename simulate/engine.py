@@ -9,7 +9,7 @@ the cost; a test matrix holds that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
 from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Phase
-from dlsched.core.units import FUTURE, Status
+from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING, Status, UnitTable
 from simulate.arrivals import Arrivals
 from simulate.between_rounds import BetweenRounds
 from simulate.clusters.cluster_events import ClusterEvent
@@ -101,8 +101,14 @@ class Engine:
         world.launch, world.preemption = self.parts.launch, self.parts.preemption
         self._tracked_left = set(self.tracked.tolist())
         self._standstill = Standstill(world, self.cycle)
+        present = np.isin(table.status, (WAITING, HELD_BACK, RUNNING))
         self.coming = Arrivals(
-            self.arrivals, self.visible, table.parents, world.semantics, table.array_limits
+            self.arrivals,
+            self.visible,
+            _awaited(table),
+            world.semantics,
+            table.array_limits,
+            [row for row in table.array_limits if present[row]],
         )
         if table.parents:
             self.cycle.refuse_children(np.flatnonzero(table.status == Status.REFUSED).tolist())
@@ -499,3 +505,14 @@ class Engine:
             allocated = total - world.occupancy.free_total - world.occupancy.kept_idle
             counts = (allocated, total, world.running, len(world.waiting), world.waiting_gpus)
             world.recorder.sample(self.now, counts)
+
+
+def _awaited(table: UnitTable) -> Mapping[int, tuple[int, ...]]:
+    """Of each row that waits for others, those that have not ended yet."""
+    if not table.parents:
+        return table.parents
+    ended = table.status == Status.COMPLETED
+    return {
+        row: tuple(other for other in each if not ended[other])
+        for row, each in table.parents.items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -105,4 +106,16 @@ def test_a_later_begin_and_a_limited_array_have_predicted_starts(node: LocalClus
     )
     first, *others = sorted(each["predicted_start_at"] for each in predicted(node, array))
     assert len({first, *others}) == 3  # one after the other, not all at once
+    after = queued(node, "--gpus=1", f"--dependency=afterany:{job}", "--time=10")
+    saved, told = str(node.folder / "saved"), str(node.folder / "told.csv")
+    node.cli("admin", "snapshot", "-o", saved)
+    table = node.cli("replay", "--snapshot", saved, "--policy", "las", "--jobs-out", told)
+    assert "never start" not in table  # in the replay they come as in life
+    rows = list(csv.DictReader((node.folder / "told.csv").read_text().splitlines()))
+    start = {
+        int(row["job_id"]): float(row["start_in"] or 0) for row in rows if row["name"] == "las"
+    }
+    assert 3000 < start[job] <= 3600
+    assert start[after] >= start[job] + 600
+    node.cli("cancel", str(after))
     node.cli("cancel", str(array), str(job))

@@ -89,10 +89,16 @@ def _tell(
     print(
         f"{file}: round {snapshot.number}, {plural(len(first.jobs), 'job')} "
         f"({int(first.running.sum())} running) under {first.policy}; "
-        "no more jobs arrive, durations are estimates",
+        "no more jobs are submitted, durations are estimates, and jobs end well",
         file=out,
     )
     figures = [run.figures() for _, run in runs]
+    if left := figures[0]["never_start"]:
+        print(
+            f"  {left} never start: held, over a quota, after the failure or start of another job, "
+            "or too large for the nodes that there are",
+            file=out,
+        )
     table = TextTable()
     names = [f"{name} ({run.policy})" if not k else name for k, (name, run) in enumerate(runs)]
     table.add("policy", names, left=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
 from dlsched.daemon.priority_classes import NORMAL
+from dlsched.daemon.round.later_arrivals import later_of
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings
@@ -172,7 +173,9 @@ class ClusterAdmin:
     async def snapshot(self) -> AsyncIterator[control_pb2.SnapshotChunk]:
         """The cluster as a round sees it now: decided again elsewhere it gives the same plan."""
         self.cluster.driver.require_lead()
-        data = copy_present(self.cluster.round_state, self.cluster.now).to_bytes()
+        now = self.cluster.now
+        present = copy_present(self.cluster.round_state, now)
+        data = replace(present, later=later_of(self.cluster.live, now)).to_bytes()
         for start in range(0, len(data), CHUNK):
             yield control_pb2.SnapshotChunk(data=data[start : start + CHUNK])
 

@@ -18,6 +18,7 @@ from dlsched.composition.settings import Costs
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.forecast import Forecast
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.scenarios import INTERVAL, SCENARIOS
@@ -26,18 +27,22 @@ from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.units import RUNNING, WAITING
 from dlsched.core.walk.shape import place_shaped
 from dlsched.daemon.round.foreseen import Foreseen
+from dlsched.daemon.round.later_arrivals import LaterArrivals
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
-from simulate.forecast import forecaster
+from simulate.forecast import forecaster, read
 from simulate.results.recorder import Recorder
 from simulate.world import World
 
 HORIZON_S = 30 * 86400.0
 
 
-def engine_of(prepared: PreparedRound) -> Engine:
-    """A simulated world in the state of a live one; it has no arrivals of its own."""
+def engine_of(prepared: PreparedRound, later: LaterArrivals | None = None) -> Engine:
+    """A simulated world in the state of a live one; it has no arrivals of its own.
+
+    `later` says when jobs become visible that no round sees yet; without it, they never do.
+    """
     ctx = prepared.ctx
     table = ctx.table
     believed = np.maximum(table.predicted_work, table.executed)
@@ -52,7 +57,7 @@ def engine_of(prepared: PreparedRound) -> Engine:
         costs=Costs(restart_overhead=ctx.restart_overhead, min_run=ctx.min_run),
         recorder=Recorder(timeline=False, segments=False),
     )
-    possible = _possible(prepared)
+    possible = possible_rows(prepared)
     active, queue = prepared.cycle.active, prepared.cycle.queue
     going = active[possible[active]]
     status = table.status[going]
@@ -62,7 +67,8 @@ def engine_of(prepared: PreparedRound) -> Engine:
     cycle = Cycle(
         replace(ctx, active=going), prepared.cycle.parts, held_back=queue[possible[queue]]
     )
-    return Engine.resume(world, cycle, visible=table.submit_time)
+    visible = table.submit_time if later is None else later.visible
+    return Engine.resume(world, cycle, visible=visible)
 
 
 def _run_as_believed(ctx: RoundContext, performance: PerformanceModel) -> None:
@@ -77,8 +83,10 @@ def _run_as_believed(ctx: RoundContext, performance: PerformanceModel) -> None:
         table.rate[row] = rate
 
 
-def _possible(prepared: PreparedRound) -> Bools:
+def possible_rows(prepared: PreparedRound, further: Rows | None = None) -> Bools:
     """Which rows could be placed if all others left, on the nodes that there are now.
+
+    Asked are those that a round sees, and `further` ones; others count as possible.
 
     The others (their node is drained, say) would keep a run-on going for ever.
     """
@@ -92,7 +100,8 @@ def _possible(prepared: PreparedRound) -> Bools:
     placement = twin_of(prepared.cycle.parts.placement)
     answers: dict[object, bool] = {}
     possible = np.ones(len(table), np.bool_)
-    for row in [*ctx.active.tolist(), *prepared.cycle.queue.tolist()]:
+    more: list[int] = [] if further is None else further.tolist()
+    for row in [*ctx.active.tolist(), *prepared.cycle.queue.tolist(), *more]:
         if table.status[row] == RUNNING:
             continue
         pool = int(table.pool[row])
@@ -114,6 +123,14 @@ def _possible(prepared: PreparedRound) -> Bools:
 def forecaster_of(prepared: PreparedRound) -> forecaster:
     """For choosers: what other parts would make of the present state."""
     return forecaster(engine_of(prepared))
+
+
+def forecast_with(prepared: PreparedRound, later: LaterArrivals, horizon_s: float) -> Forecast:
+    """What becomes of all jobs, those that come later included, within a horizon in seconds."""
+    coming = later.rows[possible_rows(prepared, later.rows)[later.rows]]
+    engine = engine_of(prepared, later)
+    ran = forecaster(engine).run(horizon=horizon_s, arrivals=coming)
+    return read(ran.engine, engine, np.concatenate([engine.all_known, coming]))
 
 
 def foreseen(

@@ -175,9 +175,15 @@ def _predict(prepared: PreparedRound, present: np.ndarray[tuple[int], np.dtype[n
     as_before = _equal(state.expected[was], expected[known])
     as_before &= _equal(state.time_limit[was], table.time_limit[known])
     table.predicted_work[known[as_before]] = state.predicted[was[as_before]]
-    rows = np.flatnonzero(present & np.isnan(table.predicted_work))
+    predict_rows(prepared, np.flatnonzero(present & np.isnan(table.predicted_work)))
+
+
+def predict_rows(prepared: PreparedRound, rows: Rows) -> None:
+    """Predict how long the jobs of some rows take that have no prediction yet."""
     if not rows.size:
         return
+    table = prepared.ctx.table
+    expected: Floats = prepared.snapshot.columns["expected"]
     work = prepared.cycle.predict(rows, np.full(len(rows), np.nan))
     work = np.where(np.isnan(expected[rows]), work, expected[rows])
     work = np.where(np.isnan(work), table.time_limit[rows], work)

@@ -1,8 +1,9 @@
 """A live snapshot run on to its end under one policy or another: what if we switched now?
 
 Running jobs go on from where they are, with the work that they are thought to have left; waiting
-ones start when the policy lets them; nothing more arrives. Durations are beliefs (expected times,
-time limits, …), so figures compare policies with each other; they do not predict a day.
+ones start when the policy lets them, after what they wait for; nothing more is submitted. Durations
+are beliefs (expected times, time limits, …), so figures compare policies with each other; they do
+not predict a day.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 from dlsched.core.arrays import Floats, Ints
 from dlsched.core.errors import BadInput
 from dlsched.core.units import FUTURE, HELD_BACK, RUNNING, WAITING
-from dlsched.daemon.round.forecasting import forecaster_of
+from dlsched.daemon.round.forecasting import forecast_with
+from dlsched.daemon.round.later_arrivals import LaterArrivals
 from dlsched.daemon.round.parts import RoundSettings, refuse_unfit
-from dlsched.daemon.round.prepared_round import prepare
+from dlsched.daemon.round.prepared_round import predict_rows, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
 
 
@@ -88,7 +90,9 @@ def run_on(
     live = np.flatnonzero(pending | (table.status == RUNNING))
     refuse_unfit(prepared.cycle.parts, table.take(live))
     table.first_start[pending] = np.nan  # the next start counts
-    found = forecaster_of(prepared)(horizon=horizon_s)
+    later = LaterArrivals.restored(snapshot.later, table, snapshot.now)
+    predict_rows(prepared, later.rows)
+    found = forecast_with(prepared, later, horizon_s)
     start, finish = np.full(len(table), np.nan), np.full(len(table), np.nan)
     start[found.rows], finish[found.rows] = found.first_start, found.finish
     now = snapshot.now

@@ -75,6 +75,8 @@ class LiveSnapshot:
         speeds: measured speeds, as columns (see `SpeedTable.columns`); empty when there are none.
         trainings: what elastic jobs have reported, as columns (see `TrainingProfiles.columns`);
             empty when none has.
+        later: jobs that no round sees yet, for those who run a snapshot on (see
+            `later_arrivals`); empty in what rounds decide on.
         state: what the last decision left behind; empty before the first.
     """
 
@@ -100,6 +102,7 @@ class LiveSnapshot:
     cells: bytes = b""
     speeds: Mapping[str, Any] = field(default_factory=dict)
     trainings: Mapping[str, Any] = field(default_factory=dict)
+    later: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
 
     def __len__(self) -> int:

@@ -1,0 +1,63 @@
+"""Jobs that come later in a snapshot that is run on: at a time, after others, in turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dlsched.daemon.round.later_arrivals import later_of
+from dlsched.daemon.round.running_on import RunOn, run_on
+from dlsched.daemon.round.snapshot import LiveSnapshot
+from dlsched.daemon.round.snapshot_builder import take_snapshot
+from dlsched.db.records import ArrayShape, Dependency
+
+NOW = 10.0
+
+
+def ran_on(lab: Any) -> RunOn:
+    """What becomes of the jobs of a lab, through the bytes of a snapshot."""
+    snapshot = replace(take_snapshot(lab.state, "full", NOW), later=later_of(lab.live, NOW))
+    return run_on(LiveSnapshot.from_bytes(snapshot.to_bytes()))
+
+
+def starts(found: RunOn) -> dict[int, float]:
+    """When each job starts, in seconds of the policy's clock; those that never do are left out."""
+    told = zip(found.jobs.tolist(), (found.start_s + NOW).tolist(), strict=True)
+    return {job: at for job, at in told if not np.isnan(at)}
+
+
+def a_job_of_100_s(lab: Any, **more: Any) -> int:
+    number: int = lab.submit(0.0, 2, expected_s=100.0, **more)
+    return number
+
+
+def test_a_later_begin_a_dependency_and_a_hold(live: Any) -> None:
+    lab = live.LiveLab((2,), parts={"scheduling": "fifo"})
+    first = a_job_of_100_s(lab)
+    lab.round(0.0)
+    later = a_job_of_100_s(lab, begin_at=500.0)
+    after = a_job_of_100_s(lab, dependencies=(Dependency(kind="afterok", job=first),))
+    chain = a_job_of_100_s(lab, dependencies=(Dependency(kind="afterany", job=after),))
+    failed = a_job_of_100_s(lab, dependencies=(Dependency(kind="afternotok", job=first),))
+    found = ran_on(lab)
+    assert starts(found) == {after: 100.0, chain: 200.0, later: 500.0}
+    assert failed in found.jobs
+    assert found.figures()["never_start"] == 1
+
+
+def test_elements_of_an_array_come_in_turn(live: Any) -> None:
+    lab = live.LiveLab((8,), parts={"scheduling": "fifo"})
+    shape = ArrayShape(tasks=(0, 1, 2, 3, 4), limit=2)
+    jobs = [a_job_of_100_s(lab, array=shape, index=k) for k in range(5)]
+    lab.round(0.0)
+    assert len(lab.running()) == 2
+    assert starts(ran_on(lab)) == {jobs[2]: 100.0, jobs[3]: 100.0, jobs[4]: 200.0}
+
+
+def test_an_older_snapshot_has_none(live: Any) -> None:
+    lab = live.LiveLab((2,), parts={"scheduling": "fifo"})
+    a_job_of_100_s(lab, begin_at=500.0)
+    found = run_on(take_snapshot(lab.state, "full", NOW))
+    assert found.figures()["never_start"] == 1
