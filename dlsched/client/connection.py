@@ -103,17 +103,18 @@ class Connection:
         over = self._over_grpc()
         return over.stream(method, request, first_again=first_again, patient=patient)
 
-    def converse(self, method: str, requests: Iterator[Any]) -> Talk:
+    def converse(self, method: str, requests: Iterator[Any], *, patient: bool = True) -> Talk:
         """Begin a call in both directions.
 
         Args:
             method: a method of the Control service.
             requests: its messages, read by a thread.
+            patient: whether a daemon that is away is waited for.
 
         Raises:
             DlschedError: as for `ask`.
         """
-        return self._over_grpc().converse(method, requests)
+        return self._over_grpc().converse(method, requests, patient=patient)
 
     def _over_grpc(self) -> GrpcConnection:
         if self._grpc is None:

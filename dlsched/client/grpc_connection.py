@@ -134,17 +134,20 @@ class GrpcConnection:
         finally:
             call.cancel()
 
-    def converse(self, method: str, requests: Iterator[Any]) -> Talk:
-        """Begin a call in both directions; the daemon is waited for as for `ask`.
+    def converse(self, method: str, requests: Iterator[Any], *, patient: bool) -> Talk:
+        """Begin a call in both directions.
 
         Args:
             method: a method of the Control service.
             requests: its messages, read by a thread.
+            patient: whether a daemon that is away is waited for.
 
         Raises:
             DlschedError: as for `ask`.
         """
-        call = self._repeat(lambda stub: getattr(stub, method)(requests), repeatable=True)
+        call = self._repeat(
+            lambda stub: getattr(stub, method)(requests), repeatable=True, patient=patient
+        )
         return Talk(self, call)
 
     def error_of(self, error: grpc.RpcError) -> DlschedError:

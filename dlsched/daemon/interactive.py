@@ -29,7 +29,7 @@ class InteractiveJobs(LedgerFollower):
         self._alone_since: dict[JobId, float] = {}  # of jobs that need a client
         self._entered: set[JobId] = set()  # a client was attached to them
         self._clients: Counter[JobId] = Counter()
-        self._changed: dict[JobId, asyncio.Event] = {}
+        self._waiting: dict[JobId, set[asyncio.Event]] = {}
         driver.follow(self)
 
     def term_began(self, term: TermBegun) -> None:
@@ -43,8 +43,9 @@ class InteractiveJobs(LedgerFollower):
     def committed(self, changed: set[JobId], writes: Sequence[Write]) -> None:
         """Note new jobs and wake the clients of those that have changed."""
         self._note(changed)
-        for job in changed & self._changed.keys():
-            self._changed[job].set()
+        for job in changed & self._waiting.keys():
+            for event in self._waiting[job]:
+                event.set()
 
     def _note(self, jobs: Iterable[JobId]) -> None:
         rows, table = self._driver.committed.jobs, self._driver.table
@@ -79,11 +80,15 @@ class InteractiveJobs(LedgerFollower):
 
     async def change(self, job: JobId) -> None:
         """Wait until a job has changed."""
-        event = self._changed.setdefault(job, asyncio.Event())
+        event = asyncio.Event()
+        events = self._waiting.setdefault(job, set())
+        events.add(event)
         try:
             await event.wait()
         finally:
-            self._changed.pop(job, None)
+            events.discard(event)
+            if not events:
+                self._waiting.pop(job, None)
 
     def abandoned(self) -> list[JobId]:
         """The jobs that have had no client for too long."""

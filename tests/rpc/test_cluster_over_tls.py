@@ -228,6 +228,36 @@ def test_another_users_job_is_neither_cancelled_nor_read(
     assert cluster.call("cancel", job, uid=uid) == (0, "cancelled 1 job")
 
 
+def test_a_command_in_a_job_and_its_output_go_over_mutual_tls(
+    cluster: Cluster, account: tuple[str, int], other_account: tuple[str, int]
+) -> None:
+    owner, uid = account
+    other, other_uid = other_account
+    code, said = cluster.call("submit", "--parsable", "--wrap", "sleep 600", uid=uid)
+    assert code == 0, said
+    job = said.split()[-1]
+
+    def runs() -> bool:
+        return "RUNNING" in cluster.call("show", job, uid=uid)[1]
+
+    eventually("it runs", runs)
+    try:
+        none = f"dlsched: no process of job {job} listens on port 1 of node n1"
+        entered, forwarded = cluster.calls(
+            ("attach", job, "--", "sh", "-c", "id -u >seen.inside; exit 3"),
+            ("forward", job, "1:0"),
+            uid=uid,
+        )
+        assert entered == (3, "")
+        assert (cluster.folder / "home" / "seen.inside").read_text() == f"{uid}\n"
+        assert forwarded == (1, none)
+        for words in (("attach", job, "--", "true"), ("forward", job, "1:0")):
+            refused = cluster.call(*words, uid=other_uid)
+            assert refused == (1, f"dlsched: job {job} belongs to {owner}, not to {other}")
+    finally:
+        cluster.call("cancel", job, uid=uid)
+
+
 def test_root_submits_nothing_and_gets_no_token_unless_it_is_allowed(
     cluster: Cluster, script: str
 ) -> None:

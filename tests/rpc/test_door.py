@@ -21,6 +21,7 @@ from dlsched.rpc.v1 import control_pb2
 
 OPEN = ServerTrust(insecure_loopback=True, operators=frozenset({"olga"}))
 SUBMIT = "/dlsched.v1.Control/Submit"
+ATTACH = "/dlsched.v1.Control/Attach"
 CALL_S = 20
 
 
@@ -49,6 +50,8 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self.inside = 0
 
     def service(self, details: Any) -> Any:
+        if details.method == ATTACH:
+            return grpc.stream_stream_rpc_method_handler(self._echo, Decoder.decode)
         if "Watch" in details.method:
             return grpc.unary_stream_rpc_method_handler(self._pages, Decoder.decode)
         return grpc.unary_unary_rpc_method_handler(self._answer, Decoder.decode)
@@ -57,6 +60,10 @@ class Everything(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no t
         self.inside += 1
         await self.go.wait()
         return request.request_id.encode() or b"-"
+
+    async def _echo(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[bytes]:
+        async for request in requests:
+            yield await self._answer(request, context)
 
     async def _pages(self, request: Any, context: Any) -> AsyncIterator[bytes]:
         yield await self._answer(request, context)
@@ -118,6 +125,9 @@ def channel(target: str, name: str | Role | None) -> Any:
 async def answer(open_: Any, raw: bytes, method: str = SUBMIT) -> tuple[grpc.StatusCode, str]:
     """The status and the line, or the answer, of a call with these bytes as its message."""
     try:
+        if method == ATTACH:
+            both = open_.stream_stream(method)(iter([raw]), timeout=CALL_S)
+            return grpc.StatusCode.OK, (await anext(aiter(both))).decode()
         if "Watch" in method:
             pages = [page async for page in open_.unary_stream(method)(raw, timeout=CALL_S)]
             return grpc.StatusCode.OK, pages[0].decode()
@@ -289,3 +299,47 @@ def test_one_caller_has_a_bounded_number_of_calls_at_a_time(
             assert (await answer(ann, b""))[0] is grpc.StatusCode.OK
 
     run(work())
+
+
+def named(name: str, more: int = 0) -> bytes:
+    """A message that the handler answers with its name, and so many bytes longer."""
+    filler = control_pb2.EnvironmentVariable(name="x", value="x" * more)
+    return control_pb2.SubmitRequest(request_id=name, environment=[filler]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "told"),
+    [
+        (named("c"), grpc.StatusCode.OK, ""),
+        (named("c", 20_000), grpc.StatusCode.RESOURCE_EXHAUSTED, "bytes, at most 16384"),
+        (b"\x12\xff", grpc.StatusCode.INVALID_ARGUMENT, "not a SubmitRequest"),
+        (b"\x12\x00" * 7_000, grpc.StatusCode.OK, ""),
+    ],
+    ids=["good", "large", "malformed", "many"],
+)
+def test_each_message_of_a_call_with_many_is_bounded_by_itself(
+    decoder: type[Decoder], last: bytes, code: grpc.StatusCode, told: str
+) -> None:
+    async def work() -> None:
+        async with served() as (_, _, target), channel(target, "ann") as ann:
+            call = ann.stream_stream(ATTACH)(timeout=CALL_S)
+            await call.write(named("a"))
+            assert await call.read() == b"a"
+            await call.write(named("b"))
+            assert await call.read() == b"b"
+            assert decoder.calls == 2  # each when it came
+            await call.write(last)
+            await call.done_writing()
+            assert (code is grpc.StatusCode.OK) == (await _rest(call) == 1)
+            assert await call.code() is code
+            assert told in (await call.details() or "")
+
+    run(work())
+
+
+async def _rest(call: Any) -> int:
+    """How many more answers come."""
+    try:
+        return len([answer async for answer in call])
+    except aio.AioRpcError:
+        return 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from installed_cluster import AGENT, unit_of, until
+from installed_cluster import AGENT, PROGRAM, unit_of, until
 
 GRANDCHILD = "(setsid sh -c 'sleep 86399 & echo $! >~/grandchild.$DLSCHED_JOB_ID' &)"
 
@@ -126,6 +127,22 @@ def test_a_suspended_job_is_frozen_and_its_keeper_is_not(lab: Any) -> None:
     assert lab.show(job)["state"] == "SUSPENDED"
     lab.dlsched("resume", str(job))
     assert lab.wait(job) == 3
+
+
+def test_a_shell_in_a_job_is_in_its_unit_on_a_terminal_of_its_own(lab: Any) -> None:
+    job = lab.begun("sleep 86398", "--gpus", "1")
+    attach = f"{PROGRAM} attach {job} --"
+    group = lab.as_user("sh", "-c", f"{attach} cat /proc/self/cgroup </dev/null")
+    assert f"{unit_of(job)}/job" in group
+    # `script` gives the client a terminal; device rules are in force for the job's
+    typed = f"{attach} sh -c 'tty; id -un; exit 5'"
+    said = lab.machine.run(
+        *("runuser", "-l", "ada", "-c", shlex.join(["script", "-qec", typed, "/dev/null"])),
+        check=False,
+    )
+    assert said.returncode == 5, said
+    terminal, user = said.stdout.split()
+    assert ("/dev/pts/" in terminal, user) == (True, "ada")
 
 
 def test_cancelling_ends_processes_that_have_left_session_and_parents(lab: Any) -> None:

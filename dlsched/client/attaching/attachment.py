@@ -152,7 +152,8 @@ class Attachment:
                         raise
                     return AttachEnded(why=str(error))  # it ended while the connection was lost
                 self._connection.close()
-                time.sleep(_AGAIN_S)
+                if self._pause():
+                    return AttachEnded(detached=True)
 
     def _once(self) -> AttachEnded:
         """Attach once, over one connection."""
@@ -161,15 +162,15 @@ class Attachment:
         target.window.CopyFrom(self._window())
         target.taken, target.again = self._position, self._attached
         first = wire.AttachInput(target=target)
-        talk = Conversation(self._connection, "Attach", first)
+        talk = Conversation(self._connection, "Attach", first, patient=not self._lost_at)
         joined = False
         try:
             while True:
                 sources = [talk.readable, self._woken]
-                if joined and self._input_open and len(self._kept) < INPUT_WINDOW:
+                if joined and self._takes_input:
                     sources.append(self._input)
                 readable, _, _ = select.select(sources, [], [])
-                if self._woken in readable and self._pass_signals(talk, joined=joined):
+                if self._woken in readable and self._pass_signals(talk if joined else None):
                     return AttachEnded(detached=True)
                 if talk.readable in readable:
                     for answer in _answers(talk):
@@ -182,6 +183,22 @@ class Attachment:
                     return AttachEnded(detached=True)
         finally:
             talk.close()
+
+    @property
+    def _takes_input(self) -> bool:
+        return self._attached and self._input_open and len(self._kept) < INPUT_WINDOW
+
+    def _pause(self) -> bool:
+        """Wait a little before the next connection; return whether the user detaches meanwhile."""
+        until = time.monotonic() + _AGAIN_S
+        while (left := until - time.monotonic()) > 0:
+            sources = [self._woken, *([self._input] if self._takes_input else [])]
+            readable, _, _ = select.select(sources, [], [], left)
+            if self._woken in readable and self._pass_signals(None):
+                return True
+            if self._input in readable and self._read_input(None):
+                return True
+        return False
 
     # -- from the job --------------------------------------------------------------------------
 
@@ -236,22 +253,27 @@ class Attachment:
 
     # -- to the job ----------------------------------------------------------------------------
 
-    def _read_input(self, talk: Conversation) -> bool:
-        """Read what there is of the input; return whether the user detaches."""
+    def _read_input(self, talk: Conversation | None) -> bool:
+        """Read what there is of the input; return whether the user detaches.
+
+        Without a connection the input is kept for the next one.
+        """
         try:
             data = os.read(self._input, CHUNK)
         except OSError:  # the terminal is gone
             data = b""
         if not data:
             self._input_open = False
-            talk.send(wire.AttachInput(end=True))
+            if talk is not None:
+                talk.send(wire.AttachInput(end=True))
             return self.has_terminal
         if self.has_terminal:
             data = self._escapes.take(data)
             if self._escapes.help:
                 self._write(HELP_TEXT)
         self._kept += data
-        self._send_input(talk, data)
+        if talk is not None:
+            self._send_input(talk, data)
         return self._escapes.detach
 
     def _send_input(self, talk: Conversation, data: bytes) -> None:
@@ -277,18 +299,19 @@ class Attachment:
         for number in numbers:
             self._stack.callback(signal.signal, number, signal.signal(number, caught))
 
-    def _pass_signals(self, talk: Conversation, *, joined: bool) -> bool:
-        """Do what signals ask for; return whether this program is to leave."""
+    def _pass_signals(self, talk: Conversation | None) -> bool:
+        """Do what signals ask for, as far as there is a connection; return whether to leave."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._woken, 4096)
         signals, self._signals = dict.fromkeys(self._signals), []
         if self.has_terminal and not signals.keys().isdisjoint(_LEAVE):
             return True
-        for number in signals if joined else ():
-            if number == signal.SIGWINCH:
-                talk.send(wire.AttachInput(window=self._window()))
-            else:
-                talk.send(wire.AttachInput(signal=number))
+        if talk is not None:
+            for number in signals:
+                if number == signal.SIGWINCH:
+                    talk.send(wire.AttachInput(window=self._window()))
+                else:
+                    talk.send(wire.AttachInput(signal=number))
         return False
 
 

@@ -16,8 +16,10 @@ from dlsched.core.errors import DlschedError
 class Conversation:
     """A call whose answers make a descriptor readable, so that one thread can wait for all."""
 
-    def __init__(self, connection: Connection, method: str, first: Any) -> None:
-        """Begin the call with its first message.
+    def __init__(
+        self, connection: Connection, method: str, first: Any, *, patient: bool = True
+    ) -> None:
+        """Begin the call with its first message; a daemon that is away is waited for, or not.
 
         Raises:
             DlschedError: the daemon cannot be reached.
@@ -27,8 +29,9 @@ class Conversation:
         self._answers: deque[Any] = deque()
         self._error: DlschedError | None = None
         self._over = False
+        outgoing = iter(self._outgoing.get, None)
+        self._answering = connection.converse(method, outgoing, patient=patient)
         self.readable, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._answering = connection.converse(method, iter(self._outgoing.get, None))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

@@ -173,9 +173,11 @@ class Attachments:
         try:
             async for output in call:
                 yield output
-        except grpc.aio.AioRpcError as error:
-            if passing.done() and not passing.cancelled() and passing.exception() is not None:
-                passing.result()  # the client's own message was refused
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            if passing.done() and not passing.cancelled():
+                passing.result()  # raises if a message of the client was refused
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise _told(error, node) from None
         finally:
             passing.cancel()

@@ -25,6 +25,7 @@ class Connection:
     Attributes:
         shell: that it is attached to.
         taken: bytes of output that the client has.
+        is_open: whether the client is there.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Connection:
         self._given_told = 0
         self._loop, self._socket = loop, socket
         self._on_open, self._on_close = on_open, on_close
-        self._is_open, self._ends, self._asked = True, False, False
+        self.is_open, self._ends, self._asked = True, False, False
         self._incoming = frames.Frames()
         self._outgoing = bytearray()
         loop.watch(socket.fileno(), self._ready)
@@ -60,7 +61,7 @@ class Connection:
     def _ready(self, mask: int) -> None:
         if mask & WRITABLE:
             self._flush()
-        if self._is_open and mask & ~WRITABLE:
+        if self.is_open and mask & ~WRITABLE:
             self._receive()
 
     def _receive(self) -> None:
@@ -73,7 +74,7 @@ class Connection:
         try:
             for kind, content in self._incoming.feed(data):
                 self._take(kind, content)
-                if not self._is_open:
+                if not self.is_open:
                     return
         except (frames.BadFrame, ValueError, TypeError, KeyError, struct.error):
             data = b""
@@ -153,15 +154,16 @@ class Connection:
     def finish(self, end: dict[str, object]) -> None:
         """Say how it ended, and close."""
         self._ends = True
+        self._leave()
         self._send(frames.ENDED, json.dumps(end).encode())
 
     def _send(self, kind: int, content: bytes) -> None:
-        if self._is_open:
+        if self.is_open:
             self._outgoing += frames.frame(kind, content)
             self._flush()
 
     def _flush(self) -> None:
-        while self._outgoing and self._is_open:
+        while self._outgoing and self.is_open:
             try:
                 sent = self._socket.send(self._outgoing)
             except BlockingIOError:
@@ -170,7 +172,7 @@ class Connection:
                 self.close()
                 return
             del self._outgoing[:sent]
-        if not self._is_open:
+        if not self.is_open:
             return
         if self._ends and not self._outgoing:
             self.close()
@@ -179,12 +181,16 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection; the process goes on."""
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         self._loop.unwatch(self._socket.fileno())
         self._socket.close()
+        self._leave()
+        self._on_close(self)
+
+    def _leave(self) -> None:
+        """Be the shell's client no longer."""
         shell, self.shell = self.shell, None
         if shell is not None and shell.client is self:
             shell.attach(None)
-        self._on_close(self)

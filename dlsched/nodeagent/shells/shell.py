@@ -132,9 +132,8 @@ class Shell:
         if fd == self._writing and mask & select.EPOLLOUT:
             self._write()
         if fd == self._reading and mask & (select.EPOLLIN | _GONE):
-            self._read(1)
-            while mask & _GONE and self._reading is not None:  # no process has the other end
-                self._read(_LAST_READS)
+            # once no process has the other end, what is left is read whatever the client takes
+            self._read(_LAST_READS if mask & _GONE else 1)
         elif fd == self._writing and mask & _GONE:
             self._close_writing()
 

@@ -96,7 +96,8 @@ class Shells:
         self._has_begun = True
         early, self._early = self._early, []
         for client, wanted in early:
-            self._open(client, wanted)
+            if client.is_open:
+                self._open(client, wanted)
 
     def _open(self, client: Connection, wanted: dict[str, Any]) -> None:
         if not self._has_begun:
