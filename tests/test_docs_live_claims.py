@@ -22,7 +22,7 @@ from dlsched.rpc.authority import LIFE_S
 from dlsched.rpc.endpoint import MAX_MESSAGE_BYTES
 from dlsched.rpc.tls import ALARM_S
 from dlsched.rpc.tokens import LOCAL_S
-from dlsched.rpc.v1 import control_pb2, node_pb2, run_pb2
+from dlsched.rpc.v1 import attach_pb2, control_pb2, node_pb2, run_pb2
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -92,8 +92,8 @@ def test_every_bounded_method_and_field_is_there() -> None:
     assert set(request_bounds.BYTES) <= methods
     for field in request_bounds.ELEMENTS:
         message, _, name = field.partition(".")
-        kind = getattr(control_pb2, message, None) or getattr(node_pb2, message, None)
-        kind = kind or getattr(run_pb2, message)
+        files = (control_pb2, node_pb2, run_pb2, attach_pb2)
+        kind = next(getattr(file, message) for file in files if hasattr(file, message))
         assert kind.DESCRIPTOR.fields_by_name[name].is_repeated
 
 

@@ -12,7 +12,7 @@ from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, job
 from .scripted_agent import ScriptedAgent
-from .test_daily import play, reaches
+from .test_daily import ends, play, reaches
 from .test_replayed import dlsched
 
 FIFO = "policy fifo does not know of deadlines, and does not plan for them"
@@ -127,6 +127,12 @@ def test_a_reward_curve_says_the_deadline_and_only_a_strict_one_ends_the_job(
         until = datetime.fromisoformat(shown["deadline_at"]).timestamp()
         submitted = datetime.fromisoformat(shown["submitted_at"]).timestamp()
         assert until - submitted == pytest.approx(7200, abs=1)
+        await ends(agent, 1)
+        await reaches(caller, 1, "COMPLETED")
+        code, out, _ = await dlsched(running, "history", "-o", "id,late,reward", "-h")
+        number, late, reward = out.split()
+        assert (number, reward) == ("1", "100")
+        assert late.startswith("-1:59:") or late == "-2:00:00"
         soon = ("--deadline", "now+3seconds")
         assert (await submit(*soon, "--deadline-kind", "soft"))[:2] == (0, "Submitted job 2\n")
         assert (await submit(*soon, "--best-effort"))[:2] == (0, "Submitted job 3\n")

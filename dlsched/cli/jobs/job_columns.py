@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from dlsched.cli.output.times import clock_text, column_text
 from dlsched.client.records import Folded, Job
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.cluster.host_lists import fold
+from dlsched.core.rewards import RewardCurve
+
+LITTLE_S = 0.5  # a difference that is shown as none
 
 STATE_CODES = {
     "PENDING": "PD",
@@ -147,8 +151,29 @@ def _start_error(row: Row) -> str:
     job = row.job
     if job.first_started_at is None or job.predicted_start_at is None:
         return "-"
-    error = job.first_started_at - job.predicted_start_at
-    return ("-" if error <= -0.5 else "") + _span(abs(error))
+    return _difference(job.first_started_at - job.predicted_start_at)
+
+
+def _late(row: Row) -> str:
+    job = row.job
+    if job.ended_at is None or job.deadline_at is None:
+        return "-"
+    return _difference(job.ended_at - job.deadline_at)
+
+
+def _reward(row: Row) -> str:
+    """What the end has earned: a job that did not complete has its curve's last word."""
+    job = row.job
+    text = job.asked.get("sla")
+    if not isinstance(text, str) or not text or job.ended_at is None or job.submitted_at is None:
+        return "-"
+    completed = job.state == "COMPLETED"
+    took = job.ended_at - job.submitted_at if completed else math.nan
+    return f"{RewardCurve.of_text(text).earned(took):.4g}"
+
+
+def _difference(seconds: float) -> str:
+    return ("-" if seconds <= -LITTLE_S else "") + _span(abs(seconds))
 
 
 def _jct(row: Row) -> str:
@@ -265,6 +290,8 @@ _ALL: tuple[Column[Row], ...] = (
     _field("ended", "ENDED", "when", "ended_at", column_text),
     _field("begin", "BEGIN", "not before", "begin_at", column_text),
     _field("deadline", "DEADLINE", "to be done by", "deadline_at", column_text),
+    Column("late", "LATE", "end minus deadline; negative: before it", _late, right=True),
+    Column("reward", "REWARD", "earned by its reward curve (--sla)", _reward, right=True),
     _field("start", "START", "(first) predicted start", "predicted_start_at", column_text),
     _field("end", "END", "predicted end", "predicted_end_at", column_text),
     _field("basis", "BASIS", "what the prediction rests on", "predicted_basis"),

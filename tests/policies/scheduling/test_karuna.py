@@ -134,6 +134,8 @@ def test_limits_of_a_sample_are_those_of_its_distribution() -> None:
 
 
 def test_limits_follow_from_a_sample_of_past_jobs() -> None:
+    none = make("scheduling", "karuna", {"sample": (0.0, 0.0)})
+    assert none._beta == none.options.beta
     few = make("scheduling", "karuna", {"sample": (100.0, 200.0, 5000.0), "queues": "2"})
     assert len(few._beta) == 1
     assert few._alpha == few._beta
@@ -172,6 +174,19 @@ def test_a_deadline_gets_what_it_needs_and_the_other_job_all_else(lab: Any) -> N
     assert result.summary["deadlines"]["met"] == 1
     eager = elastic(lab, [(0, 1, 800), (0, 4, 800)], [400, np.nan])
     assert eager.jobs.finish_time[0] < 400
+
+
+def test_an_adaptive_job_may_have_any_number_of_gpus(lab: Any) -> None:
+    trace = lab.trace(
+        [(0, 1, 800)],
+        model=["m"],
+        total_iterations=[800],
+        min_gpus=[1],
+        max_gpus=[1_000_000],
+        deadline=[110],
+    )
+    result = lab.run(trace, "karuna", cluster="1x8:v100", clock="events", throughputs=LINEAR)
+    assert result.jobs.finish_time.tolist() == [100]
 
 
 def test_a_rigid_job_has_its_gang_or_waits(lab: Any) -> None:

@@ -69,9 +69,10 @@ class Karuna(SchedulingPolicy[KarunaOptions]):
         """Find the limits between the queues."""
         super().__init__(options)
         self._alpha, self._beta = options.alpha, options.beta
-        if options.sample:
-            sizes = Sample(options.sample)
-            rate = options.load / float(np.mean(options.sample))
+        past = [size for size in options.sample if size > 0]
+        if past:
+            sizes = Sample(past)
+            rate = options.load / float(np.mean(past))
             self._alpha = self._beta = best_limits(sizes, rate, options.queues)[0]
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
@@ -87,15 +88,16 @@ class Karuna(SchedulingPolicy[KarunaOptions]):
 
     def _share(self, units: Units, pool: int, ctx: RoundContext, walk: Walk) -> float:
         """Divide one pool; returns when a deadline or a limit is reached next."""
+        gpus = capacity(units, walk, pool)
         due_in = units.table.due_at(units.rows) - ctx.now
         total = units.predicted_work * units.gang
         attained, limits = units.attained, np.array([*self._alpha, np.inf])
         sinks = np.isnan(total)
         queue = np.where(sinks, queues_of(attained, self._alpha), queues_of(total, self._beta))
         found = divide(
-            capacity(units, walk, pool),
+            gpus,
             due_in=due_in,
-            seconds=self._seconds(units, ctx),
+            seconds=self._seconds(units, gpus, ctx),
             gang=units.gang,
             queue=queue,
             present=units.gpus_now,
@@ -111,9 +113,10 @@ class Karuna(SchedulingPolicy[KarunaOptions]):
         ahead = due_in[(due_in > 0) & ~runs]
         return ctx.now + min(float(times.min(initial=np.inf)), float(ahead.min(initial=np.inf)))
 
-    def _seconds(self, units: Units, ctx: RoundContext) -> Floats:
+    def _seconds(self, units: Units, gpus: int, ctx: RoundContext) -> Floats:
         """Seconds until each job would be done on 1, 2, … GPUs; inf where it may not run."""
-        width = int(max(units.gang.max(), units.table.max_gpus[units.rows].max()))
+        most_of_all = int(max(units.gang.max(), units.table.max_gpus[units.rows].max()))
+        width = max(min(most_of_all, gpus), 1)  # an adaptive job may have any number
         rates = ctx.perf.rate_by_count(units.rows, width)
         known = has_known_scaling(rates)
         rates[~known] = 1.0
