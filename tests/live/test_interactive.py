@@ -47,6 +47,7 @@ def running(login: LoginNode, script: str = "sleep 600", **options: object) -> i
 def test_salloc_gives_a_shell_on_a_terminal_of_the_job(login: LoginNode) -> None:
     with login.terminal("salloc --gpus=1 -J play") as user:
         job = granted(user)
+        assert re.search(r"salloc: Nodes n\d are ready for job\r\n", user.shown)
         user.line("stty size; echo on $DLSCHED_NODE with $CUDA_VISIBLE_DEVICES. job $SLURM_JOB_ID.")
         user.expect(rf"30 100\r\non n\d with GPU-[0-9a-f-]+\. job {job}\.\r\n")
         user.resize(44, 132)
@@ -133,6 +134,18 @@ def test_a_job_at_its_time_limit_says_so_in_its_shell(login: LoginNode) -> None:
         user.expect(r"job (\d+) runs on n")
         user.expect(r"dlsched: the job has reached its time limit; its processes have 1 s to end")
         assert user.ends() != 0
+
+
+def test_a_job_that_has_to_leave_its_node_says_so_and_ends(login: LoginNode) -> None:
+    with login.terminal("dlsched submit --interactive -G 1 --grace 2") as user:
+        job, node = user.expect(r"job (\d+) runs on (n\d)").groups()
+        for words in (f"logs {job}", f"requeue {job}"):
+            assert "interactive" in login.run(f"dlsched {words}").stderr
+        login.typed(f"dlsched drain {node} --now --reason fan")
+        user.expect(r"dlsched: the job is moved to other GPUs; its processes have 2 s to end")
+        assert user.ends() != 0
+    assert login.cluster.until(int(job), "PREEMPTED").starts == 1
+    login.typed(f"dlsched resume-node {node}")
 
 
 def test_attach_enters_a_running_job_and_comes_back_to_the_same_shell(login: LoginNode) -> None:

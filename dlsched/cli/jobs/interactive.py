@@ -20,7 +20,7 @@ NAME = "interactive"  # of a job that names neither itself nor a command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a program says of its job; `{job}` and `{node}` stand for them.
+    """What a program says of its job; `{job}`, `{node}` (the first) and `{nodes}` stand for them.
 
     Attributes:
         name: of the program.
@@ -50,7 +50,7 @@ SALLOC = Words(
         "Pending job allocation {job}",
         "job {job} queued and waiting for resources",
     ),
-    granted=("Granted job allocation {job}", "Nodes {node} are ready for job"),
+    granted=("Granted job allocation {job}", "Nodes {nodes} are ready for job"),
     over=("Relinquishing job allocation {job}",),
     revoked=("Job allocation {job} has been revoked.",),
 )
@@ -73,11 +73,11 @@ class _Spoken:
     job: int
     said: set[str] = field(default_factory=set)
 
-    def say(self, part: str, node: str = "") -> None:
+    def say(self, part: str, node: str = "", nodes: str = "") -> None:
         if part not in self.said:
             self.said.add(part)
             for line in getattr(self.words, part):
-                say(self.words.name, line.format(job=self.job, node=node))
+                say(self.words.name, line.format(job=self.job, node=node, nodes=nodes))
 
 
 def run_interactive(cluster: Client, wanted: Submission, words: Words) -> int:
@@ -107,7 +107,9 @@ def run_interactive(cluster: Client, wanted: Submission, words: Words) -> int:
     telling = replace(
         told(words.name),
         waits=lambda _status: spoken.say("waits"),
-        attached=lambda node: spoken.say("granted", node),
+        attached=lambda node: spoken.say(
+            "granted", node, ",".join(cluster.show(chosen)[0].job.nodes)
+        ),
     )
     try:
         end = cluster.attachment(job, wait=True, told=telling).run()

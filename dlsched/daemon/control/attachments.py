@@ -31,7 +31,11 @@ from dlsched.rpc.v1 import attach_pb2 as wire
 OF_ONE, OF_JOB = 128, 64  # connections at a time, of one user and to one job
 _TICKET = re.compile(r"[A-Za-z0-9]{8,64}", re.ASCII)
 _ARGV_BYTES = 8 * 1024
-_CANNOT = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED)
+_AWAY = (  # the client tries again
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
 
 
 class Attachments:
@@ -212,10 +216,9 @@ async def _pass_on(target: wire.AttachTarget, inputs: AsyncIterator[Any], call: 
 
 def _told(error: grpc.aio.AioRpcError, node: NodeName) -> Exception:
     """What the client gets to know of an agent's error."""
-    if error.code() in _CANNOT:
-        return NotPossible(error.details() or "")
-    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+    code, text = error.code(), error.details() or ""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
         return NotPossible(f"node {node}: its agent is older and has no shells")
-    text = error.details() if error.code() is grpc.StatusCode.UNAVAILABLE else ""
-    known = text if text and text.startswith("node ") else f"node {node} does not answer"
-    return Unavailable(known)
+    if code not in _AWAY:
+        return NotPossible(text or f"node {node}: {code.value[1]}")
+    return Unavailable(text if text.startswith("node ") else f"node {node} does not answer")

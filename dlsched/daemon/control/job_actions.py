@@ -78,6 +78,8 @@ class _Action:
         return [self.event(row, kind), leader.AttachAsked(boottime(), (change,), token)]
 
     def requeue(self, row: Job, token: int) -> list[Asked]:
+        if self.cluster.driver.table.spec(row).body.terminal:
+            raise NotPossible("it is interactive and starts once")
         if row.status.is_terminal:
             given, asked = self.restarts.restart(row)
             attach = leader.AttachAsked(boottime(), given)

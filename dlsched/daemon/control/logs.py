@@ -28,6 +28,8 @@ async def logs(
         DlschedError: when there is none, or its node does not answer.
     """
     job, run = await _run(cluster, request, caller)
+    if cluster.driver.table.spec(job).body.terminal:
+        raise NotPossible(f"job {job.job} is interactive: its output is on a terminal, in no file")
     node, rank = _place(job, run, request)
     stub = cluster.agents.stub(node)
     if stub is None:

@@ -23,7 +23,7 @@ from dlsched.protocol.messages import DesiredRun, NodeName, RunId
 from dlsched.rpc.v1 import attach_pb2 as wire
 from dlsched.system import clock
 
-CLIENTS, CLIENTS_OF_RUN = 512, 64  # at a time on this node, and of one run here
+CLIENTS, CLIENTS_OF_RUN = 256, 64  # at a time on this node, and of one run here
 CHUNK = 16 * 1024
 _CONNECT_S = 5.0
 _STARTS_S, _LOOK_S = 5.0, 0.05  # the daemon may know of a start before this agent does
