@@ -53,11 +53,12 @@ class JobBody(JobFields):
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-_ARGUMENT, _VARIABLE = 80, 200  # bytes that Python takes for one, beside its text
+# bytes that Python takes for one of each, beside its text
+_WORD, _VARIABLE, _DEPENDENCY, _NODE = 80, 200, 500, 16
 
 
 class ContentSizes:
-    """About how many bytes of memory the script, arguments and environment of bodies take.
+    """About how many bytes of memory bodies take: what may be long in what jobs ask for.
 
     An environment that several bodies share is looked at once, and counts for each of them: it
     stays until the last of them goes.
@@ -68,8 +69,16 @@ class ContentSizes:
 
     def of(self, body: JobBody) -> int:
         """The memory of one body."""
-        texts = len(body.script) + sum(map(len, body.argv)) + self.of_environment(body.environment)
-        return texts + _ARGUMENT * len(body.argv) + _VARIABLE * len(body.environment)
+        words = (*body.argv, *body.gpu_types, *body.only_nodes, *body.not_nodes)
+        return (
+            len(body.script)
+            + sum(map(len, words))
+            + _WORD * len(words)
+            + self.of_environment(body.environment)
+            + _VARIABLE * (len(body.environment) + len(body.extra))
+            + _DEPENDENCY * len(body.dependencies)
+            + _NODE * len(body.gang or ())
+        )
 
     def of_environment(self, variables: Mapping[str, str]) -> int:
         """The texts of an environment, without what Python takes for each."""

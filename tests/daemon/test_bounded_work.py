@@ -341,6 +341,9 @@ def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Pat
             code, why = await refused(running.caller("eve", 1003).submit(large))
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert "the live jobs of all users would have 1" in why
+            wide = job(nodes=700, open_ended=True, held=True)
+            code, why = await refused(running.caller("joe", 1004).submit(wide))
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
     asyncio.run(whole())
 

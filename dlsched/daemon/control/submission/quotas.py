@@ -104,5 +104,5 @@ def check_room(cluster: Cluster, user: str, more: int, more_bytes: int = 0) -> N
         if live + more_bytes > most:
             raise TooMuch(
                 f"the live jobs of {whose} would have {live + more_bytes} bytes of scripts, "
-                f"arguments and environments, at most {most} (see --export)"
+                f"environments, dependencies and layouts, at most {most} (see --export)"
             )
