@@ -162,6 +162,22 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     assert "cannot enter working directory /nowhere" in unstarted.stderr
 
 
+def test_srun_enters_a_running_job(login: LoginNode) -> None:
+    job = submitted(login, "--gpus=1 -w n1")
+    login.cluster.until(job, "RUNNING")
+    line = f"srun --jobid={job} --overlap bash -c 'echo $SLURM_JOB_ID on $SLURMD_NODENAME; exit 3'"
+    done = login.run(line)
+    assert (done.returncode, done.stdout) == (3, f"{job} on n1\n")
+    refused = login.run(f"srun --jobid={job} --gpus=1 hostname")
+    assert refused.returncode == 2
+    assert "--jobid: --gpus: a running job is entered by one process" in refused.stderr
+    assert login.typed(f"sacct -n -P -o jobid,state -j {job}.batch") == f"{job}|RUNNING\n"
+    step = login.run(f"scancel {job}.0")
+    assert step.returncode == 2
+    assert "a step is not ended by itself" in step.stderr
+    login.typed(f"scancel {job}")
+
+
 def test_a_gpu_is_never_taken_silently(login: LoginNode) -> None:
     done = login.run("sbatch --wrap true")
     assert "no option says how many GPUs: it gets 1 GPU (--gpus 0: none)" in done.stderr

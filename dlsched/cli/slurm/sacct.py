@@ -126,11 +126,13 @@ def sacct(words: Sequence[str]) -> int:
     if given.long or names.upper() == "ALL":
         names = ",".join(CELLS)
     parts = by_names(names, CELLS, "--format")
+    # `7.batch` and `7.0` are steps, which have no lines of their own here
+    jobs = [word.partition(".")[0] for word in joined(given.jobs)]
     users = joined(given.user)
     if not users and not given.allusers and not given.jobs:
         users = [own_name()]
     wanted = job_filter(
-        given.jobs,
+        jobs,
         FilterOptions(
             users=users or None,
             partitions=joined(given.partition) or None,

@@ -45,6 +45,9 @@ def scancel(words: Sequence[str]) -> int:
         raise BadInput("no job id given")
     if given.batch and not given.signal:
         raise BadInput("--batch: only with --signal; without it the whole job ends")
+    for word in given.jobs:
+        if "." in word:
+            raise BadInput(f"{word}: a step is not ended by itself; kill the srun that started it")
     number = signal_number("--signal", given.signal[-1]) if given.signal else 0
     chosen = job_filter(given.jobs, options, states=joined(given.state) or None)
     with Client() as cluster:

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from dlsched.client.submission.directives import idle_note, take_option
-from dlsched.client.submission.options import BY_NAME, BY_WORD, merged, put
+from dlsched.client.submission.options import BY_NAME, merged, put
+from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
     from dlsched.rpc.v1.control_pb2 import SubmitReply
 
 _OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
+_OF_RUNNING = {"--jobid": True, "--overlap": False}  # of srun: a command inside a running job
 _OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
 _VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
 
@@ -66,12 +68,24 @@ def srun(words: Sequence[str]) -> int:
     layer, own, rest = _read("srun", words)
     if not rest:
         raise BadInput("no command to run")
+    if "--jobid" in own:
+        return _inside(own["--jobid"], layer, rest)
     if "--pty" in own:
         return _interactive(layer, rest, "SRUN")
     from dlsched.cli.slurm.srun_job import run_as_job  # noqa: PLC0415  # gRPC comes with it
 
     step = [word for word in words[: len(words) - len(rest)] if word.split("=")[0] in _OF_STEPS]
     return run_as_job(layer, step, rest)
+
+
+def _inside(job: str, layer: Mapping[str, str], command: Sequence[str]) -> NoReturn:
+    """Run a command beside what a running job does, with the job's environment and GPUs."""
+    further = [word_of(key) for key in layer if key not in ("nodelist", "nodes", "ntasks")]
+    if further or any(layer.get(key, "1") != "1" for key in ("nodes", "ntasks")):
+        what = further[0] if further else "more than one task"
+        raise BadInput(f"--jobid: {what}: a running job is entered by one process on one node")
+    where = ["--node", layer["nodelist"]] if "nodelist" in layer else []
+    _dlsched("attach", job, *where, "--", *command)
 
 
 def salloc(words: Sequence[str]) -> int:
@@ -100,25 +114,6 @@ def _dlsched(*words: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, "-I", "-m", "dlsched", *words])
 
 
-def _options(layer: Mapping[str, str]) -> list[str]:
-    """A layer as options of `dlsched submit`."""
-    found = []
-    for key, text in layer.items():
-        words = {each.says: each.words[-1] for each in BY_WORD.values() if each.key == key}
-        is_flag = any(each.kind == "flag" for each in BY_WORD.values() if each.key == key)
-        found.append(words[text] if is_flag else f"{_spelling(key)}={text}")
-    return found
-
-
-def _spelling(key: str) -> str:
-    """The first long word of an option whose value is in the layer."""
-    return next(
-        word
-        for word, each in BY_WORD.items()
-        if each.key == key and word.startswith("--") and each.kind != "flag" and not each.grammar
-    )
-
-
 def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """The options as a layer, the options of the command itself, and the other words.
 
@@ -128,12 +123,13 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
     layer: dict[str, str] = {}
     own: dict[str, str] = {}
     idle: dict[str, None] = {}
+    known = {**_OWN, **(_OF_RUNNING if name == "srun" else {})}
     todo = list(words)
     while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
         word, equals, value = todo[0].partition("=")
-        if word in _OWN:
+        if word in known:
             del todo[0]
-            if _OWN[word] and not equals:
+            if known[word] and not equals:
                 if not todo:
                     raise BadInput(f"{word}: needs a value")
                 value = todo.pop(0)
