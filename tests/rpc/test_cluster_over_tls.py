@@ -218,7 +218,7 @@ def test_another_users_job_is_neither_cancelled_nor_read(
     other, other_uid = other_account
     code, said = cluster.call("submit", "--hold", script, uid=uid)
     assert code == 0, said
-    job = re.findall(r"\d+", said)[0]
+    job = re.findall(r"Submitted job (\d+)", said)[0]  # a slow daemon is told of, too
     cancelled, logs, reloaded = cluster.calls(
         ("cancel", job), ("logs", job), ("admin", "reload"), uid=other_uid
     )
