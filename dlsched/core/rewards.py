@@ -116,6 +116,22 @@ class RewardCurve:
         return found if found > 0 and last < len(self.points) - 1 else None
 
     @property
+    def steps(self) -> tuple[tuple[float, float], ...]:
+        """Deadlines of falling value in its place: the ends of level parts, and middles of slopes.
+
+        For policies that plan by deadlines; none where it has none.
+        """
+        if self.deadline is None:
+            return ()
+        found = [(float(self.deadline), float(self.at(self.deadline)))]
+        for (start, value), (end, last) in pairwise(self.points):
+            at = end if last == value else (start + end) / 2
+            worth = float(self.at(at))
+            if start < end and at > found[-1][0] and 0 < worth <= found[-1][1]:
+                found.append((float(at), worth))
+        return tuple(found)
+
+    @property
     def rises(self) -> bool:
         """Is ending later anywhere worth more?"""
         return any(after > before for (_, before), (_, after) in pairwise(self.points))

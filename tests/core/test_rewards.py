@@ -34,6 +34,21 @@ def test_the_sooner_the_better_has_no_deadline() -> None:
     assert RewardCurve.of_text("0:5").deadline is None  # it is worth the same for ever
 
 
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("step:20,100", ((20, 100),)),
+        ("soft:20,100,40", ((20, 100), (40, 50))),
+        ("0:10 60:10 60:8 120:8 120:0", ((60, 10), (120, 8))),
+        ("penalty:20,100,-50", ((20, 100),)),
+        ("asap:10,5", ()),
+        ("0:5 10:5 20:7 30:0", ((20, 7), (25, 3.5))),
+    ],
+)
+def test_deadlines_of_falling_value_stand_for_a_curve(text: str, steps: object) -> None:
+    assert RewardCurve.of_text(text).steps == steps
+
+
 def test_a_rising_curve_is_noticed() -> None:
     assert RewardCurve.of_text("0:1 10:2 20:0").rises
     assert not RewardCurve.of_text("step:5,1").rises

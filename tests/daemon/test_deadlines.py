@@ -146,9 +146,12 @@ def test_a_reward_curve_says_the_deadline_and_only_a_strict_one_ends_the_job(
             (("--sla", "step:soon,1"), "is not a duration"),
             (("--deadline-kind", "soft"), "only with --deadline or --sla"),
             (("--deadline-kind", "hard", *soon), "'hard' is not known"),
+            (("--set", "sla=x"), "column sla: say it with --sla"),
+            (("--set", "deadline_steps=9:1 8:1"), "column deadline_steps is not TIME:VALUE"),
         ):
             code, out, err = await submit(*words)
-            assert (code, out, err.count("\n")) == (2, "", 1), err
+            refused_by = 1 if words[0] == "--set" else 2
+            assert (code, out, err.count("\n")) == (refused_by, "", 1), err
             assert message in err
         code, out, err = await submit("--sla", "0:1 1h:2 2h:0")
         assert (code, out) == (0, "Submitted job 5\n")

@@ -58,6 +58,17 @@ def test_under_fifo_no_job_ends_later_than_predicted_if_all_take_less(
     assert result.jobs.finish_time[-1] <= told.ends[0] + 1e-9
 
 
+@settings(max_examples=20)
+@given(jobs=jobs_of)
+def test_under_fifo_a_job_at_the_tail_starts_no_other_job_later(jobs: list[Any], lab: Any) -> None:
+    jobs = [(0, gpus, takes) for _, gpus, takes in jobs]
+    starts = [
+        lab.run(some, "fifo", cluster="1x4", clock="events").jobs.first_start_time.tolist()
+        for some in (jobs, [*jobs, (0, 2, 50)])
+    ]
+    assert starts[1][: len(jobs)] == starts[0]
+
+
 def test_the_example_of_a_deadline_at_risk(lab: Any) -> None:
     """60 s until the GPUs are free, then 40 s of work, to be done within 100 s."""
     trace = lab.trace([(0, 4, 60), (0, 4, 40)], deadline=[math.nan, 100.0])

@@ -190,6 +190,12 @@ def test_a_job_without_deadline_makes_room_for_a_lease(lab: Any) -> None:
     assert jobs.preemptions[0] > 0
 
 
+def test_a_reward_curve_is_planned_by_deadlines_of_falling_value(lab: Any) -> None:
+    _, arrived = replayed(lab, [(0, 8, 30)], sla=["soft:3600,10,4800"])
+    assert arrived.kind == {0: ACCEPTED}
+    assert arrived.due == {0: 100.0}  # in the middle of the slope
+
+
 def test_soft_deadlines_of_falling_value(lab: Any) -> None:
     _, arrived = replayed(lab, [(0, 8, 30)], deadline=[3600.0], deadline_steps=["3600:10 6000:8"])
     assert arrived.kind == {0: ACCEPTED}  # by its last deadline

@@ -27,7 +27,7 @@ from dlsched.daemon.control.submission.partitions import (
     partition_for,
     time_within,
 )
-from dlsched.daemon.control.submission.slas import settle_deadline
+from dlsched.daemon.control.submission.slas import check_steps, settle_deadline
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.priority_classes import check_grace, check_time
@@ -425,4 +425,5 @@ def _extra(columns: Mapping[str, str]) -> dict[str, str]:
         if not NAME.fullmatch(name):
             raise BadInput(f"column {name[:40]!r} is not a name")
         bounds.check_text(f"column {name}", value)
+    check_steps(columns)
     return dict(sorted(columns.items()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlsched.core.deadlines import WORTH
+from dlsched.core.deadlines import STEPS_FORM, WORTH, deadline_steps
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import RewardCurve
 from dlsched.db.records import JobBody, JobSpec
@@ -36,6 +36,21 @@ def settle_deadline(values: dict[str, Any], now: float) -> None:
         raise BadInput(f"deadline kind: {values['deadline_kind']}, and the job has no deadline")
     if values["deadline_at"] is not None and values["deadline_at"] <= now:
         raise BadInput("deadline: it has passed already")
+
+
+def check_steps(columns: Mapping[str, str]) -> None:
+    """Refuse further columns about deadlines that policies could not read.
+
+    Raises:
+        BadInput: `sla` has an option of its own, or deadlines of falling value are unclear.
+    """
+    if "sla" in columns:
+        raise BadInput("column sla: say it with --sla")
+    if "deadline_steps" in columns:
+        try:
+            deadline_steps(columns["deadline_steps"])
+        except ValueError:
+            raise BadInput(f"column deadline_steps is not {STEPS_FORM}") from None
 
 
 def curve_text(spec: JobSpec) -> str:

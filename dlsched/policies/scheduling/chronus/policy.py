@@ -23,6 +23,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.deadlines import BEST_EFFORT as BEST_EFFORT_KIND
 from dlsched.core.deadlines import WORTH, deadline_steps
 from dlsched.core.options import option
+from dlsched.core.rewards import RewardCurve
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import RUNNING, WAITING, Units
 from dlsched.core.walk.walk import Walk
@@ -45,6 +46,7 @@ from dlsched.policies.scheduling.chronus.leases import (
 from dlsched.policies.scheduling.chronus.program import best_plan
 
 MINUTE_S = 60.0
+SAME_S = 1.0  # live, a deadline is counted from a moment before the submit
 ROWS_PER_HOUR = 1200  # of one program, per hour of lease
 CELLS = 4_000  # rows times leases of one program: HiGHS then takes a tenth of a second, not minutes
 WAITS = Refused("Lease", "the GPUs are held by jobs with leases, or by more urgent ones")
@@ -298,14 +300,19 @@ class Chronus(SchedulingPolicy[ChronusOptions]):
         book.estimate[fresh] = np.floor(work * share * self.options.margin)
         book.request[fresh] = np.ceil(book.estimate[fresh] / length).astype(np.int64)
         book.to_the_end(fresh)
-        steps = table.extra.get("deadline_steps")
+        steps, curves = table.extra.get("deadline_steps"), table.extra.get("sla")
         for row in fresh.tolist():
             due, value = table.deadline.item(row), table.deadline_value.item(row)
             if math.isnan(due) or table.deadline_kind[row] == BEST_EFFORT_KIND:
                 book.kind[row] = BEST_EFFORT
                 continue
             book.options[row] = ((due / MINUTE_S, WORTH if math.isnan(value) else value),)
-            if steps is not None and steps[row]:
+            falling = (
+                () if curves is None or not curves[row] else RewardCurve.of_text(curves[row]).steps
+            )
+            if falling and abs(falling[0][0] - due) < SAME_S:  # else it says another deadline
+                book.options[row] = tuple((at / MINUTE_S, worth) for at, worth in falling)
+            elif steps is not None and steps[row]:
                 book.options[row] = tuple(
                     (at / MINUTE_S, worth) for at, worth in deadline_steps(steps[row])
                 )
