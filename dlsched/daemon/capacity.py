@@ -9,7 +9,7 @@ from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
 from dlsched.daemon.agents import Agents
 from dlsched.daemon.live.nodes import LiveNodes
-from dlsched.daemon.node_facts import GB, facts_that_count
+from dlsched.daemon.node_facts import GB, facts_that_count, features_in_force
 from dlsched.daemon.settings import Settings
 from dlsched.protocol.ledger import Ledger
 
@@ -71,6 +71,7 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             partitions=partitions_of(name),
             features=features_of(section.features, section.gpu_type),
         )
+    features = features_in_force(settings, agents)
     for name, registered in ledger.nodes.items():
         live = nodes.get(name)
         gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
@@ -83,6 +84,6 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             cpus=int(cpus) if isinstance(cpus, int | float) else None,
             memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
             partitions=partitions_of(name),
-            features=features_of(settings.node_features().get(name, ()), gpu_type),
+            features=features_of(features.get(name, ()), gpu_type),
         )
     return Capacity(hosts=hosts)

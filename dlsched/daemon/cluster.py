@@ -22,7 +22,7 @@ from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.rungs import Rungs
-from dlsched.daemon.node_facts import facts_that_count, mismatches
+from dlsched.daemon.node_facts import facts_that_count, features_in_force, mismatches
 from dlsched.daemon.reported.curves import Curves
 from dlsched.daemon.reported.failures import Failures
 from dlsched.daemon.reported.idle_gpus import IdleGpus
@@ -156,6 +156,7 @@ class Cluster(LedgerFollower):
         for name, facts in loaded.nodes_described.items():  # addresses: for logs and launches
             known = ParseDict(json.loads(facts), NodeFacts(), ignore_unknown_fields=True)
             self.agents.recall(name, known)
+        self._apply_tenants()
         for name in loaded.ledger.nodes:
             self._describe_as_configured(name)
 
@@ -234,7 +235,7 @@ class Cluster(LedgerFollower):
             longest_s={p.name: p.max_time_s for p in partitions if p.max_time_s is not None},
             vcs=self.tenants.in_force(),
             site=self.tenants.site_rules(self.settings),
-            features=self.settings.node_features(),
+            features=features_in_force(self.settings, self.agents),
             cells=self.settings.cells(),
         )
 
@@ -254,6 +255,8 @@ class Cluster(LedgerFollower):
     def note_facts(self, name: m.NodeName) -> None:
         """Follow what a node's agent has said of it; one with less than configured is drained."""
         self._describe_as_configured(name)
+        self._capacity = None
+        self._apply_tenants()  # it may have a feature now
         low = [words for words, is_low in self.mismatches(name) if is_low]
         if low:
             self.drain(name, "; ".join(low))

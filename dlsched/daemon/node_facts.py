@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlsched.core.cluster.description import ANY_TYPE
-from dlsched.daemon.agents import Described
-from dlsched.daemon.settings import NodeSection
+from dlsched.core.cluster.features import CONTAINER
+from dlsched.daemon.agents import Agents, Described
+from dlsched.daemon.settings import NodeSection, Settings
 from dlsched.protocol.ledger import Node
 
 GB = 1e9
@@ -31,6 +32,15 @@ def facts_that_count(section: NodeSection | None, described: Described | None) -
             found["memory_gb"] = described.facts.memory_bytes / GB
     if section is not None:
         found |= {name: value for name, value in section.facts().items() if value not in (None, "")}
+    return found
+
+
+def features_in_force(settings: Settings, agents: Agents) -> dict[str, tuple[str, ...]]:
+    """The features of nodes: those of the configuration, and that a node can run containers."""
+    found = dict(settings.node_features())
+    for name, described in agents.described.items():
+        if CONTAINER in described.facts.capabilities:
+            found[name] = (*found.get(name, ()), CONTAINER)
     return found
 
 

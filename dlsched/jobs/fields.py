@@ -468,6 +468,21 @@ FIELDS: tuple[Field, ...] = (
         ),
         longest=1024, shown=False,
     ),
+    _row("container", "text",
+        _option(
+            "container", "--container --container-image",
+            "Run in this image, through Apptainer or enroot: image.sif, docker://…", "IMAGE",
+            slurm=True,
+        ),
+        longest=1024, shown=False, launch="container",
+    ),
+    _row("container_mounts", "text",
+        _option(
+            "container_mounts", "--container-mounts",
+            "Folders in the container: /data, /data:/mnt:ro, …", "LIST", slurm=True,
+        ),
+        label="container mounts", longest=4096, shown=False, launch="container_mounts",
+    ),
     _row("slurm_environment", "flag",
         _flag("slurm_env", "--no-slurm-env", "Without the SLURM_… variables.", says="no"),
         wire="no_slurm_environment", inverted=True, launch="slurm_environment",
@@ -565,6 +580,8 @@ class JobFields:
     notify: str = ""
     notify_url: str = ""
     mail_user: str = ""
+    container: str = ""
+    container_mounts: str = ""
     slurm_environment: bool = True
     adaptive: bool = False
     fixed_batch: bool = False

@@ -76,6 +76,8 @@ SAID: dict[str, tuple[str, object]] = {
     "warn_before_s": ("--signal USR1@60", 60),
     "warn_script_only": ("--signal B:USR1@60", True),
     "notify": ("--notify end", "end"),
+    "container": ("--container i.sif", "i.sif"),
+    "container_mounts": ("--container i.sif --container-mounts /data", "/data"),
     "notify_url": ("--notify-url https://a.org/x", "https://a.org/x"),
     "partition": ("-p main", "main"),
     "vc": ("-A speech", "speech"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dlsched.client.submission.containers import check_container
 from dlsched.client.submission.exports import exported
 from dlsched.client.submission.resources import FROM_RESOURCES, resources
 from dlsched.client.submission.slurm_variables import slurm_variables
@@ -110,6 +111,7 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         values["warn_script_only"] = warning.script_only
         if warning.overlaps_reservations:
             notes.append("--signal: R: has no effect; there are no reservations to overlap with")
+    check_container(options.get("container", ""), options.get("container_mounts", ""))
     request = control_pb2.JobRequest(
         argv=check_words("arguments", command.argv), script=command.script
     )

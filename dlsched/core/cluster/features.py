@@ -14,6 +14,7 @@ from itertools import product
 from dlsched.core.errors import BadInput, not_known, shorten
 
 Alternatives = tuple[tuple[str, ...], ...]
+CONTAINER = "container"  # a feature of each node that has a program for containers
 MOST = 64  # alternatives
 _WORD = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_.+-]{0,63}|[&|()])", re.ASCII)
 
@@ -77,6 +78,12 @@ def _one(what: str, text: str, words: list[str]) -> tuple[list[tuple[str, ...]],
 def constraint_text(alternatives: Alternatives) -> str:
     """The constraint in its one spelling."""
     return "|".join("&".join(sorted(names)) for names in alternatives)
+
+
+def with_feature(text: str, name: str) -> str:
+    """A constraint that also asks for a feature."""
+    wanted = alternatives_of(text) or ((),)
+    return constraint_text(tuple(tuple(dict.fromkeys((*names, name))) for names in wanted))
 
 
 def alternatives_of(text: str) -> Alternatives:

@@ -32,6 +32,7 @@ from dlsched.nodeagent.gpus.backend import Inventory
 from dlsched.nodeagent.host import cgroups, systemd_units
 from dlsched.nodeagent.host.launchers import Launcher
 from dlsched.nodeagent.keeper import run_files
+from dlsched.nodeagent.ranks.containers import find_tool
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec, LaunchFacts, RunFacts
 from dlsched.protocol.messages import DesiredRun, NodeName
 
@@ -62,6 +63,7 @@ class KeeperStart:
         self._index_of = {gpu.uuid: gpu.index for gpu in gpus.gpus}
         self._minor_of = {gpu.uuid: gpu.minor for gpu in gpus.gpus}
         self._tool = settings.checkpoint_tool or shutil.which("cuda-checkpoint") or ""
+        self._container_tool = find_tool(settings.container_tool)
         self._py_spy = shutil.which("py-spy") or ""
 
     async def start(
@@ -116,6 +118,7 @@ class KeeperStart:
             start_limit_s=settings.start_limit_s,
             no_new_privileges=settings.no_new_privileges,
             hooks=settings.hooks.of_runs,
+            container_tool=self._container_tool,
         )
         if self._units is not None:
             spec = self._in_unit(spec)

@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from dlsched import __version__
+from dlsched.core.cluster.features import CONTAINER
 from dlsched.nodeagent.agent import trust
 from dlsched.nodeagent.agent.agent_driver import AgentDriver
 from dlsched.nodeagent.agent.job_output import LogReader
@@ -26,6 +27,7 @@ from dlsched.nodeagent.gpus.fake import FakeGpus
 from dlsched.nodeagent.gpus.watch import GpuWatch
 from dlsched.nodeagent.host.launchers import Launcher
 from dlsched.nodeagent.host.machine import machine_name
+from dlsched.nodeagent.ranks.containers import find_tool
 from dlsched.protocol import agent
 from dlsched.protocol.messages import Inventory
 from dlsched.rpc.connection_limits import ConnectionLimits
@@ -94,7 +96,10 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
             address,
             size=machine_size(settings),
             launcher=launcher.name,
-            capabilities=launcher.capabilities,
+            capabilities=(
+                *launcher.capabilities,
+                *((CONTAINER,) if find_tool(settings.container_tool) else ()),
+            ),
         )
         driver.tasks.start(send_descriptions(driver, facts))
 

@@ -72,6 +72,7 @@ class Settings:
     allow_root: bool = False
     gpus_by_index: bool = False
     checkpoint_tool: str = ""  # empty: cuda-checkpoint, where it is installed
+    container_tool: str = ""  # path of apptainer or enroot; empty: where it is installed; none
     checkpoint_lock_s: float = 10.0  # how long the driver may wait for a job's kernels
     device_prefix: str = "/dev/nvidia"
     foreign: str = "drain"  # a GPU with a process of no job is not used; ignore: it is used

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlsched.nodeagent.host import lean_socket, syscalls
+from dlsched.nodeagent.ranks.containers import in_container
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
 __all__ = [
@@ -111,6 +112,11 @@ def write_script(spec: KeeperSpec, path: str) -> None:
 def spawn(spec: KeeperSpec, process: ProcessSpec) -> tuple[int, int]:
     """Fork a process and have it become `process`; return as `fork` does."""
     keeper = os.getpid()
+    if spec.launch.container and not process.as_keeper:
+        argv, environment = in_container(
+            spec, process.argv, process.environment, process.working_directory
+        )
+        process = replace(process, argv=argv, environment=environment)
     return fork(lambda _started: _become(spec, process, keeper))
 
 
@@ -170,6 +176,8 @@ def _become(spec: KeeperSpec, process: ProcessSpec, keeper: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.umask(spec.launch.umask & 0o777)
     enter(process.working_directory)
+    if spec.launch.container and not process.as_keeper:
+        _check_image(spec)
     if process.gate is not None:
         _wait_at(process.gate)
     _open_streams(process)
@@ -218,6 +226,25 @@ def enter(path: str) -> None:
         os.chdir(path or "/")
     except OSError as error:
         raise CannotStart(f"cannot enter working directory {path}: {error.strerror}") from None
+
+
+def _check_image(spec: KeeperSpec) -> None:
+    """Refuse an image that the user cannot read, where it is a file and no address.
+
+    Raises:
+        CannotStart: which one, and why; or the node has no program for containers.
+    """
+    image = spec.launch.container
+    cannot = f"cannot open container {image}"
+    if not spec.container_tool:
+        raise CannotStart(f"{cannot}: {spec.node} has neither Apptainer nor enroot")
+    if "://" in image or "#" in image:
+        return
+    try:
+        if not stat.S_ISDIR(os.stat(image).st_mode):
+            os.close(os.open(image, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        raise CannotStart(f"{cannot}: {error.strerror}") from None
 
 
 def _wait_at(gate: lean_socket.Socket) -> None:

@@ -84,7 +84,7 @@ def build_environment(
         and not (slurm and name.startswith("SLURM_") and name not in OF_SUBMISSIONS)
     }
     values.setdefault("PATH", _PATH)
-    if slurm:
+    if slurm and not launch.container:  # no image has what they need
         slurm_commands.put_on_path(values, spec.run_dir)
     values.setdefault("SHELL", launch.shell)
     values.setdefault("PYTHONUNBUFFERED", "1")  # else what a killed program has printed is lost

@@ -55,6 +55,8 @@ class LaunchFacts:
     cluster: str = ""
     addresses: tuple[str, ...] = ()  # of the nodes' agents, in the order of the layout
     umask: int = 0o022
+    container: str = ""  # image; empty: none
+    container_mounts: str = ""
     terminal: str = ""  # rows x columns: the job is interactive; empty: it has output files
 
 
@@ -114,6 +116,7 @@ class KeeperSpec:
     no_new_privileges: bool = False
     oom_score_adj: int = -900
     hooks: HookSpec = HookSpec()
+    container_tool: str = ""  # path of apptainer, singularity or enroot; empty: none here
 
     @property
     def rank(self) -> int:

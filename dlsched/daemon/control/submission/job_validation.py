@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dlsched.core.cluster.features import alternatives_of, holds
+from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds, with_feature
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
@@ -35,6 +35,7 @@ from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.records import ArrayShape, JobBody
 from dlsched.jobs.fields import BY_NAME
+from dlsched.jobs.mounts import read_mounts
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Request
 from dlsched.rpc.identity import Identity
@@ -93,6 +94,7 @@ def validate(
         capacity,
         open_ended=wanted.open_ended,
     )
+    constraint = _for_container(wanted, constraint, capacity)
     values |= {"gpu_types": types, "constraint": constraint}
     unsaid = _says_no_gpus(values)
     if unsaid:
@@ -227,6 +229,29 @@ def check_priority(wanted: float | None, present: float | None, caller: Identity
             f"priority {wanted:g}: only an operator may raise a priority above {most:g}; "
             "a lower one lets other jobs go first"
         )
+
+
+def _for_container(wanted: control_pb2.JobRequest, constraint: str, capacity: Capacity) -> str:
+    """The constraint of a job, which asks for a node with containers if the job has one.
+
+    Raises:
+        BadInput: no node has, or the image or its mounts are malformed.
+    """
+    try:
+        mounts = read_mounts(wanted.container_mounts)
+    except ValueError as error:
+        raise BadInput(f"container mounts: {error}") from None
+    if not wanted.container:
+        if mounts:
+            raise BadInput("container mounts: there is no container to mount them in")
+        return constraint
+    if wanted.container.startswith("-"):
+        raise BadInput(f"container: {wanted.container!r:.60} is not an image")
+    if capacity.hosts and CONTAINER not in capacity.features and not wanted.open_ended:
+        raise BadInput(
+            "container: no node here has Apptainer or enroot (--open-ended waits for one)"
+        )
+    return with_feature(constraint, CONTAINER)
 
 
 def check_fits(body: JobBody, capacity: Capacity) -> None:
