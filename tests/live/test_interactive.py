@@ -252,6 +252,22 @@ def test_a_shell_goes_on_when_agent_or_daemon_are_killed(login: LoginNode, lost:
     assert (ended.exit_code, ended.starts) == (4, 1)
 
 
+def test_a_client_that_waits_for_the_start_outlasts_the_daemon(login: LoginNode) -> None:
+    cluster = login.cluster
+    taken = running(login, nodes=2, gpus_per_node=2)
+    with login.terminal("salloc --gpus=1") as user:
+        job = int(user.expect(r"Pending job allocation (\d+)")[1])
+        cluster.kill("daemon")
+        user.expect(r"trying again")
+        cluster.start_daemon()
+        cluster.wait_until_up()
+        assert cluster.job(job).state == "PENDING"
+        login.typed(f"scancel {taken}")
+        assert granted(user) == job
+        user.line("exit 2")
+        assert user.ends() == 2
+
+
 def test_a_client_that_is_killed_leaves_its_interactive_job(login: LoginNode) -> None:
     with login.terminal("salloc --gpus=1") as user:
         job = granted(user)

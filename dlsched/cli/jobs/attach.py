@@ -53,7 +53,7 @@ def told(name: str) -> Told:
 
     return Told(
         notice=lambda line: say(name, line),
-        lost=lambda why: say(name, f"{why}; trying again (the shell goes on)"),
+        lost=lambda why: say(name, f"{why}; trying again"),
         again=lambda: say(name, "attached again"),
     )
 

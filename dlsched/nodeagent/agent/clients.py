@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -51,9 +52,8 @@ class Clients:
         """
         run_id = await self._run(target)
         with self._counted(run_id):
-            path = self.keepers.shells_socket(run_id)
             try:
-                reader, writer = await asyncio.open_unix_connection(path)
+                reader, writer = await _connected(self.keepers.shells_socket(run_id))
             except OSError:
                 raise Unavailable(f"node {self.node}: the run cannot be reached now") from None
             writer.write(frame(frames.OPEN, _wanted(target)))
@@ -132,6 +132,30 @@ class Clients:
             self._count[run_id] -= 1
 
 
+async def _connected(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a keeper's socket.
+
+    Raises:
+        OSError: it does not take the connection for a while.
+    """
+    until = clock.boottime() + _CONNECT_S
+    while True:
+        line = socket.socket(socket.AF_UNIX)
+        line.setblocking(False)
+        try:
+            line.connect(path)
+        except BlockingIOError:  # many connect at once; asyncio would take it for connected
+            line.close()
+            if clock.boottime() >= until:
+                raise
+            await asyncio.sleep(_LOOK_S)
+        except OSError:
+            line.close()
+            raise
+        else:
+            return await asyncio.open_unix_connection(sock=line)
+
+
 def _wanted(target: wire.AttachTarget) -> bytes:
     """What the keeper is asked."""
     return json.dumps(
@@ -156,7 +180,7 @@ async def _from_keeper(reader: asyncio.StreamReader, node: str) -> Outputs:
         DlschedError: the keeper refuses the client.
     """
     parts = frames.Frames()
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         while data := await reader.read(65536):
             for kind, content in parts.feed(data):
                 match kind:

@@ -73,7 +73,7 @@ def listen(path: str) -> Socket:
     listener = Socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK)
     listener.bind(path)
     os.chmod(path, 0o600)
-    listener.listen(4)
+    listener.listen(64)
     return listener
 
 
