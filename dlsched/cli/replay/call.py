@@ -177,6 +177,10 @@ class ReplayCall:
         "--trajectories-out FILE.csv[.gz]",
         "GPUs, batch size and goodput of elastic jobs over time.",
     )
+    flows_out: Path | None = typed(
+        "--flows-out FILE.csv[.gz]",
+        "Data, gradients and checkpoints of the jobs as flows over their nodes' links.",
+    )
     report: Path | None = typed("--report FILE.html", "A report in one HTML file.")
     plots: Path | None = typed("--plots DIR", "The report's plots as SVG and PDF.")
 

@@ -39,6 +39,7 @@ class Outputs:
     report: Path | None
     plots: Path | None
     trajectories: Path | None = None
+    flows: Path | None = None
     table: Path | None = None
     latex: Path | None = None
     tagged: tuple[str, ...] = ()
@@ -148,6 +149,7 @@ def outputs_of(call: ReplayCall, *, tagged: tuple[str, ...] = (), several: bool 
         report=call.report,
         plots=call.plots,
         trajectories=call.trajectories_out,
+        flows=call.flows_out,
         table=None if call.summary_csv is None else Path(call.summary_csv),
         latex=None if call.latex is None else Path(call.latex),
         tagged=tagged,
@@ -159,6 +161,7 @@ def outputs_of(call: ReplayCall, *, tagged: tuple[str, ...] = (), several: bool 
         "--summary-csv": call.summary_csv,
         "--latex": call.latex,
         "--trajectories-out": call.trajectories_out,
+        "--flows-out": call.flows_out,
         "--report": call.report,
     }
     taken: dict[Path, str] = {Path(trace).absolute(): "the trace" for trace in call.paths}

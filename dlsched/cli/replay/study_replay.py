@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -33,9 +34,11 @@ from dlsched.cli.replay.progress import progress_bar
 from dlsched.cli.replay.result_tables import comparison, headline, notes, run_line, takeaways
 from dlsched.composition.settings import Costs
 from dlsched.core.cluster.description import Cluster
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, DlschedError
 from simulate.clusters.cluster_files import open_cluster
+from simulate.network.flows_of_jobs import check_moves_data, write_flows
 from simulate.results.assumptions import assumed
+from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
 from simulate.sweep import (
     PARTS,
@@ -49,6 +52,7 @@ from simulate.sweep import (
 from simulate.sweep.isolated import compared
 from simulate.sweep.planning import Plan, Sources, plan
 from simulate.traces.options import ReadOptions
+from simulate.traces.trace import Trace
 
 DEFAULT_MTTR_S = 3600.0
 SHORTEST_MTBF_S = 1.0  # with less, nothing but failures would happen
@@ -96,6 +100,9 @@ def replay_study(call: ReplayCall, *, cluster: Cluster | None = None) -> int:
     if results:
         _print_results(study, outcome, out)
         written = study.outputs.write(results)
+        if study.outputs.flows is not None:
+            _write_flows(study.outputs.flows, results[0], inputs.traces[0])
+            written.append(str(study.outputs.flows))
         if written and out.isatty():
             print(f"\nwritten: {', '.join(written)}", file=out)
     return _exit_code(study, outcome)
@@ -125,8 +132,19 @@ def checked_study(call: ReplayCall, cluster: Cluster | None) -> Study:
     planned = plan(
         dimensions, base, _sources(call), cluster, compare_isolated=call.compare_isolated
     )
+    if call.flows_out is not None:
+        if len(planned.runs) > 1:
+            raise BadInput("--flows-out: of one run only: one trace, policy, load and seed")
+        check_moves_data(planned.inputs.traces[0])
     store = Store(call.resume, planned.inputs) if call.resume is not None else None
     return Study(plan=planned, outputs=outputs, store=store, executor=call.executor)
+
+
+def _write_flows(path: Path, result: ReplayResult, trace: Trace) -> None:
+    try:
+        write_flows(result, trace, path)
+    except OSError as error:
+        raise DlschedError(f"{path}: can't be written ({error.strerror or error})") from None
 
 
 def _sources(call: ReplayCall) -> Sources:
@@ -159,7 +177,10 @@ def _base(call: ReplayCall) -> RunSettings:
         track=tracked(call.track),
         mtbf_s=None if call.mtbf is None else at_least("--mtbf", call.mtbf, SHORTEST_MTBF_S),
         mttr_s=at_least("--mttr", DEFAULT_MTTR_S if call.mttr is None else call.mttr),
-        record=any(where is not None for where in (call.report, call.plots, call.trajectories_out)),
+        record=any(
+            where is not None
+            for where in (call.report, call.plots, call.trajectories_out, call.flows_out)
+        ),
     )
 
 

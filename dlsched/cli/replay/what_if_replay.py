@@ -83,7 +83,12 @@ def _check(study: Study) -> None:
         raise BadInput("--what-if: one trace, load and seed; only --policy may name several")
     if study.plan.inputs.applications is not None:
         raise BadInput("--what-if: trainings of measured applications have no forecast")
-    if study.outputs.jobs or study.outputs.plots or study.outputs.trajectories:
+    if (
+        study.outputs.jobs
+        or study.outputs.plots
+        or study.outputs.trajectories
+        or study.outputs.flows
+    ):
         raise BadInput("--what-if: only --report and --summary-out are written")
 
 
