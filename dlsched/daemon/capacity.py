@@ -23,6 +23,7 @@ class Host:
     gpu_type: str = ""
     cpus: int | None = None
     memory_bytes: int | None = None
+    tmp_bytes: int | None = None
     partitions: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()  # in small letters, the GPU type among them
 
@@ -76,13 +77,14 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
         live = nodes.get(name)
         gpu_type = "" if live is None or live.gpu_type == ANY_TYPE else live.gpu_type
         facts = facts_that_count(sections.get(name), agents.described.get(name))
-        cpus, memory_gb = facts.get("cpus"), facts.get("memory_gb")
+        cpus, memory_gb, tmp_gb = (facts.get(each) for each in ("cpus", "memory_gb", "tmp_gb"))
         hosts[name] = Host(
             name=name,
             gpus=len(registered.gpus),
             gpu_type=gpu_type,
             cpus=int(cpus) if isinstance(cpus, int | float) else None,
             memory_bytes=int(memory_gb * GB) if isinstance(memory_gb, int | float) else None,
+            tmp_bytes=int(tmp_gb * GB) if isinstance(tmp_gb, int | float) else None,
             partitions=partitions_of(name),
             features=features_of(features.get(name, ()), gpu_type),
         )

@@ -30,6 +30,8 @@ def facts_that_count(section: NodeSection | None, described: Described | None) -
             found["cpus"] = described.facts.cpus
         if described.facts.memory_bytes:
             found["memory_gb"] = described.facts.memory_bytes / GB
+        if described.facts.tmp_bytes:
+            found["tmp_gb"] = described.facts.tmp_bytes / GB
     if section is not None:
         found |= {name: value for name, value in section.facts().items() if value not in (None, "")}
     return found

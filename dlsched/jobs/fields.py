@@ -208,6 +208,10 @@ FIELDS: tuple[Field, ...] = (
             of=lambda size, submitted_at, nodes: size / 1e9 * nodes,
         ),
     ),
+    _row("tmp_bytes", "whole",
+        _option("tmp", "--tmp", "Disk that /tmp must have on each node: 100G.", "SIZE", slurm=True),
+        label="temporary disk", least=1, most=1 << 60,
+    ),
     _row("only_nodes", "hosts",
         _option("nodelist", "-w --nodelist", "Only on these nodes: n[1-3,7].", "HOSTS", slurm=True),
         update="waiting",
@@ -549,6 +553,7 @@ class JobFields:
     cpus_per_task: int | None = None
     cpus: int | None = None
     memory_bytes: int | None = None
+    tmp_bytes: int | None = None
     only_nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     exclusive: bool = False

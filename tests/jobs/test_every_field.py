@@ -65,6 +65,7 @@ SAID: dict[str, tuple[str, object]] = {
     "gpu_types": ("--gpus a100:1", ["a100"]),
     "constraint": ("-C nvlink&ib", "ib&nvlink"),
     "memory_bytes": ("--mem 1G -N 2", 1 << 30),
+    "tmp_bytes": ("--tmp 1M", 1 << 20),
     "max_gpus": ("--max-gpus 7", 7),
     "min_gpus": ("--min-gpus 1", 1),
     "keep_on_broken_dependency": ("--keep-on-broken-dependency", True),

@@ -142,7 +142,7 @@ def test_options_that_only_slurm_has_are_carried_out_or_noted(login: LoginNode) 
     )
     done = login.run(line.replace("-n 1 ", ""))
     assert done.returncode == 0, done.stderr
-    assert "sbatch: without effect here: --tmp" in done.stderr
+    assert "without effect" not in done.stderr
     job = int(done.stdout.split()[-1])
     login.cluster.until(job, "COMPLETED")
     assert (login.home / "wish-batch.out").read_text() == "4\n"

@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = {
     *("--threads-per-core", "--cores-per-socket", "--sockets-per-node", "--extra-node-info", "-B"),
     *("--ntasks-per-core", "--ntasks-per-socket", "--acctg-freq", "--profile", "--cpu-freq"),
     *("--gpu-freq", "--core-spec", "-S", "--thread-spec", "--switches", "--bcast", "--delay-boot"),
-    *("--tmp", "--mincpus"),
+    "--mincpus",
 }
 _FLAGS_WITHOUT_EFFECT = {  # a value comes after `=` only
     *("--no-kill", "-k", "--propagate", "--get-user-env", "--quiet", "-Q", "--verbose", "-v"),

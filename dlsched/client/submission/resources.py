@@ -14,7 +14,7 @@ from dlsched.jobs.field import Value
 # fields that several options together give
 FROM_RESOURCES = (
     *("gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "gpu_share", "cpus"),
-    *("memory_bytes", "ntasks", "ntasks_per_node", "cpus_per_task"),
+    *("memory_bytes", "tmp_bytes", "ntasks", "ntasks_per_node", "cpus_per_task"),
 )
 
 
@@ -31,6 +31,7 @@ class Resources:
     gpu_share: float | None = None
     cpus: int | None = None
     memory_bytes: int | None = None
+    tmp_bytes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
@@ -43,7 +44,7 @@ class Resources:
         """
         found: dict[str, Value] = {name: getattr(self, name) for name in FROM_RESOURCES}
         for name, value in found.items():
-            if isinstance(value, int) and name != "memory_bytes" and value >= 2**31:
+            if isinstance(value, int) and not name.endswith("_bytes") and value >= 2**31:
                 raise BadInput(f"{word_of(name)}: {value} is out of bounds")
         return found
 
@@ -99,6 +100,7 @@ def resources(options: Mapping[str, str]) -> Resources:
         gpu_share=share,
         cpus=cpus,
         memory_bytes=_memory(options, gpus=gpus, cpus=cpus, nodes=nodes),
+        tmp_bytes=_disk(options),
         ntasks=ntasks,
         ntasks_per_node=tasks_per_node,
         cpus_per_task=number("cpus_per_task"),
@@ -206,6 +208,14 @@ def _memory(
     if total > 2**60:
         raise BadInput(f"{word_of(key)}: {options[key]} is more than any node has")
     return total
+
+
+def _disk(options: Mapping[str, str]) -> int | None:
+    if "tmp" not in options:
+        return None
+    from dlsched.client.submission.memory import memory_bytes  # noqa: PLC0415  # few say it
+
+    return memory_bytes("--tmp", options["tmp"])
 
 
 def _check_elastic(

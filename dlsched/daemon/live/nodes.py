@@ -23,7 +23,7 @@ from dlsched.daemon.reported.training_profiles import Place
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
 from dlsched.protocol.messages import GpuId, NodeName, Share
 
-FACTS = ("gpu_type", "cpus", "memory_gb", "switch", "rack", "domain", "nic_gbps")
+FACTS = ("gpu_type", "cpus", "memory_gb", "tmp_gb", "switch", "rack", "domain", "nic_gbps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,7 @@ class LiveNode:
     gpu_type: str = ANY_TYPE
     cpus: float = np.nan
     memory_gb: float = np.nan
+    tmp_gb: float = np.nan  # of the file system of /tmp
     host_cpus: float = 0.0  # that jobs without GPUs hold
     host_memory_gb: float = 0.0
     switch: str = ""

@@ -22,8 +22,9 @@ from dlsched.daemon.reported.speeds import Kind, kind_of
 from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
 
-# virtual cluster, partition, GPU types, only these nodes, not these, and a constraint
-PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str]
+GB = 1e9
+# virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp
+PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def wishes_of(body: JobBody) -> Wishes:
             tuple(sorted(body.only_nodes)),
             tuple(sorted(body.not_nodes)),
             body.constraint,
+            body.tmp_bytes or 0,
         ),
         shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
         host_nodes=0 if sum(gang) else len(gang),
@@ -148,7 +150,7 @@ class PlacementConstraints:
 
     def _nodes(self, key: PoolKey, nodes: LiveNodes) -> Iterator[bool]:
         """Whether such a job may use each node, by index."""
-        vc, partition, types, only, without, constraint = key
+        vc, partition, types, only, without, constraint, tmp_bytes = key
         wanted, features = alternatives_of(constraint), self.rules.features
         owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
         mine = vc if vc in owner.values() else None
@@ -161,6 +163,7 @@ class PlacementConstraints:
                 and (not types or node.gpu_type in types)
                 and (not only or node.name in only)
                 and node.name not in without
+                and not node.tmp_gb * GB < tmp_bytes  # NaN: not known
                 and holds(wanted, features_of(features.get(node.name, ()), node.gpu_type))
             )
 
@@ -176,7 +179,10 @@ class PlacementConstraints:
         found = dict(facts)
         memory = _number(facts.get("memory_bytes"))  # 64-bit numbers are texts in JSON
         if memory:
-            found["memory_gb"] = memory / 1e9
+            found["memory_gb"] = memory / GB
+        tmp = _number(facts.get("tmp_bytes"))
+        if tmp:
+            found["tmp_gb"] = tmp / GB
         devices = facts.get("gpus")
         if isinstance(devices, list):
             types = {d.get("type", "") for d in devices if isinstance(d, Mapping)} - {""}

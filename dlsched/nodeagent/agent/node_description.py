@@ -54,6 +54,15 @@ def machine_size(settings: Settings) -> tuple[int, int]:
     return settings.fake_cpus or os.cpu_count() or 1, fake or memory
 
 
+def temporary_bytes() -> int:
+    """Return the size of the file system of /tmp; 0 where it cannot be asked."""
+    try:
+        found = os.statvfs("/tmp")
+    except OSError:
+        return 0
+    return found.f_frsize * found.f_blocks
+
+
 def node_facts(
     inventory: Inventory,
     address: str,
@@ -61,6 +70,7 @@ def node_facts(
     size: tuple[int, int],
     launcher: str,
     capabilities: Sequence[str],
+    tmp_bytes: int = 0,
 ) -> node_pb2.NodeFacts:
     """Return what does not change while the agent runs.
 
@@ -70,11 +80,13 @@ def node_facts(
         size: processors, and bytes of memory.
         launcher: the name of what starts jobs.
         capabilities: of that launcher.
+        tmp_bytes: size of the file system of /tmp; 0: not known.
     """
     return node_pb2.NodeFacts(
         address=address,
         cpus=size[0],
         memory_bytes=size[1],
+        tmp_bytes=tmp_bytes,
         launcher=launcher,
         capabilities=capabilities,
         driver=inventory.driver,

@@ -18,6 +18,7 @@ from dlsched.nodeagent.agent.node_description import (
     machine_size,
     node_facts,
     send_descriptions,
+    temporary_bytes,
 )
 from dlsched.nodeagent.agent.service import AgentService
 from dlsched.nodeagent.agent.settings import Settings
@@ -95,6 +96,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
             found,
             address,
             size=machine_size(settings),
+            tmp_bytes=temporary_bytes(),
             launcher=launcher.name,
             capabilities=(
                 *launcher.capabilities,

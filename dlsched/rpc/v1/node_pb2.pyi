@@ -62,7 +62,7 @@ class DescribeReply(_message.Message):
     def __init__(self, want_facts: _Optional[bool] = ..., peers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class NodeFacts(_message.Message):
-    __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver", "version")
+    __slots__ = ("address", "cpus", "memory_bytes", "launcher", "capabilities", "gpus", "driver", "version", "tmp_bytes")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class NodeFacts(_message.Message):
     GPUS_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    TMP_BYTES_FIELD_NUMBER: _ClassVar[int]
     address: str
     cpus: int
     memory_bytes: int
@@ -79,7 +80,8 @@ class NodeFacts(_message.Message):
     gpus: _containers.RepeatedCompositeFieldContainer[GpuFacts]
     driver: str
     version: str
-    def __init__(self, address: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., gpus: _Optional[_Iterable[_Union[GpuFacts, _Mapping]]] = ..., driver: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
+    tmp_bytes: int
+    def __init__(self, address: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., launcher: _Optional[str] = ..., capabilities: _Optional[_Iterable[str]] = ..., gpus: _Optional[_Iterable[_Union[GpuFacts, _Mapping]]] = ..., driver: _Optional[str] = ..., version: _Optional[str] = ..., tmp_bytes: _Optional[int] = ...) -> None: ...
 
 class GpuFacts(_message.Message):
     __slots__ = ("uuid", "index", "type", "memory_bytes", "numa_node", "linked")

@@ -307,19 +307,9 @@ def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence
     def on_node(count: int) -> int:
         return math.ceil(cpus_each * (count if gpus else 1) - 1e-9)
 
-    fits = [
-        host
-        for host in hosts
-        if body.memory_bytes is None
-        or (host.memory_bytes or body.memory_bytes) >= body.memory_bytes
-    ]
-    if len(fits) < nodes:
-        best = max(hosts, key=lambda host: host.memory_bytes or 0)
-        has, asked = (best.memory_bytes or 0) / 2**30, (body.memory_bytes or 0) / 2**30
-        raise BadInput(
-            f"node {best.name} has {_shown(has)} of memory, {_shown(asked)} is asked for"
-            f"{_more(nodes)}"
-        )
+    fits = hosts
+    for name, of_what in (("memory_bytes", "memory"), ("tmp_bytes", "temporary disk")):
+        fits = _with_bytes(fits, name, getattr(body, name), of_what, nodes)
     counts = needs or (1 if gpus else 0,)
     big = [host for host in fits if host.cpus is None or host.cpus >= on_node(counts[0])]
     if len(big) < sum(count == counts[0] for count in counts):
@@ -338,6 +328,23 @@ def _check_host(body: JobBody, needs: Sequence[int], least: int, hosts: Sequence
                 f"needs {plural(least, 'GPU')} with {cpus_each:g} CPUs each, and the processors of "
                 f"the cluster suffice for {sum(usable)}"
             )
+
+
+def _with_bytes(
+    hosts: Sequence[Host], name: str, asked: int | None, of_what: str, nodes: int
+) -> Sequence[Host]:
+    """The hosts that have enough bytes of something, or do not say; refused where too few do."""
+    if asked is None:
+        return hosts
+    fits = [host for host in hosts if (getattr(host, name) or asked) >= asked]
+    if len(fits) < nodes:
+        best = max(hosts, key=lambda host: getattr(host, name) or 0)
+        has = (getattr(best, name) or 0) / 2**30
+        raise BadInput(
+            f"node {best.name} has {_shown(has)} of {of_what}, {_shown(asked / 2**30)} is asked for"
+            f"{_more(nodes)}"
+        )
+    return fits
 
 
 def _shown(gib: float) -> str:
