@@ -51,6 +51,7 @@ def test_bad_deadlines_are_refused(
     assert not target.exists()
 
 
+@pytest.mark.slow
 def test_elastic_jobs_are_generated_with_their_speeds_and_karuna_uses_both(
     dlsched: Any, tmp_path: Path
 ) -> None:
