@@ -92,6 +92,7 @@ class Engine:
     _stable: float = -math.inf
     _tick: float = -math.inf  # the first grid tick at or after the present
     _tracked_left: set[int] = field(init=False)
+    _kept: float = math.inf  # when a reservation begins or ends next
     _refused: int = 0  # how many of the cycle's refused rows were seen
     _ended: int = 0
     _stop_reason: str = ""
@@ -113,8 +114,10 @@ class Engine:
         if table.parents:
             self.cycle.refuse_children(np.flatnonzero(table.status == Status.REFUSED).tolist())
             self._note_refused()
-        if self.skipping and not (self.observers or self._tracked_left):
+        by_phases = self.observers or self._tracked_left or self.cycle.ctx.reserved
+        if self.skipping and not by_phases:
             self.between_rounds = BetweenRounds.of(world, self.cycle, self.coming)
+        self._await_reservations()
         self._events = iter(self.events)
         self._next_event = next(self._events, None)
 
@@ -261,6 +264,8 @@ class Engine:
         moment = min(self.coming.next_time, end)
         if self._next_event is not None:
             moment = min(moment, self._event_time())
+        if self._kept < math.inf and not self._over():
+            moment = min(moment, self._kept)
         if progress.in_rounds:  # nothing is seen before the round's end
             return max(moment, end) if end < math.inf else moment
         if self.world.semantics.grid is None:
@@ -307,6 +312,8 @@ class Engine:
             kind = event.apply(self.world, self.now)
             if event.kind == "retype":
                 self.pools.refresh(self.world.occupancy.type_of)
+                if self.cycle.ctx.reserved is not None:
+                    self.cycle.ctx.reserved.refresh()
             self._note(Change(kind, self.now, event.node))
         return False
 
@@ -407,6 +414,9 @@ class Engine:
 
     def _decide(self) -> bool:
         semantics, world = self.world.semantics, self.world
+        if self.now >= self._kept:
+            self._dirty = self._touched = True
+            self._await_reservations()
         if isinstance(world.progress, WholeSteps):
             return self._whole_steps(world.progress)
         if self._is_full():
@@ -420,6 +430,11 @@ class Engine:
                 self._decide_in("fill")
             self._touched = False
         return False
+
+    def _await_reservations(self) -> None:
+        """See when a reservation begins or ends next."""
+        reserved = self.cycle.ctx.reserved
+        self._kept = math.inf if reserved is None else reserved.next_moment(self.now)
 
     def _whole_steps(self, progress: WholeSteps) -> bool:
         """A decision and a round of whole steps, where the last one has ended."""

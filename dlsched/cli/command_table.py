@@ -62,6 +62,9 @@ ADMIN_COMMANDS: dict[str, LazyCommand] = {
     "account": LazyCommand("admin.tenants:account_app", "Accounts: groups of users."),
     "vc": LazyCommand("admin.tenants:vc_app", "Virtual clusters: guarantees and ceilings."),
     "class": LazyCommand("admin.tenants:class_app", "Priority classes: order and limits."),
+    "reserve": LazyCommand(
+        "admin.reservations:reserve_app", "Keep nodes for some jobs, or for maintenance."
+    ),
     "quota": LazyCommand("admin.tenants:quota_app", "Limits of users, accounts and clusters."),
     "cells": LazyCommand("admin.cells:cells_app", "Cells of virtual clusters (hived)."),
     "calibration": LazyCommand(
@@ -126,6 +129,9 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "usage": LazyCommand("jobs.usage:usage_command", "GPU time by account or user."),
     "nodes": LazyCommand("nodes.node_commands:nodes_command", "List nodes and their GPUs."),
+    "reserve": LazyCommand(
+        "admin.reservations:reserve_app", "Keep nodes for some jobs, or for maintenance."
+    ),
     "drain": LazyCommand("nodes.node_commands:drain_command", "Start no more jobs on nodes."),
     "resume-node": LazyCommand(
         "nodes.node_commands:resume_node_command", "Return nodes to service."

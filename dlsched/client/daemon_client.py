@@ -469,10 +469,17 @@ class Client:
         return list(self._connection.ask("Tenants", request, repeatable=True).tenants)
 
     def set_tenant(
-        self, tenant: control_pb2.Tenant, fields: Iterable[str], *, create: bool
+        self,
+        tenant: control_pb2.Tenant,
+        fields: Iterable[str],
+        *,
+        create: bool,
+        ignore_jobs: bool = False,
     ) -> list[str]:
         """Add a tenant, or change some fields of one; return what changed, old -> new."""
-        request = control_pb2.SetTenantRequest(tenant=tenant, fields=list(fields), create=create)
+        request = control_pb2.SetTenantRequest(
+            tenant=tenant, fields=list(fields), create=create, ignore_jobs=ignore_jobs
+        )
         return list(self._connection.ask("SetTenant", request, repeatable=not create).lines)
 
     def remove_tenant(self, kind: str, name: str) -> list[str]:

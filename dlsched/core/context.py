@@ -15,6 +15,7 @@ import numpy as np
 from dlsched.core.arrays import Bools, Rows
 from dlsched.core.cluster.calendar import Calendar
 from dlsched.core.cluster.pools import Pools
+from dlsched.core.cluster.reservations import Reserved
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import NOTHING_KNOWN, Belief
 from dlsched.core.units import RUNNING, WAITING, Units, UnitTable
@@ -58,6 +59,7 @@ class RoundContext:
         perf: what is believed of how fast units run.
         since_decision: rounds of whole steps that have ended since the last decision.
         may_share: may several rows hold the same GPUs in this world?
+        reserved: nodes that are kept for some rows, or for maintenance; None: none are.
         cpu_clock: seconds of CPU that a part may measure itself by, where it has a time limit; None
             in a replay, whose outcome must not depend on the machine.
     """
@@ -80,6 +82,7 @@ class RoundContext:
     perf: Belief = NOTHING_KNOWN
     since_decision: WholeRounds = NO_ROUNDS
     may_share: bool = False
+    reserved: Reserved | None = None
     cpu_clock: Callable[[], float] | None = None
 
     @property

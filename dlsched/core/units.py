@@ -77,6 +77,7 @@ class UnitTable(AskedColumns):
     account: Ints = _column(np.int64, -1, "Account code.")
     vc: Ints = _column(np.int64, -1, "Virtual cluster code.")
     priority_class: Ints = _column(np.int64, -1, "Priority class code.")
+    reservation: Ints = _column(np.int64, -1, "Code of the reservation that it names.")
     owner: Ints = _column(np.int64, -1, "Number of its owner in `usage`.")
     group: Ints = _column(np.int64, -1, "Group number, -1 for none.")
     pool: Ints = _column(np.int64, 0, "Which set of nodes it may use.")
@@ -110,7 +111,8 @@ class UnitTable(AskedColumns):
         self.count = count
         self.extra: dict[str, NDArray[Any]] = {}
         self.names: dict[str, tuple[str, ...]] = {
-            "user": (), "account": (), "vc": (), "priority_class": (), "group": (),
+            "user": (), "account": (), "vc": (), "group": (),
+            "priority_class": (), "reservation": (),
         }  # fmt: skip
         self.parents: dict[int, tuple[int, ...]] = {}
         self.array_limits: dict[int, tuple[int, int]] = {}

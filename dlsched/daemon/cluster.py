@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseDict
 
+from dlsched.core.cluster.reservations import Reservation
 from dlsched.daemon.agents import Agents, Described
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
@@ -237,6 +238,7 @@ class Cluster(LedgerFollower):
             site=self.tenants.site_rules(self.settings),
             features=features_in_force(self.settings, self.agents),
             cells=self.settings.cells(),
+            reservations=self.tenants.kept_nodes(),
         )
 
     def _apply_tenants(self) -> None:
@@ -386,9 +388,20 @@ class Cluster(LedgerFollower):
         if self.is_overdue(name):
             return "late"
         if not held:
-            return "idle"
+            return self._reserved_state(name) or "idle"
         busy = len(ledger.busy(name)) if busy is None else busy
         return "full" if busy >= len(node.gpus) else "mixed"
+
+    def reservation_of(self, name: m.NodeName) -> Reservation | None:
+        """The reservation that a node is in now."""
+        there = (each for each in self.live.rules.reservations if name in each.nodes)
+        return next((each for each in there if each.start <= self.now < each.end), None)
+
+    def _reserved_state(self, name: m.NodeName) -> str:
+        found = self.reservation_of(name)
+        if found is None:
+            return ""
+        return "maint" if found.maintenance else "reserved"
 
     def capacity(self) -> Capacity:
         """What the cluster could ever give to one job."""

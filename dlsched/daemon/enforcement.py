@@ -9,7 +9,7 @@ import numpy as np
 from dlsched.core.arrays import Bools
 from dlsched.core.deadlines import STRICT
 from dlsched.daemon.cluster import Cluster
-from dlsched.db.records import Event
+from dlsched.db.records import Event, TenantRemoved
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId, StopReason
@@ -23,6 +23,7 @@ def enforce(cluster: Cluster) -> None:
     """Note which nodes are late, and end what may not go on; called once a second by the leader."""
     cluster.note_silence()
     evict(cluster)
+    _drop_reservations(cluster)
     asked = (
         *_never_satisfied(cluster),
         *_past_deadline(cluster),
@@ -31,6 +32,16 @@ def enforce(cluster: Cluster) -> None:
     )
     if asked:
         cluster.driver.step(leader.Together(boottime(), asked))
+
+
+def _drop_reservations(cluster: Cluster) -> None:
+    """Remove reservations that are over; jobs that name them wait for their users."""
+    now = wall()
+    over = [each.name for each in cluster.tenants.reservations().values() if each.end_at <= now]
+    for name in over if cluster.driver.leading else ():
+        removed = TenantRemoved(kind="reservation", name=name, actor="daemon", at=now)
+        text = f"reservation {name}: is over"
+        cluster.driver.note(removed, Event(at=now, kind="remove-tenant", actor="daemon", text=text))
 
 
 def evict(cluster: Cluster) -> None:

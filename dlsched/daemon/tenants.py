@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from dlsched.core.cluster import reservations as kept
 from dlsched.core.cluster import site_rules as rules
 from dlsched.core.cluster.description import VirtualCluster
 from dlsched.core.cluster.host_lists import expand
@@ -26,6 +27,7 @@ from dlsched.db.tenants import (
     Partition,
     PriorityClass,
     Quota,
+    Reservation,
     Tenant,
     TenantKey,
     User,
@@ -132,6 +134,24 @@ class Tenants:
             ),
             half_life_s=settings.fair_share.half_life_s,
             level=settings.fair_share.level,
+        )
+
+    def reservations(self) -> dict[str, Reservation]:
+        """Reservations by name."""
+        rows = (row.tenant for row in self.rows.values())
+        return {each.name: each for each in rows if isinstance(each, Reservation)}
+
+    def kept_nodes(self) -> tuple[kept.Reservation, ...]:
+        """Reservations in the form that rounds use; the policy's clock counts as the epoch's."""
+        return tuple(
+            kept.Reservation(
+                name=each.name,
+                nodes=tuple(expand("nodes", each.nodes)),
+                start=each.start_at,
+                end=each.end_at,
+                maintenance=each.maintenance,
+            )
+            for each in self.reservations().values()
         )
 
     def accounts(self) -> dict[str, Account]:
@@ -247,6 +267,8 @@ class Tenants:
             case PriorityClass():
                 named = [("class", name, self.classes()) for name in tenant.preempts]
                 named += [("account", name, accounts) for name in tenant.accounts]
+            case Reservation():
+                named = [("account", name, accounts) for name in tenant.accounts]
             case Quota(kind="account"):
                 named = [("account", tenant.name, accounts)]
             case Quota(kind="vc"):

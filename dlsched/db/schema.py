@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0016"  # of the tables below: the newest migration
+VERSION = "0017"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -542,6 +542,19 @@ priority_classes = _table(
     _words("users"),
     _words("accounts"),
     _flag("is_default"),
+    *_set(),
+)
+
+reservations = _table(
+    "reservations",
+    Column("name", Words, primary_key=True),
+    _words("nodes"),  # a host list
+    _seconds("start_at", nullable=False),
+    _seconds("end_at", nullable=False),
+    _words("users"),  # a JSON list of names, as are accounts
+    _words("accounts"),
+    _flag("maintenance"),
+    _words("reason"),
     *_set(),
 )
 

@@ -23,6 +23,7 @@ from dlsched.db.tenants import (
     Partition,
     PriorityClass,
     Quota,
+    Reservation,
     Tenant,
     TenantKey,
     User,
@@ -37,12 +38,14 @@ _TABLES = {
     "vc": schema.vcs,
     "partition": schema.partitions,
     "class": schema.priority_classes,
+    "reservation": schema.reservations,
     "quota": schema.quotas,
 }
 # lists of names that are stored as JSON, by kind
 _LISTS = {
     "class": ("preempts", "users", "accounts"),
     "partition": ("users", "accounts", "groups"),
+    "reservation": ("users", "accounts"),
 }
 
 
@@ -177,7 +180,7 @@ def read_tenants(connection: Connection) -> tuple[TenantSet, ...]:
     return tuple(found)
 
 
-def _tenant(
+def _tenant(  # noqa: PLR0911  # one a kind
     kind: str, row: Row, accounts_of: dict[str, list[str]], users_of: dict[str, list[str]]
 ) -> Tenant:
     lists = {name: strings(row[name]) for name in _LISTS.get(kind, ())}
@@ -190,6 +193,8 @@ def _tenant(
             return record_of(Partition, row, **lists, default=bool(row["is_default"]))
         case "class":
             return record_of(PriorityClass, row, **lists, is_default=bool(row["is_default"]))
+        case "reservation":
+            return record_of(Reservation, row, **lists, maintenance=bool(row["maintenance"]))
         case "vc":
             return record_of(Vc, row)
     return record_of(Quota, row)

@@ -83,6 +83,20 @@ class PriorityClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Nodes that are kept for some jobs, or for maintenance, for a time."""
+
+    name: str
+    nodes: str = ""  # a host list
+    start_at: float = 0.0  # seconds since the epoch
+    end_at: float = 0.0
+    users: tuple[str, ...] = ()  # which may use it; with `accounts` empty: all
+    accounts: tuple[str, ...] = ()
+    maintenance: bool = False  # for no job at all
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """The most that a user, an account with all below it, or a virtual cluster may have."""
 
@@ -94,7 +108,7 @@ class Quota:
     window_s: float | None = None
 
 
-Tenant = User | Account | Vc | Partition | PriorityClass | Quota
+Tenant = User | Account | Vc | Partition | PriorityClass | Reservation | Quota
 
 KINDS: dict[str, type] = {
     "user": User,
@@ -102,6 +116,7 @@ KINDS: dict[str, type] = {
     "vc": Vc,
     "partition": Partition,
     "class": PriorityClass,
+    "reservation": Reservation,
     "quota": Quota,
 }
 _KIND_OF = {kind: name for name, kind in KINDS.items()}

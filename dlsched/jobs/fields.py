@@ -216,6 +216,12 @@ FIELDS: tuple[Field, ...] = (
         _option("nodelist", "-w --nodelist", "Only on these nodes: n[1-3,7].", "HOSTS", slurm=True),
         update="waiting",
     ),
+    _row("reservation", "text",
+        _option(
+            "reservation", "--reservation", "Nodes reserved under this name.", "NAME", slurm=True,
+        ),
+        update="waiting",
+    ),
     _row("not_nodes", "hosts",
         _option("exclude", "-x --exclude", "Not on these nodes.", "HOSTS", slurm=True),
         update="waiting",
@@ -545,6 +551,7 @@ class JobFields:
     gpus: int = 1
     gpu_types: tuple[str, ...] = ()
     constraint: str = ""
+    reservation: str = ""
     min_gpus: int | None = None
     max_gpus: int | None = None
     gpu_share: float | None = None

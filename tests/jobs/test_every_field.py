@@ -99,8 +99,11 @@ SAID: dict[str, tuple[str, object]] = {
     "submit_host": ("", None),
     "terminal": ("", None),  # of the user: tests/live/test_interactive.py
     "umask": ("", 0o022),
+    "reservation": ("", None),  # needs one: tests/daemon/test_reservations.py
     "resume_from": ("", None),  # needs a job with a checkpoint: tests/live/test_continuing.py
 }
+# fields that an update cannot change alone, or that need what is not there
+NOT_ALONE = {"gpu_types", "min_gpus", "max_gpus", "reservation"}
 # fields that are shown under another name: the key in JSON and the value there
 SHOWN: dict[str, tuple[str, str, object]] = {
     "gpus_per_node": ("--gpus-per-node 3", "gang", [3]),
@@ -346,7 +349,7 @@ def test_live_jobs_start_in_the_order_that_their_users_asked_for(
 def test_an_update_of_every_field_that_may_change_reaches_the_policies(tmp_path: Path) -> None:
     async def scene(running: Running, call: Callable[..., Awaitable[str]]) -> None:
         rows = [row for row in FIELDS if row.update != "never" and row.options]
-        rows = [row for row in rows if row.name not in {"gpu_types", "min_gpus", "max_gpus"}]
+        rows = [row for row in rows if row.name not in NOT_ALONE]
         jobs = {row.name: await submitted(call) for row in rows}
         for row in rows:
             assert "updated 1 job" in await call("update", str(jobs[row.name]), *said(row)[0])

@@ -164,3 +164,45 @@ def test_constraints_choose_nodes_by_features(site: LoginNode) -> None:
     ]  # fmt: skip
     assert "AvailableFeatures=v100,ib,nvlink" in site.typed("scontrol show node n2")
     cancel(site, job)
+
+
+def test_reservations_keep_nodes_for_users_and_maintenance(site: LoginNode) -> None:
+    told = site.typed(
+        "dlsched reserve create course -w n1 --start now+1hour --duration 2h -u zoe --reason talk"
+    )
+    assert told.startswith("reservation course: added, nodes n1, start_at ")
+    long, short = submitted(site, "-w n1 -G 1 -t 2h"), submitted(site, "-w n1 -G 1 -t 30")
+    site.cluster.until(short, "RUNNING")
+    eventually("it is told", lambda: "ReqNodeNotAvail" in (site.cluster.job(long).reason or ""))
+    assert site.typed(f'squeue -h -j {long} -o "%R"').strip() == "(ReqNodeNotAvail)"
+    shown = site.typed(f"dlsched show {long}")
+    assert "n1: reserved (course) in" in shown
+    mine = int(site.typed("sbatch --parsable --reservation=course -t 10 --gpus=1 --wrap true"))
+    eventually("it waits", lambda: "Reservation" in (site.cluster.job(mine).reason or ""))
+    (found,) = json.loads(site.typed("dlsched reserve list --json"))["reservations"]
+    assert (found["name"], found["state"], found["users"], found["jobs_now"]) == (
+        "course", "planned", ["zoe"], 1,
+    )  # fmt: skip
+    done = as_user(site.cluster, "submit", "--reservation", "course", "-t", "1", "--", "true")
+    assert done == (1, "", "dlsched: Reservation: course is for user zoe only\n")
+    done = as_user(site.cluster, "reserve", "create", "x", "-w", "n2", "-d", "1h")
+    assert done[0] == 1
+    assert "operator" in done[2]
+    assert f"job {mine} is in it" in refused(site, "dlsched reserve delete course")
+    cancel(site, mine, long)
+    assert site.typed("dlsched admin reserve delete course") == "reservation course: removed\n"
+
+    made = "scontrol create reservation ReservationName=fix StartTime=now Duration=60"
+    assert f"job {short} may run into it" in refused(site, f"{made} Nodes=n1 Flags=MAINT")
+    assert site.typed(f"{made} Nodes=n2 Flags=MAINT") == "Reservation created: fix\n"
+    assert "Nodes=n2 Flags=MAINT,SPEC_NODES" in site.typed("scontrol show reservation fix")
+    assert site.typed('sinfo -h -N -n n2 -p main -o "%T"').strip() == "maint"
+    assert "maint" in site.typed("dlsched nodes")
+    waits = submitted(site, "-w n2 -G 1 -t 5")
+    eventually("it is told", lambda: "maintenance (fix)" in (site.cluster.job(waits).reason or ""))
+    site.typed("scontrol delete ReservationName=fix")
+    site.cluster.until(waits, "RUNNING")
+    assert "No reservations" in site.typed("scontrol show reservation")
+    assert "--duration or --end" in refused(site, "dlsched reserve create x -w n1", 2)
+    assert "not a host list" in refused(site, "dlsched reserve create x -w 'n]1[' -d 1", 2)
+    cancel(site, short, waits)

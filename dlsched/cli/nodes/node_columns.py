@@ -17,7 +17,7 @@ GPUS = "node,gpu,type,state,jobs,util,memory,temp,why"
 LONGEST_BAR = 16
 _STYLES = {
     **dict.fromkeys(("idle", "mixed", "full"), "good"),
-    **dict.fromkeys(("draining", "drained", "late", "unheard"), "wait"),
+    **dict.fromkeys(("draining", "drained", "late", "unheard", "reserved", "maint"), "wait"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`scontrol`: show jobs, nodes, partitions and host lists; requeue, hold, release, update."""
+"""`scontrol`: show jobs, nodes, partitions, reservations and host lists, and change them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FIELDS = {
     "reqnodelist": "nodelist",
     "mailtype": "notify",
 }
-_USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, ping"
+_USE = "show, requeue, requeuehold, hold, release, suspend, resume, update, create, delete, ping"
 
 
 def scontrol(words: Sequence[str]) -> int:
@@ -54,6 +54,10 @@ def scontrol(words: Sequence[str]) -> int:
         return _act(verb, rest)
     if verb == "update":
         return _update(rest)
+    if verb in ("create", "delete"):
+        from dlsched.cli.slurm import reservations  # noqa: PLC0415
+
+        return reservations.create(rest) if verb == "create" else reservations.delete(rest)
     if verb == "ping":
         return _ping()
     raise not_known("command", verb, _USE.split(", "))
@@ -73,6 +77,8 @@ def _show(words: Sequence[str], *, one_line: bool) -> int:
         "nodes": _nodes,
         "partition": _partitions,
         "partitions": _partitions,
+        "reservation": _reservations,
+        "reservations": _reservations,
     }
     if not words or words[0].lower() not in kinds:
         raise not_known("show", words[0] if words else "", kinds)
@@ -247,6 +253,12 @@ def _partitions(words: Sequence[str]) -> Iterator[str]:
     unknown = asked - {each.name for each in found}
     if unknown:
         raise not_known("partition", min(unknown), [each.name for each in found])
+
+
+def _reservations(words: Sequence[str]) -> Iterator[str]:
+    from dlsched.cli.slurm.reservations import show  # noqa: PLC0415
+
+    yield from show(words)
 
 
 # -- changes ---------------------------------------------------------------------------------------

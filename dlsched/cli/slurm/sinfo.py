@@ -23,6 +23,7 @@ BY_NODE_LONG = "%N %D %P %T %c %m %G %E"
 REASONS = "%E %u %H %N"
 _OPEN = ("idle", "mixed", "full")  # states of nodes that are in service
 _SHORT = {"mixed": "mix", "full": "alloc", "drained": "drain", "draining": "drng", "late": "down"}
+_SHORT |= {"reserved": "resv"}
 _LONG = {"full": "allocated", "late": "down", "unheard": "unknown"}
 
 

@@ -54,6 +54,13 @@ class Pools:
         pools._compare()
         return pools
 
+    def add(self, key: tuple[str, ...], nodes: int) -> int:
+        """Add a pool of some nodes of another one; returns its number."""
+        self.keys.append(key)
+        self.nodes.append(nodes)
+        self._compare()
+        return len(self.nodes) - 1
+
     def refresh(self, node_type: Ints) -> None:
         """Recompute after nodes have changed their GPU type."""
         by_type = {

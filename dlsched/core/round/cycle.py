@@ -15,6 +15,7 @@ import numpy as np
 
 from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.cluster.reservations import Reserved
 from dlsched.core.context import Change, Mode, RoundContext
 from dlsched.core.job_metrics import MetricBoard
 from dlsched.core.round.steps import Parts, admit, choose, decide, predict
@@ -73,6 +74,7 @@ class Cycle:
         self._admissions = len(ctx.active)
         self.admitted: Ints = np.zeros(len(ctx.table), np.int64)
         self.admitted[ctx.active] = np.arange(self._admissions)
+        self._base_pool: Ints | None = None  # without reservations
         self._children: dict[int, list[int]] = {}
         for row, parents in ctx.table.parents.items():
             for parent in parents:
@@ -223,12 +225,50 @@ class Cycle:
         if self.board.metrics and parts.metrics is not None:
             parts.metrics.report(ctx.running, self.board, ctx)
             self.board.collect()
+        if ctx.reserved is not None:
+            self._keep_reservations(ctx.reserved)
         allocation = decide(parts, ctx)
+        if ctx.reserved is not None:
+            self._tell_reservations(ctx.reserved, allocation)
         self.decisions += 1
         ctx.changes.clear()
         self.refusals.update(allocation.refused)
         self._book(allocation)
         return allocation
+
+    def _keep_reservations(self, reserved: Reserved) -> None:
+        """Give each active row the pool that reservations leave it now."""
+        ctx = self.ctx
+        if self._base_pool is None:
+            self._base_pool = ctx.table.pool.copy()
+        table, rows, held = ctx.table, ctx.active, ctx.occupancy.held
+        mine = [
+            sum(1 << node for node in held[row].nodes) if row in held else 0
+            for row in rows.tolist()
+        ]
+        table.pool[rows] = reserved.pools_at(
+            ctx.now, self._base_pool[rows], table.time_limit[rows], table.reservation[rows], mine
+        )
+
+    def _tell_reservations(self, reserved: Reserved, allocation: Allocation) -> None:
+        """Say why rows wait for reservations, and ask again when one begins or ends."""
+        ctx, base = self.ctx, self._base_pool
+        assert base is not None
+        moment = reserved.next_moment(ctx.now)
+        allocation.wake_at = min(allocation.wake_at, moment)
+        allocation.stable_until = min(allocation.stable_until, moment)
+        table, pools, occupancy = ctx.table, ctx.pools, ctx.occupancy
+        for row in ctx.waiting.rows.tolist():
+            pool, before = table.pool.item(row), base.item(row)
+            if row in allocation.launched or pool == before:
+                continue
+            gang = table.gang.item(row)
+            if occupancy.free_in(pools.nodes[pool]) >= gang:
+                continue  # it waits for something else
+            limit, own = table.time_limit.item(row), table.reservation.item(row)
+            why = reserved.why(ctx.now, limit, own, before)
+            if why is not None:
+                allocation.refused[row] = Refused(*why)
 
     def _up_to_date(self) -> RoundContext:
         """The context with the rows that are active now."""

@@ -10,6 +10,7 @@ from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
+from dlsched.daemon.control.reservations import check_reservation
 from dlsched.daemon.tenants import with_window
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, TenantRemoved, TenantSet
@@ -20,6 +21,7 @@ from dlsched.db.tenants import (
     Account,
     PriorityClass,
     Quota,
+    Reservation,
     Tenant,
     key_of,
 )
@@ -42,6 +44,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "priority": (-1e12, 1e12),
     "grace_s": (0.0, bounds.LONGEST_S),
     "max_time_s": (1.0, bounds.LONGEST_S),
+    "start_at": (0.0, 1e11),
+    "end_at": (0.0, 1e11),
 }
 
 
@@ -102,6 +106,7 @@ async def _held(cluster: Cluster) -> Held:
         gpus = sum(len(member.gpus) for member in run.members.values()) if run is not None else 0
         whose = {("user", row.request.user), ("user", EVERY_USER), ("vc", table.field(row, "vc"))}
         whose.add(("class", table.field(row, "priority_class") or ""))
+        whose.add(("reservation", table.field(row, "reservation") or ""))
         account = table.field(row, "account")
         while account and ("account", account) not in whose:
             whose.add(("account", account))
@@ -152,6 +157,8 @@ async def set_tenant(
         bounds.check_number("grace_s", changed.grace_s, 0.0, cluster.settings.limits.grace_s)
     tenant: Tenant = changed
     before = cluster.tenants.check_set(tenant, create=request.create)
+    if isinstance(tenant, Reservation):
+        check_reservation(cluster, tenant, ignore_jobs=request.ignore_jobs)
     lines = _changes(tenant, None if before is None else before.tenant)
     if before is not None and before.tenant == tenant:
         return control_pb2.TenantReply(lines=lines)
@@ -175,7 +182,7 @@ async def remove_tenant(
     bounds.check_text("name", request.name)
     kind, name = request.kind, request.name
     cluster.tenants.check_remove(kind, name)
-    if kind in ("account", "vc", "class"):
+    if kind in ("account", "vc", "class", "reservation"):
         column = "priority_class" if kind == "class" else kind
         job = cluster.live.requests.live_job_in(column, name)
         if job is not None:
@@ -206,7 +213,8 @@ def _values(kind: str, message: Any, wanted: Any) -> dict[str, Any]:
     known = {f.name: f for f in fields(KINDS[kind])}
     found: dict[str, Any] = {}
     for name in wanted:
-        if name not in known or name in ("name", "kind", "users"):
+        fixed = ("name", "kind", *(("users",) if kind == "account" else ()))
+        if name not in known or name in fixed:
             bounds.check_text("field", name)
             raise BadInput(f"a {kind} has no field {name!r} that can be set")
         value = getattr(message, name)
@@ -227,7 +235,7 @@ def _values(kind: str, message: Any, wanted: Any) -> dict[str, Any]:
 
 def _text(kind: str, name: str, value: str) -> str:
     bounds.check_text(name, value, 4096)
-    if kind == "vc" and name == "nodes" and value:
+    if kind in ("vc", "reservation") and name == "nodes" and value:
         expand("nodes", value)
     return value
 

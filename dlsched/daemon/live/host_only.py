@@ -13,6 +13,7 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import plural
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.live_state import LiveState
+from dlsched.protocol.messages import JobId
 
 GB = 1e9
 
@@ -44,7 +45,7 @@ def place_host_only(live: LiveState, now: float) -> None:
         key=lambda job: (-_priority(live, job), jobs.get("submit_time", _row(live, job)), job)
     )
     for job in waiting:
-        placement, why = _fitting(live, job, rooms)
+        placement, why = _fitting(live, job, rooms, now)
         if placement is None:
             live.note_reason(job, why)
             continue
@@ -85,10 +86,13 @@ def _rooms(live: LiveState) -> list[_Room]:
     return rooms
 
 
-def _fitting(live: LiveState, job: int, rooms: list[_Room]) -> tuple[Placement | None, str]:
+def _fitting(
+    live: LiveState, job: int, rooms: list[_Room], now: float
+) -> tuple[Placement | None, str]:
     """Nodes with room for a job, whose room is taken off; or why there are none."""
     cpus, memory, nodes = _need(live, job)
     usable = live.constraints.pool_mask(live.jobs.get("pool", _row(live, job)), live.nodes)
+    usable &= live.unreserved(JobId(job), now)
     found = [
         index
         for index, room in enumerate(rooms)

@@ -54,7 +54,7 @@ class JobRequests:
         self._constraints = constraints
         self._origin = origin
         self._codes: dict[str, dict[str, int]] = {
-            "user": {}, "account": {}, "vc": {}, "priority_class": {},
+            "user": {}, "account": {}, "vc": {}, "priority_class": {}, "reservation": {},
         }  # fmt: skip
 
     def submit(self, jobs: Iterable[Job], now: float) -> dict[int, JobSpec]:
@@ -116,7 +116,8 @@ class JobRequests:
         """How many jobs are live, by user, account, VC and priority class ("" for none)."""
         live = self._jobs["phase"] != ENDED
         code = np.zeros(np.count_nonzero(live), np.int64)
-        names = {kind: ("", *codes) for kind, codes in self._codes.items()}
+        kinds = ("user", "account", "vc", "priority_class")
+        names = {kind: ("", *self._codes[kind]) for kind in kinds}
         for kind, known in names.items():
             code = code * len(known) + self._jobs[kind][live] + 1
         found, counts = np.unique(code, return_counts=True)
@@ -138,7 +139,7 @@ class JobRequests:
         return int(self._jobs["bytes"][live].sum())
 
     def live_job_in(self, kind: str, name: str) -> int | None:
-        """A live job of a user, account, vc or priority_class; None: there is none."""
+        """A live job of a user, account, vc, priority_class or reservation; None: none is."""
         mine = self._jobs[kind] == self._codes[kind].get(name, -2)
         found = self._jobs["job"][mine & (self._jobs["phase"] != ENDED)]
         return int(found[0]) if len(found) else None
@@ -168,6 +169,7 @@ class JobRequests:
             "vc": self._code("vc", body.vc),
             "owner": self._jobs.usage.number((spec.user, body.account, body.vc), submitted),
             "priority_class": self._code("priority_class", body.priority_class),
+            "reservation": self._code("reservation", body.reservation),
             "begin_at": -math.inf if body.begin_at is None else body.begin_at - self._origin,
             "bytes": spec.content_bytes,
         }

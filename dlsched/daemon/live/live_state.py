@@ -214,12 +214,29 @@ class LiveState(LiveColumns):
         """Where a job's live run is, suspended or not; None without one."""
         return self.accounting.where.get(job)
 
+    def unreserved(self, job: JobId, now: float) -> int:
+        """The nodes, as bits, that reservations leave to a job that would start now."""
+        row = self.jobs.row_of[job]
+        limit, mine = self.jobs.get("time_limit", row), self.requests.specs[job].body.reservation
+        until = math.inf if math.isnan(limit) else now + limit
+        left = 0 if mine else -1
+        for each in self.rules.reservations:
+            nodes = sum(
+                1 << k for k, node in enumerate(self.nodes.all()) if node.name in each.nodes
+            )
+            if each.name == mine:
+                left = nodes if each.admits(now, until) else 0
+            elif not mine and each.blocks(now, until):
+                left &= ~nodes
+        return left
+
     def may_stay(self, job: JobId) -> bool:
         """Whether a job whose run fails may start again on its GPUs: nothing has changed for it."""
         where, row = self.accounting.where.get(job), self.jobs.row_of.get(job)
         if where is None or row is None or self.requests.specs[job].body.retry_elsewhere:
             return False
         usable = self.constraints.pool_mask(self.jobs.get("pool", row), self.nodes)
+        usable &= self.unreserved(job, self._now)
         return (
             self.jobs.get("leaving", row) != c.GIVES_WAY
             and all(usable >> index & 1 for index in where.nodes)

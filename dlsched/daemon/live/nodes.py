@@ -17,6 +17,7 @@ import numpy as np
 
 from dlsched.core.cluster.description import ANY_TYPE, VirtualCluster
 from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.cluster.reservations import Reservation
 from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.daemon.live.gpu_use import GpuUse
 from dlsched.daemon.reported.training_profiles import Place
@@ -37,6 +38,7 @@ class ClusterRules:
         site: accounts, priority classes, and how usage fades.
         features: of nodes, by name.
         cells: the cells of machines and virtual clusters, see `CellRules`.
+        reservations: nodes that are kept.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class ClusterRules:
     site: SiteRules = field(default_factory=SiteRules)
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cells: bytes = b""
+    reservations: tuple[Reservation, ...] = ()
 
     @property
     def has_quotas(self) -> bool:

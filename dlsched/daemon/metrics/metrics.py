@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from dlsched.daemon.leader_driver import LeaderDriver
 
 JOB_STATES = ("pending", "starting", "running", "suspended", "stopping")
-NODE_STATES = ("idle", "mixed", "full", "draining", "drained", "down", "late", "unheard")
+NODE_STATES = (
+    "idle",
+    "mixed",
+    "full",
+    "draining",
+    "drained",
+    "down",
+    "late",
+    "unheard",
+    "reserved",
+    "maint",
+)
 BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DESCRIBED_S = 120.0  # older descriptions of GPUs say nothing of the present
 

@@ -27,6 +27,7 @@ from dlsched.daemon.round.restore import (
     occupancy_of,
     parts_of,
     pools_of,
+    reserved_of,
     restore_reserved,
     table_of,
 )
@@ -75,6 +76,7 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     semantics = live_semantics(snapshot.settings)
     calendar = calendar_of(state, row_of, cluster.total_gpus)
     calendar.forget_before(snapshot.now)
+    pools = pools_of(snapshot, numbering, cluster)
     ctx = RoundContext(
         now=snapshot.now,
         number=snapshot.number,
@@ -82,7 +84,8 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
         table=table,
         active=np.zeros(0, np.int64),
         occupancy=occupancy,
-        pools=pools_of(snapshot, numbering, cluster),
+        pools=pools,
+        reserved=reserved_of(snapshot, table, pools),
         semantics=semantics,
         changes=[],
         finished=snapshot.finished.tolist(),

@@ -15,6 +15,7 @@ from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
+from dlsched.core.cluster.reservations import NOWHERE, Reserved
 from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.core.errors import InvariantBroken
 from dlsched.core.round.steps import Parts
@@ -158,7 +159,8 @@ def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
         codes: Ints = getattr(table, kind)
         if len(code_of):
             setattr(table, kind, np.where(codes >= 0, code_of[codes], -1))
-    table.names = {"group": (), "account": (), "priority_class": (), **numbering.names}
+    nameless = ("group", "account", "priority_class", "reservation")
+    table.names = {**dict.fromkeys(nameless, ()), **numbering.names}
     table.pool = numbering.pool_of[table.pool] if len(numbering.pool_of) else table.pool
     table.shapes = dict(snapshot.shapes)
     table.whole_nodes = set(snapshot.whole_nodes)
@@ -231,6 +233,16 @@ def pools_of(snapshot: LiveSnapshot, numbering: Numbering, cluster: Cluster) -> 
     for number, (_, bits) in zip(numbering.pool_of.tolist(), snapshot.pools, strict=True):
         nodes[number] = int.from_bytes(bits, "little")
     return Pools.of_nodes(cluster, nodes)
+
+
+def reserved_of(snapshot: LiveSnapshot, table: UnitTable, pools: Pools) -> Reserved | None:
+    """The reservations that are not over; the codes of the table's column become theirs."""
+    kept = [each for each in snapshot.reservations if each.end > snapshot.now]
+    code_of = {each.name: code for code, each in enumerate(kept)}
+    names = table.names["reservation"]
+    codes = np.array([code_of.get(name, NOWHERE) for name in names] + [-1], np.int64)
+    table.reservation = codes[table.reservation]
+    return Reserved(kept, pools) if kept or (table.reservation == NOWHERE).any() else None
 
 
 def calendar_of(state: PolicyState, row_of: Mapping[int, int], gpus: int) -> Calendar:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.cluster.reservations import Reservation
 from dlsched.core.cluster.site_rules import Account, PriorityClass, SiteRules
 from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput
@@ -24,7 +25,17 @@ from dlsched.daemon.round.parts import RoundSettings
 
 FORMAT = 1
 # fields that have a form of their own among the bytes
-_BY_HAND = ("settings", "held", "homes", "quotas", "rules", "columns", "names", "shapes")
+_BY_HAND = (
+    "settings",
+    "held",
+    "homes",
+    "quotas",
+    "rules",
+    "reservations",
+    "columns",
+    "names",
+    "shapes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,6 +80,7 @@ class LiveSnapshot:
         pools: per pool its key and its nodes as a bit array.
         quotas: virtual clusters with quotas.
         rules: accounts, priority classes, and how usage fades.
+        reservations: nodes that are kept.
         owners: user, account and virtual cluster of each owner of jobs.
         used: what each owner has used, in GPU-seconds as they count now.
         cells: the cells of machines and virtual clusters, see `CellRules`.
@@ -97,6 +109,7 @@ class LiveSnapshot:
     pools: tuple[tuple[str, bytes], ...]
     quotas: tuple[Quota, ...] = ()
     rules: SiteRules = field(default_factory=SiteRules)
+    reservations: tuple[Reservation, ...] = ()
     owners: tuple[Owner, ...] = ()
     used: Floats = field(default_factory=lambda: np.zeros(0))
     cells: bytes = b""
@@ -121,6 +134,7 @@ class LiveSnapshot:
             plain[name] = [held.row, held.node, held.gpu]
         plain["quotas"] = [asdict(quota) for quota in self.quotas]
         plain["rules"] = asdict(self.rules)
+        plain["reservations"] = [asdict(each) for each in self.reservations]
         return encode({"format": FORMAT, **plain})
 
     @classmethod
@@ -141,6 +155,8 @@ class LiveSnapshot:
             plain["settings"] = RoundSettings(**plain["settings"])
             plain["quotas"] = tuple(Quota(**quota) for quota in plain["quotas"])
             plain["rules"] = _rules(plain.get("rules", {}))
+            kept = plain.get("reservations", ())
+            plain["reservations"] = tuple(Reservation(**each) for each in kept)
             return cls(**plain)
         except (TypeError, KeyError, ValueError) as error:
             raise BadInput(f"a damaged live snapshot: {error}") from None

@@ -63,6 +63,7 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
             if vc.gpus >= 0
         ),
         rules=live.rules.site,
+        reservations=live.rules.reservations,
         owners=tuple(jobs.usage.owners),
         used=jobs.usage.as_of(now),
         cells=live.rules.cells,

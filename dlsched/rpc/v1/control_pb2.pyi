@@ -104,7 +104,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "terminal")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "reservation", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "terminal")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +183,7 @@ class JobRequest(_message.Message):
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_MOUNTS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_KIND_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
     CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
     CELL_FIELD_NUMBER: _ClassVar[int]
     SLA_FIELD_NUMBER: _ClassVar[int]
@@ -260,13 +261,14 @@ class JobRequest(_message.Message):
     container: str
     container_mounts: str
     deadline_kind: DeadlineKind
+    reservation: str
     constraint: str
     cell: str
     sla: str
     time_min_s: float
     tmp_bytes: int
     terminal: str
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., terminal: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., reservation: _Optional[str] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., terminal: _Optional[str] = ...) -> None: ...
 
 class SweepTable(_message.Message):
     __slots__ = ("columns", "rows", "halving")
@@ -1789,14 +1791,35 @@ class TenantClass(_message.Message):
     is_default: bool
     def __init__(self, name: _Optional[str] = ..., priority: _Optional[float] = ..., preempts: _Optional[_Iterable[str]] = ..., grace_s: _Optional[float] = ..., max_time_s: _Optional[float] = ..., gpus: _Optional[int] = ..., gpus_per_user: _Optional[int] = ..., jobs: _Optional[int] = ..., jobs_per_user: _Optional[int] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., is_default: _Optional[bool] = ...) -> None: ...
 
+class TenantReservation(_message.Message):
+    __slots__ = ("name", "nodes", "start_at", "end_at", "users", "accounts", "maintenance", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    nodes: str
+    start_at: float
+    end_at: float
+    users: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    maintenance: bool
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., nodes: _Optional[str] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., maintenance: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class Tenant(_message.Message):
-    __slots__ = ("user", "account", "vc", "partition", "quota", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now")
+    __slots__ = ("user", "account", "vc", "partition", "quota", "reservation", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now")
     USER_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     VC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     QUOTA_FIELD_NUMBER: _ClassVar[int]
     CLASS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     SET_BY_FIELD_NUMBER: _ClassVar[int]
     SET_AT_FIELD_NUMBER: _ClassVar[int]
@@ -1808,13 +1831,14 @@ class Tenant(_message.Message):
     vc: TenantVc
     partition: TenantPartition
     quota: TenantQuota
+    reservation: TenantReservation
     source: str
     set_by: str
     set_at: float
     gpus_now: int
     jobs_now: int
     gpu_hours_now: float
-    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ..., **kwargs) -> None: ...
+    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., reservation: _Optional[_Union[TenantReservation, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ..., **kwargs) -> None: ...
 
 class TenantsRequest(_message.Message):
     __slots__ = ("kind",)
@@ -1829,14 +1853,16 @@ class TenantsReply(_message.Message):
     def __init__(self, tenants: _Optional[_Iterable[_Union[Tenant, _Mapping]]] = ...) -> None: ...
 
 class SetTenantRequest(_message.Message):
-    __slots__ = ("tenant", "create", "fields")
+    __slots__ = ("tenant", "create", "fields", "ignore_jobs")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_JOBS_FIELD_NUMBER: _ClassVar[int]
     tenant: Tenant
     create: bool
     fields: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[_Union[Tenant, _Mapping]] = ..., create: _Optional[bool] = ..., fields: _Optional[_Iterable[str]] = ...) -> None: ...
+    ignore_jobs: bool
+    def __init__(self, tenant: _Optional[_Union[Tenant, _Mapping]] = ..., create: _Optional[bool] = ..., fields: _Optional[_Iterable[str]] = ..., ignore_jobs: _Optional[bool] = ...) -> None: ...
 
 class RemoveTenantRequest(_message.Message):
     __slots__ = ("kind", "name")

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds, with_feature
+from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.bounds import check_field
+from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
@@ -134,6 +136,8 @@ def validate(
         ),
         "grace_s": check_grace(priority_class, values["grace_s"]),
     }
+    known = whose.tenants.reservations()
+    kept = check_use(values["reservation"], known, whose, account, values["time_limit_s"])
     check_receivers(settings.notifications, wanted.notify_url, wanted.mail_user)
     body = JobBody(
         **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
@@ -164,7 +168,7 @@ def validate(
     if body.terminal:
         _check_interactive(body, request, array is not None)
     if not wanted.open_ended:
-        check_fits(body, capacity)
+        check_fits(body, capacity, None if kept is None else kept.nodes)
     return ValidJob(
         body=body,
         request=request,
@@ -254,8 +258,13 @@ def _for_container(wanted: control_pb2.JobRequest, constraint: str, capacity: Ca
     return with_feature(constraint, CONTAINER)
 
 
-def check_fits(body: JobBody, capacity: Capacity) -> None:
+def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> None:
     """Refuse a gang that no state of this cluster could hold.
+
+    Args:
+        body: of the job.
+        capacity: of the cluster.
+        within: a host list of the only nodes that it may use; None: any.
 
     Raises:
         BadInput: naming what is asked for and what there is.
@@ -265,6 +274,7 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
     types = {name.lower() for name in body.gpu_types}
     wanted = alternatives_of(body.constraint)
     only, unwanted = frozenset(body.only_nodes), frozenset(body.not_nodes)
+    kept = None if within is None else frozenset(expand("nodes", within))
     hosts = [
         host
         for host in capacity.hosts.values()
@@ -272,9 +282,11 @@ def check_fits(body: JobBody, capacity: Capacity) -> None:
         and (not types or not host.gpu_type or host.gpu_type.lower() in types)
         and (not only or host.name in only)
         and host.name not in unwanted
+        and (kept is None or host.name in kept)
         and holds(wanted, host.features)
     ]
-    where = " of that kind" if types or body.only_nodes or body.partition or wanted else ""
+    narrowed = types or body.only_nodes or body.partition or wanted or kept is not None
+    where = " of that kind" if narrowed else ""
     least = body.min_gpus if body.min_gpus is not None else body.gpus
     needs = sorted(body.gang or (), reverse=True)
     _check_gpus(needs, least, [host.gpus for host in hosts], where)

@@ -17,6 +17,7 @@ from dlsched.daemon.control.job_filters import (
     owner_of,
     subject,
 )
+from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.submission.elastic import check_sizes
 from dlsched.daemon.control.submission.job_dependencies import (
     read_dependencies,
@@ -167,6 +168,8 @@ class _Changes:
             )
         if self.fields.keys() & CLASSED:
             fields |= self._class_fields(row, fields)
+        if self.fields.keys() & {"reservation", "time_limit_s"}:
+            self._check_reservation(row, fields)
         if self.fields.keys() & {"partition", "vc"}:
             table = self.cluster.driver.table
             partition = fields.get("partition", table.field(row, "partition")) or ""
@@ -195,6 +198,17 @@ class _Changes:
             rows.append(FieldsChanged(job=row.job, fields=fields, actor=self.caller.name))
         self.taken.append((*asked, leader.AttachAsked(now, tuple(rows))))
         return said
+
+    def _check_reservation(self, row: Job, fields: dict[str, Any]) -> None:
+        """Refuse a reservation that the job may not use, or that is shorter than its time limit."""
+        table, cluster = self.cluster.driver.table, self.cluster
+        if row.status is not JobStatus.PENDING:
+            return
+        named = fields.get("reservation", table.field(row, "reservation")) or ""
+        limit = fields.get("time_limit_s", table.field(row, "time_limit_s"))
+        account = fields.get("account", table.field(row, "account")) or ""
+        whose = replace(self.whose, user=owner_of(cluster, row))
+        check_use(named, cluster.tenants.reservations(), whose, account, limit)
 
     def _class_fields(self, row: Job, fields: dict[str, Any]) -> dict[str, Any]:
         """The name of a job's class after the change; its limits allow what the job then has.
