@@ -248,6 +248,29 @@ def test_a_job_on_a_machine_that_turns_bad_keeps_its_cells_until_it_ends() -> No
     assert free(cells) == {4: ["r0"]}
 
 
+def test_an_opportunistic_job_that_ends_on_a_doomed_cell_leaves_it_doomed() -> None:
+    cells = book({"A": {"RACK.NODE": 2}, "B": {}})
+    lent = start(cells, "o", "B", 4, priority=-1)
+    assert {gpu.node for gpu in lent.gpus} == {"n0"}
+    cells.set_bad("n0")
+    cells.release(lent)
+    assert [root.bound is not None for root in cells.roots["A"]] == [True, False]
+    assert free(cells) == {3: ["r0/n1"]}
+    cells.set_healthy("n0")
+    assert free(cells) == {4: ["r0"]}
+
+
+def test_a_doomed_cell_whose_healthy_part_is_used_is_free_after_both_end() -> None:
+    cells = book({"A": {"RACK": 1}})
+    cells.set_bad("n0")
+    gang = start(cells, "a", "A", 4)
+    assert where(gang) == [("n1", [0, 1, 2, 3])]
+    cells.set_healthy("n0")
+    assert cells.ledgers["RACK"].doomed["A"][4] == []
+    cells.release(gang)
+    assert free(cells) == {4: ["r0"]}
+
+
 # -- other cells than before ----------------------------------------------------------------------
 
 

@@ -85,11 +85,15 @@ def carry_out(cells: Book, step: tuple[Any, ...], number: int) -> None:
 def check(cells: Book) -> None:
     """Every invariant of the cells."""
     users: dict[Physical, Gang] = {}
+    claimants: dict[Physical, Gang] = {}
     for gang in cells.gangs.values():
+        waits = gang.state == "Preempting"
         for gpu in gang.gpus:
-            assert gpu not in users, "a GPU is used twice"
-            users[gpu] = gang
-            assert gpu.user is gang
+            found = claimants if waits else users
+            assert gpu not in found, "a GPU is used, or reserved, twice"
+            found[gpu] = gang
+            assert (gpu.claimant if waits else gpu.user) is gang
+    users |= claimants
     for name, ledger in cells.ledgers.items():
         gpus = 0
         for top in cells.tops[name]:

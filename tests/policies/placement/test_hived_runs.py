@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dlsched.composition.parts import build_parts
 from dlsched.composition.settings import resolve_semantics
 from dlsched.core.cluster.cell_tables import grants_of, plan_from_tables
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
+from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.errors import BadInput, PolicyFailed
+from dlsched.core.units import Status
 from dlsched.policies.registry import names
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.cluster_files import read_cluster_file
 from simulate.results.tables import ReplayResult
 from tests.policies.placement.test_hived_book import TINY
+from tests.policies.placement.test_hived_properties import check
 
 ALL = {"placement": "hived", "clock": "events"}
 
@@ -149,6 +154,113 @@ def test_a_bad_machine_moves_a_job_to_a_healthy_cell(lab: Any) -> None:
     assert result.jobs.status.tolist() == ["completed"]
 
 
+def test_a_job_that_needs_part_of_a_gpu_has_it_alone(lab: Any) -> None:
+    trace = lab.trace(
+        [(0, 1, 100), (0, 1, 100)], vc=["B", "B"], priority=[0.0, 0.0], gpu_share=[0.5, 0.5]
+    )
+    result = lab.run(trace, "fifo", cluster=SHARED, **ALL)
+    assert lab.spans(result) == {"A": (0.0, 100.0), "B": (0.0, 100.0)}
+
+
+def test_layouts_and_whole_nodes_are_kept(lab: Any) -> None:
+    owned = cluster({"A": {"RACK.NODE": 2}})
+    trace = lab.trace(
+        [(0, 4, 100), (100, 1, 100), (100, 1, 100)],
+        vc=["A", "A", "A"],
+        priority=[0.0, 0.0, 0.0],
+        gang=["2+2", "", ""],
+        exclusive=["", "yes", ""],
+    )
+    engine = lab.engine(trace, "fifo", cluster=owned, **ALL)
+    held: list[dict[int, Placement]] = []
+    engine.observers.append(lambda world, _: held.append(dict(world.world.occupancy.held)))
+    engine.run()
+    first = next(each for each in held if 0 in each)
+    assert [mask.bit_count() for mask in first[0].masks] == [2, 2]
+    later = next(each for each in held if 1 in each and 2 in each)
+    assert later[1].gpus == 4
+    assert later[1].nodes != later[2].nodes
+
+
+def test_a_gpu_type_that_a_virtual_cluster_has_no_cells_of_is_refused(lab: Any) -> None:
+    nodes = [Node(name=f"n{k}", gpus=4, gpu_type="ab"[k]) for k in range(2)]
+    vcs = [
+        VirtualCluster(name=vc, cells=grants_of([{"type": f"{kind}-node", "count": 1}], vc))
+        for vc, kind in (("A", "a"), ("B", "b"))
+    ]
+    trace = lab.trace([(0, 1, 10)], vc=["A"], gpu_type=["b"])
+    result = lab.run(trace, "fifo", cluster=Cluster(nodes, vcs), **ALL)
+    assert result.jobs.status.tolist() == ["refused"]
+    assert "vc A has no cells of b where it may run" in result.jobs.reason[0]
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 300),
+        st.sampled_from([1, 1, 2, 3, 4, 8]),
+        st.integers(1, 120),
+        st.sampled_from("AB"),
+        st.sampled_from([-1.0, -1.0, 0.0, 0.0, 2.0]),
+    ),
+    min_size=1,
+    max_size=14,
+)
+fails = st.lists(st.tuples(st.integers(1, 300), st.integers(0, 1)), max_size=2)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    jobs=steps,
+    fails=fails,
+    policy=st.sampled_from(["fifo", "las", "srtf"]),
+    min_run=st.sampled_from([0.0, 25.0]),
+    lazy=st.sampled_from(["true", "false"]),
+)
+def test_the_book_agrees_with_the_world_after_every_decision(
+    lab: Any, jobs: list[Any], fails: list[Any], policy: str, min_run: float, lazy: str
+) -> None:
+    jobs = sorted(jobs)
+    engine = lab.engine(
+        lab.trace(
+            [job[:3] for job in jobs],
+            vc=[job[3] for job in jobs],
+            priority=[job[4] for job in jobs],
+        ),
+        policy,
+        cluster=SHARED,
+        min_run=min_run,
+        options=(f"placement.lazy_preemption={lazy}",),
+        events=[
+            ClusterEvent(time=time + wait, kind=kind, node=node)
+            for time, node in fails
+            for wait, kind in ((0, "fail"), (40, "join"))
+        ],
+        **ALL,
+    )
+
+    def agree(run: Any, _: Any) -> None:
+        occupancy, table = run.world.occupancy, run.world.table
+        placement = run.parts.placement
+        placement.follow(occupancy, table)
+        check(placement.book)
+        gangs = placement.book.gangs.values()
+        names = occupancy.cluster.names
+
+        def gpus(where: Placement) -> set[tuple[str, int]]:
+            pairs = list(zip(*where, strict=True))
+            return {(names[n], k) for n, mask in pairs for k in range(4) if mask >> k & 1}
+
+        here = {int(g.name): {(x.node, x.index) for x in g.gpus} for g in gangs}
+        there = {row: gpus(where) for row, where in occupancy.held.items()}
+        there |= {row: gpus(where) for row, where in occupancy.reserved.items()}
+        assert here == there
+
+    engine.observers.append(agree)
+    engine.run()
+    ended = engine.world.table.status
+    assert set(ended.tolist()) <= {int(Status.COMPLETED), int(Status.REFUSED)}
+
+
 def mixed(lab: Any, seed: int, count: int = 30) -> Any:
     rng = np.random.default_rng(seed)
     jobs = [
@@ -194,8 +306,8 @@ def test_a_run_goes_on_after_a_restart_as_if_nothing_had_happened(lab: Any, poli
     cut = lab.engine(mixed(lab, 9), policy, cluster=SHARED, horizon=250.0, **given)
     cut.run()
     state = pickle.loads(pickle.dumps(cut.parts.state_dict()))
-    settings = lab.settings(policy, **given)
-    cut.cycle.parts = build_parts(settings, resolve_semantics(settings))
+    chosen = lab.settings(policy, **given)
+    cut.cycle.parts = build_parts(chosen, resolve_semantics(chosen))
     cut.parts.load_state_dict(state)
     cut.horizon = np.inf
     cut.run()

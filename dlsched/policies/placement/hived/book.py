@@ -182,6 +182,14 @@ class Book:
         roots = self.roots.get(request.vc, ())
         return sorted({r.level for r in roots if r.chain.name == chain and r.pin == request.pin})
 
+    def has_cells_on(self, request: Request) -> bool:
+        """Whether a chain in which a gang's virtual cluster has cells has machines it may use."""
+        return any(
+            request.allowed is None or not request.allowed.isdisjoint(top.nodes)
+            for name in self._chains_for(request)
+            for top in self.tops[name]
+        )
+
     # -- placing -----------------------------------------------------------------------------------
 
     def find(self, request: Request) -> Placed | Waits:
@@ -265,7 +273,7 @@ class Book:
         """A gang loses its virtual cells and keeps its GPUs, as an opportunistic one."""
         for gpu, virtual in list(gang.pairs()):
             if virtual is not None and gpu.claimant is None:
-                self._release_gpu(gpu, gang.request.vc)
+                self._release_gpu(gpu)
                 self._allocate_gpu(gpu, None, OPPORTUNISTIC, gang.request.vc)
         gang.virtual = None
         gang.downgraded_by = by
@@ -274,7 +282,7 @@ class Book:
         """Undo a downgrade."""
         gang.virtual = virtual
         for gpu, cell in gang.pairs():
-            self._release_gpu(gpu, gang.request.vc)
+            self._release_gpu(gpu)
             self._allocate_gpu(gpu, cell, gang.request.priority, gang.request.vc)
         gang.downgraded_by = ""
 
@@ -336,20 +344,28 @@ class Book:
         Reservations that it overlaps have been cancelled.
         """
         assert placed.virtual is not None
-        gang = Gang(request=request, pods=placed.pods, virtual=placed.virtual, state="Preempting")
-        for gpu, cell in gang.pairs():
-            if gpu.user is not None:
-                self._release_gpu(gpu, gpu.user.request.vc)
-                gpu.user.state = "BeingPreempted"
-            self._allocate_gpu(gpu, cell, request.priority, request.vc)
-            gpu.claimant = gang
+        gang = Gang(request=request, pods=placed.pods, state="Preempting")
+        virtual: list[list[Virtual | None]] = []
+        for pod, planned in zip(placed.pods, placed.virtual, strict=True):
+            virtual.append([])
+            for gpu, plan in zip(pod, planned, strict=True):
+                if gpu.user is not None:
+                    self._release_gpu(gpu)
+                    gpu.user.state = "BeingPreempted"
+                cell: Virtual | None = plan
+                if plan.bound not in (None, gpu):  # to a bad cell, by the GPUs before it
+                    cell = self._virtual_of(gpu, request, plan.root.level, polite=True)
+                self._allocate_gpu(gpu, cell, request.priority, request.vc)
+                gpu.claimant = gang
+                virtual[-1].append(cell)
+        gang.virtual = virtual
         self.gangs[request.name] = gang
         return gang
 
     def cancel(self, gang: Gang) -> None:
         """A gang that waits for its victims gives up; those that are left have their GPUs again."""
         for gpu in gang.gpus:
-            self._release_gpu(gpu, gang.request.vc)
+            self._release_gpu(gpu)
             gpu.claimant = None
             if gpu.user is not None:
                 cell = next(cell for at, cell in gpu.user.pairs() if at is gpu)
@@ -371,7 +387,7 @@ class Book:
         for gpu in gang.gpus:
             gpu.user = None
             if gpu.claimant is None:
-                self._release_gpu(gpu, gang.request.vc)
+                self._release_gpu(gpu)
         del self.gangs[gang.name]
 
     # -- machines ----------------------------------------------------------------------------------
@@ -408,9 +424,11 @@ class Book:
             return self.ledgers[gpu.chain.name].allocate(cell.root.bound, vc)
         return True
 
-    def _release_gpu(self, gpu: Physical, vc: str) -> None:
+    def _release_gpu(self, gpu: Physical) -> None:
+        """A GPU is used no more, or no longer as it was."""
         cell = gpu.bound
-        if cell is not None:
+        # a bad one may be bound without being used, or while it is used opportunistically
+        if cell is not None and cell.priority >= GUARANTEED:
             cell.count(cell.priority, -1)
             cell.set_priority(FREE)
             root, granted = cell.root, cell.root.bound
@@ -418,8 +436,9 @@ class Book:
             if gpu.healthy:  # a bad one stays bound, so that it is seen
                 _unbind(gpu)
             ledger = self.ledgers[gpu.chain.name]
-            if not granted.pin and root.priority < GUARANTEED and not ledger.is_doomed(granted, vc):
-                ledger.release(granted, vc)
+            doomed = ledger.is_doomed(granted, root.vc)
+            if not granted.pin and root.priority < GUARANTEED and not doomed:
+                ledger.release(granted, root.vc)
         gpu.count(gpu.priority, -1)
         gpu.set_priority(FREE)
 

@@ -197,6 +197,8 @@ class Ledger:
                 if bound.parent is None:
                     remove(self.doomed[bound.vc][at.level], at)
                     self.release(at, bound.vc)
+            elif bound is not None and self.is_doomed(at, bound.vc):
+                remove(self.doomed[bound.vc][at.level], at)  # a gang uses it, and it is whole now
             at = at.parent
             if at is not None and not all(child.healthy for child in at.children):
                 return
@@ -222,8 +224,11 @@ class Ledger:
     def _undoom(self, level: int) -> None:
         for vc, free in self.vc_free.items():
             doomed = self.doomed[vc][level]
-            while doomed and free[level] < self._healthy_left(level):
-                cell = doomed[0]
+            while free[level] < self._healthy_left(level):
+                # a gang may use the healthy part of one
+                cell = next((cell for cell in doomed if cell.priority < GUARANTEED), None)
+                if cell is None:
+                    break
                 _unbind(cell)
                 remove(doomed, cell)
                 self.release(cell, vc)

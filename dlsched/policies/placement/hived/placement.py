@@ -7,7 +7,7 @@ ones, and those of higher priority before others, whatever their rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ class Hived(ClaimingPlacement[Options]):
         self._where: dict[str, Placement] = {}  # of gangs that run
         self._left: dict[str, Gang] = {}  # gangs that lost their GPUs in this decision
         self._asked: dict[str, tuple[Request, Placed]] = {}
+        self._partly: set[str] = set()  # gangs some of whose GPUs are other gangs' too
         self._occupancy: Occupancy | None = None
         self._seen = -1  # the version of the occupancy that the book agrees with
         self._empty: tuple[Cluster, Book] | None = None
@@ -101,6 +102,10 @@ class Hived(ClaimingPlacement[Options]):
             return Refused("Never", str(error))
         found = book.find(asked)
         if not isinstance(found, Placed):
+            if asked.is_guaranteed and asked.allowed and not book.has_cells_on(asked):
+                kinds = {cluster.nodes[node].gpu_type for node in _bits(free.nodes)}
+                types = " and ".join(sorted(kinds))
+                return Refused("Never", f"vc {asked.vc} has no cells of {types} where it may run")
             return Refused("Never", f"{found.reason}, even while nothing runs")
         return placement_of(found.pods, {name: k for k, name in enumerate(cluster.names)})
 
@@ -177,6 +182,10 @@ class Hived(ClaimingPlacement[Options]):
                 book.release(gang)
                 self._left[name] = gang
                 self._where.pop(name, None)
+        for name in self._partly:  # the rows beside it may have left
+            if name in book.gangs:
+                book.release(book.gangs[name])
+        self._partly.clear()
         for gang, held in running:
             if book.victims_of(gang):
                 raise InvariantBroken(f"unit {gang.name} runs on GPUs that its victims still have")
@@ -274,6 +283,8 @@ class Hived(ClaimingPlacement[Options]):
             book.adopt(before.request, before.pods, levels)
             return
         pods = pods_of(held, self._cluster.names, book.gpus_of)
+        if sum(map(len, pods)) < held.gpus:
+            self._partly.add(request.name)
         chains = {gpu.chain.name for pod in pods for gpu in pod}
         if request.is_guaranteed and request.vc in book.owned and len(chains) == 1:
             for level in book.root_levels(request, next(iter(chains))):
@@ -354,6 +365,10 @@ class Hived(ClaimingPlacement[Options]):
             by = new_of.get(each["downgraded_by"], each["downgraded_by"])
             gangs.append({**each, "name": name, "downgraded_by": by})
         self.load_state_dict({**state, "gangs": gangs})
+
+
+def _bits(nodes: int) -> Iterator[int]:
+    return (node for node in range(nodes.bit_length()) if nodes >> node & 1)
 
 
 def _rows(gangs: Sequence[Gang]) -> tuple[int, ...]:
