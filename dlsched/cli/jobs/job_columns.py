@@ -14,7 +14,6 @@ from dlsched.cli.output.times import clock_text, column_text
 from dlsched.client.records import Folded, Job
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.cluster.host_lists import fold
-from dlsched.core.rewards import RewardCurve
 
 LITTLE_S = 0.5  # a difference that is shown as none
 
@@ -163,6 +162,8 @@ def _late(row: Row) -> str:
 
 def _reward(row: Row) -> str:
     """What the end has earned: a job that did not complete has its curve's last word."""
+    from dlsched.core.rewards import RewardCurve  # noqa: PLC0415
+
     job = row.job
     text = job.asked.get("sla")
     if not isinstance(text, str) or not text or job.ended_at is None or job.submitted_at is None:

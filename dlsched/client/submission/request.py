@@ -17,7 +17,6 @@ from dlsched.client.submission.slurm_variables import slurm_variables
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
-from dlsched.core.rewards import RewardCurve
 from dlsched.jobs.field import Value
 from dlsched.rpc.job_fields import SENT, put_fields
 from dlsched.rpc.v1 import control_pb2, run_pb2
@@ -122,8 +121,11 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         from dlsched.client.submission.sweeps import put_sweep  # noqa: PLC0415
 
         notes += put_sweep(request, options, caller.directory, line=command.is_line)
-    if request.sla and RewardCurve.of_text(request.sla).rises:
-        notes.append("--sla: the curve rises: ending later is worth more there")
+    if request.sla:
+        from dlsched.core.rewards import RewardCurve  # noqa: PLC0415
+
+        if RewardCurve.of_text(request.sla).rises:
+            notes.append("--sla: the curve rises: ending later is worth more there")
     return Submission(
         request=request,
         environment=caller.exported(options.get("export", "ALL"), slurm_variables(options)),
