@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,7 @@ from tests.live.terminal import Terminal
 
 pytestmark = pytest.mark.slow
 PROMPT = r"[$#] "
+BYTES = 4_000_000
 STRANGER = 12345  # another user of this machine
 
 
@@ -155,7 +158,7 @@ def test_attach_enters_a_running_job_and_comes_back_to_the_same_shell(login: Log
         user.line("there=yes; echo job $DLSCHED_JOB_ID, gpus $DLSCHED_GPUS_ON_NODE.; pwd")
         user.expect(rf"job {job}, gpus 1\.\r\n{login.cluster.folder}\r\n")
         user.line("(sleep 1; echo written meanwhile) &")
-        user.expect(PROMPT)
+        user.expect(r"meanwhile\) &.*\[1\].*[$#] ")
         user.kill()  # as when a machine or a network is lost
     with login.terminal(f"dlsched attach {job}") as user:
         user.expect(r"written meanwhile")
@@ -291,3 +294,28 @@ def test_two_clients_of_one_shell_take_it_from_each_other(login: LoginNode) -> N
             second.line("exit")
             assert second.ends() == 0
     assert re.match("COMPLETED", login.cluster.until(job, "COMPLETED").state)
+
+
+def test_no_byte_is_lost_or_doubled_while_agent_and_daemon_are_killed(login: LoginNode) -> None:
+    cluster, sent = login.cluster, os.urandom(BYTES)
+    job = running(login, gpus=1)
+    (node,) = cluster.job(job).nodes
+    env = {**cluster.environment, "PATH": login.path}
+    argv = ["dlsched", "attach", str(job), "--", "cat"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, cwd=login.home) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        writing = threading.Thread(target=lambda: (client.stdin.write(sent), client.stdin.close()))
+        writing.start()
+        got = client.stdout.read(BYTES // 4)
+        cluster.kill(node)
+        cluster.start_agent(node)
+        got += client.stdout.read(BYTES // 4)
+        cluster.kill("daemon")
+        cluster.start_daemon()
+        got += client.stdout.read()
+        writing.join()
+        assert client.wait() == 0
+    assert len(got) == BYTES
+    assert got == sent

@@ -129,6 +129,8 @@ class Attachment:
     def run(self) -> AttachEnded:
         """Attach, and again after a lost connection, until the process ends or the user detaches.
 
+        Only the main thread may call it, because it takes signals.
+
         Raises:
             DlschedError: the job or the daemon refuses it, or stays away for too long.
         """

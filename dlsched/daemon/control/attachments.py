@@ -35,6 +35,7 @@ _AWAY = (  # the client tries again
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.INTERNAL,  # gRPC's own, when it writes to an agent that was just killed
 )
 
 
@@ -207,8 +208,8 @@ async def _pass_on(target: wire.AttachTarget, inputs: AsyncIterator[Any], call: 
             message.ClearField("target")
             await call.write(message)
         await call.done_writing()
-    except asyncio.InvalidStateError:
-        pass  # the agent has ended the call
+    except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        pass  # the agent has ended the call, or is gone; the reader of its answers says so
     except BaseException:
         call.cancel()
         raise

@@ -1,8 +1,8 @@
 """One process that clients attach to: its terminal or pipes, and the end of its output.
 
 The output is kept up to a bound, so that a client that comes again sees what it missed. While a
-client is attached, output is read only as fast as the client takes it; without one, the oldest is
-dropped, and the process never waits.
+client is attached, output is read only as fast as the client takes it. A lost client is waited for
+`HOLD_S`, so that it misses nothing; after that the oldest is dropped, and the process never waits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.host import processes, syscalls
 from dlsched.nodeagent.shells.frames import CHUNK
+from dlsched.system import clock
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.host.event_loop import EventLoop
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SCROLLBACK = 128 * 1024  # bytes of output that are kept
 OUTPUT_WINDOW = 64 * 1024  # bytes of output that a client has not taken
 INPUT_WINDOW = 64 * 1024  # bytes of input that a process has not been given
+HOLD_S = 30.0  # in which a client that lost its connection comes again
 _GONE = select.EPOLLHUP | select.EPOLLERR
 _LAST_READS = 16  # of what a process wrote before its end; the kernel holds no more
 
@@ -39,6 +41,7 @@ class Shell:
         pid: of the process.
         received: bytes of input that have come.
         given: bytes of input that the process has been given.
+        hold_until: a lost client is waited for, until this second since the boot; None: none is.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class Shell:
         self.pid = 0
         self.received = self.given = 0
         self.has_terminal = terminal
+        self.hold_until: float | None = None
+        self._held_taken = 0  # what the lost client had taken
         self._loop = loop
         self._kept = bytearray()
         self._begin = 0  # bytes of output before the kept ones
@@ -220,6 +225,10 @@ class Shell:
 
     def attach(self, client: Connection | None) -> None:
         """Have another client, or none."""
+        if client is None and self.client is not None and self.end is None:
+            self.hold_until, self._held_taken = clock.boottime() + HOLD_S, self.client.taken
+        elif client is not None:
+            self.hold_until = None
         self.client = client
         self._update()
 
@@ -227,9 +236,17 @@ class Shell:
         """Read on, or stop reading: the client has taken output."""
         self._update()
 
+    def wake(self, now: float) -> None:
+        """Wait for a lost client no longer when its time is over."""
+        if self.hold_until is not None and now >= self.hold_until:
+            self.hold_until = None
+            self._update()
+
     def _update(self) -> None:
-        client = self.client
-        wants = client is None or self.written - client.taken < OUTPUT_WINDOW
+        wants = True
+        if self.client is not None or self.hold_until is not None:
+            taken = self._held_taken if self.client is None else self.client.taken
+            wants = self.written - taken < OUTPUT_WINDOW
         masks: dict[int, int] = {}
         if self._reading is not None:
             masks[self._reading] = select.EPOLLIN if wants else 0
@@ -246,6 +263,6 @@ class Shell:
         self._read(_LAST_READS)
         self._close_reading()
         self._close_writing()
-        self.end = (code, number, why)
+        self.end, self.hold_until = (code, number, why), None
         if self.client is not None:
             self.client.push()

@@ -54,7 +54,7 @@ class Shells:
         self._early: list[tuple[Connection, dict[str, Any]]] = []
         self._has_begun = False
         self._gate: lean_socket.Socket | None = None  # holds an interactive job back
-        self.deadline: float | None = None  # when an interactive job without any client ends
+        self._give_up_at: float | None = None  # when an interactive job without any client ends
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Shells:
         if shell.is_own and self._gate is not None:
             self._gate.send(child_process.OPEN)
             self._gate.close()
-            self._gate = self.deadline = None
+            self._gate = self._give_up_at = None
         if self._keeper.state.status().phase is Phase.SUSPENDED:
             client.notice("the job is suspended")
 
@@ -212,17 +212,28 @@ class Shells:
         shell = Shell(self._loop, OWN, terminal=True, is_own=True, is_command=False)
         rows, _, columns = self._keeper.spec.launch.terminal.partition("x")
         self._gate, theirs = lean_socket.pair(lean_socket.SOCK_SEQPACKET)
-        self.deadline = clock.boottime() + NO_CLIENT_S
+        self._give_up_at = clock.boottime() + NO_CLIENT_S
         try:
             gated = child_process.replace(process, gate=theirs)
             return self._begin(shell, gated, int(rows), int(columns))
         finally:
             theirs.close()
 
+    @property
+    def deadline(self) -> float | None:
+        """When `wake` has something to do, in seconds since the boot; None: not at all."""
+        times = [self._give_up_at, *(each.hold_until for each in self._shells.values())]
+        return min((time for time in times if time is not None), default=None)
+
     def wake(self, now: float) -> None:
-        """End an interactive job to which no client ever came; the daemon does so earlier."""
-        if self.deadline is not None and now >= self.deadline:
-            self.deadline = None
+        """End an interactive job to which no client ever came; the daemon does so earlier.
+
+        Lost clients are waited for no longer when their time is over.
+        """
+        for shell in self._shells.values():
+            shell.wake(now)
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up_at = None
             self._keeper.processes.fail_job("no client came")
 
     # -- ends ----------------------------------------------------------------------------------

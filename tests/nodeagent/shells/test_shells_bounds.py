@@ -163,6 +163,25 @@ def test_a_client_that_comes_again_goes_on_at_the_byte_that_it_names(
     assert keeping.shell.received == 8  # so a client sends nothing twice
 
 
+def test_a_lost_client_is_waited_for_and_misses_nothing(keep: Callable[..., Keeping]) -> None:
+    keeping = keep(*writes(MUCH))
+    first, second = keeping.client(), keeping.client()
+    first.connection.attach(keeping.shell, 0, started=True)
+    keeping.until(lambda: len(first.data) >= OUTPUT_WINDOW)
+    first.connection.close()
+    keeping.settle()
+    assert keeping.program.poll() is None  # it waits
+    second.connection.attach(keeping.shell, len(first.data), started=False)
+    keeping.settle()
+    second.connection.close()
+    keeping.settle()
+    shell, had = keeping.shell, len(first.data + second.data)
+    assert shell.first <= had  # nothing that it has not had is dropped
+    assert shell.hold_until is not None
+    shell.wake(shell.hold_until)
+    keeping.until(lambda: keeping.program.poll() is not None)  # now it waits for no client
+
+
 def test_input_beyond_the_bound_ends_the_connection_and_not_the_program(
     keep: Callable[..., Keeping],
 ) -> None:
