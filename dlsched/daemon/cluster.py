@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.json_format import ParseDict
 
 from dlsched.core.cluster.reservations import Reservation
-from dlsched.daemon.agents import Agents, Described
+from dlsched.daemon.agents import Agents
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
 from dlsched.daemon.fencing import Fencing
+from dlsched.daemon.gpu_faults import GpuFaults
 from dlsched.daemon.interactive import InteractiveJobs
 from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
@@ -98,6 +99,7 @@ class Cluster(LedgerFollower):
         drained: nodes that are drained, and until when runs may stay on them.
         unhealthy: GPUs of each node that report errors.
         fencing: the site's command that switches nodes off.
+        gpu_faults: of GPUs that run jobs.
         leaving: ended jobs that are about to leave the database.
         interactive: jobs that need a client.
     """
@@ -118,7 +120,7 @@ class Cluster(LedgerFollower):
         self.round_state = RoundState(self.live, round_settings(settings))
         self.drained: dict[m.NodeName, Drained] = {}
         self.unhealthy: dict[m.NodeName, frozenset[m.GpuId]] = {}
-        self._gpu_faults: dict[m.NodeName, dict[m.GpuId, str]] = {}  # owners know of these
+        self.gpu_faults = GpuFaults(driver, lambda: self.settings.faults)
         self.fencing = Fencing(driver, lambda: self.settings.fencing)
         self.leaving: set[m.JobId] = set()
         self.interactive = InteractiveJobs(driver)
@@ -298,34 +300,7 @@ class Cluster(LedgerFollower):
         if described is not None:
             foreign = [m.GpuId(use.uuid) for use in described.uses.values() if use.foreign]
             self.live.observe_node(name, foreign=foreign)
-            self._tell_of_faults(name, described)
-
-    def _tell_of_faults(self, name: m.NodeName, described: Described) -> None:
-        """Tell owners once what their running jobs' GPUs newly suffer from."""
-        uses = described.uses.items()
-        known = self._gpu_faults.get(name, {})
-        faults = {
-            m.GpuId(uuid): use.problem for uuid, use in uses if use.problem and not use.foreign
-        }
-        if faults == known:
-            return
-        self._gpu_faults[name] = faults
-        index_of = {gpu.uuid: gpu.index for gpu in described.facts.gpus}
-        for run in self.driver.committed.runs_on(name):
-            news = {
-                g: faults[g]
-                for g in run.members[name].gpus
-                if faults.get(g, "") != known.get(g, "")
-            }
-            for gpu, why in news.items():
-                if why:
-                    text = f"GPU {index_of.get(gpu, gpu)} of {name}: {why}"
-                    self.driver.note(
-                        Event(
-                            at=wall(), kind="gpu-fault", actor=f"node {name}", job=run.key.job,
-                            run_id=run.key.run_id, node=name, text=text,
-                        )
-                    )  # fmt: skip
+            self.gpu_faults.note(name, described)
 
     def is_late(self, name: m.NodeName, now: float) -> bool:
         """Whether a node has been silent for a while, or has not received what it was sent.

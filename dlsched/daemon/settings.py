@@ -121,6 +121,12 @@ class IdleSection(_Section):
     after_s: Seconds = 1800.0
 
 
+class FaultsSection(_Section):
+    """What is done about a running job when a GPU of it has a fault."""
+
+    action: Literal["tell", "requeue"] = "tell"
+
+
 class FencingSection(_Section):
     """The site's command that switches a silent node off."""
 
@@ -372,6 +378,7 @@ class Settings(_Section):
     hang: HangSection = HangSection()
     idle: IdleSection = IdleSection()
     fencing: FencingSection = FencingSection()
+    faults: FaultsSection = FaultsSection()
     notifications: NotificationsSection = NotificationsSection()
     trust: TrustSection = TrustSection()
     limits: LimitsSection = LimitsSection()

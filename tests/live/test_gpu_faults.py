@@ -17,7 +17,7 @@ class Driven(LocalCluster):
     """Two nodes whose GPUs are those of a driver: two each."""
 
     def __init__(self) -> None:
-        super().__init__(nodes=2)
+        super().__init__(nodes=2, tables={"faults": {"action": "requeue"}})
         self.library = build_stub(self.folder)
         for name in self.names:
             self.driver_says(name, "")
@@ -57,20 +57,32 @@ def _faults(cluster: Driven, job: int) -> str:
 
 
 def test_a_faulty_gpu_is_told_to_its_owner_and_its_job_goes_on_elsewhere(driven: Driven) -> None:
-    flag = driven.folder / "fails"
-    script = f"while [ ! -e {flag}-$DLSCHED_RUN ]; do sleep 0.05; done; exit $((DLSCHED_RUN == 1))"
-    job = driven.submit(script, nodelist="n1", retries="0")
+    job = driven.submit("sleep 600", nodelist="n1", retries="0")
     driven.until(job, "RUNNING")
-    driven.driver_says("n1", "ecc 0 2\necc 1 0\nslow 0 64")
+    driven.driver_says("n1", "ecc 0 2\necc 1 0")
     eventually("its owner is told", lambda: "uncorrected ECC" in _faults(driven, job))
-    flag.with_name("fails-1").touch()  # as a program does whose GPU has failed
     again = eventually("it runs again", lambda: driven.job(job).starts == 2 and driven.job(job))
-    assert again.failures == 0
+    assert (again.failures, again.preemptions) == (0, 0)
     assert driven.node("n1").state not in ("drained", "draining")  # its other GPU goes on
-    flag.with_name("fails-2").touch()
-    driven.until(job, "COMPLETED")
     unhealthy = [gpu.index for gpu in driven.node("n1").devices if gpu.state == "unhealthy"]
     assert unhealthy == [0]
+    driven.driver_says("n1", "ecc 0 2\necc 1 3")
+    eventually("no GPU is left", lambda: driven.job(job).state == "PENDING")
+    driven.driver_says("n1", "ecc 0 2\necc 1 0")  # a fault that is over makes room
+    driven.until(job, "RUNNING")
+    driven.cli("cancel", str(job))
+    driven.until(job, "CANCELLED")
+
+
+def test_a_job_that_may_not_start_again_stays_on_its_faulty_gpu(driven: Driven) -> None:
+    driven.driver_says("n1", "")
+    job = driven.submit("sleep 600", nodelist="n1", requeue="no")
+    driven.until(job, "RUNNING")
+    driven.driver_says("n1", "ecc 0 4\necc 1 4")
+    eventually("its owner is told", lambda: "uncorrected ECC" in _faults(driven, job))
+    assert driven.job(job).state == "RUNNING"
+    driven.cli("cancel", str(job))
+    driven.driver_says("n1", "")
 
 
 def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
@@ -87,9 +99,10 @@ def test_a_fault_that_needs_a_boot_drains_the_node_with_its_reason(driven: Drive
     job = driven.submit("sleep 600", nodelist="n2", gpus="1")
     driven.until(job, "RUNNING")
     driven.driver_says("n2", "xid 0 79\nxid 1 13")
-    node = eventually(
-        "n2 drains", lambda: driven.node("n2").state == "draining" and driven.node("n2")
-    )
-    assert "GPU 0: Xid 79: fell off the bus" in node.reason
-    assert driven.job(job).state == "RUNNING"  # an application's Xid, on GPU 1, is no fault
+    eventually("n2 is drained", lambda: driven.node("n2").state == "drained")
+    assert "GPU 0: Xid 79: fell off the bus" in driven.node("n2").reason
+    waiting = driven.until(job, "PENDING")
+    assert (waiting.failures, waiting.starts) == (0, 1)
+    unhealthy = [gpu.index for gpu in driven.node("n2").devices if gpu.state == "unhealthy"]
+    assert unhealthy == [0]  # an application's Xid, on GPU 1, is no fault
     driven.cli("cancel", str(job))

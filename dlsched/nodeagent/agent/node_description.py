@@ -113,6 +113,7 @@ def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
             uuid=uuid,
             problem=gpus.why.get(uuid, "") or gpus.foreign.get(uuid, "") or state.slow,
             foreign=uuid in gpus.foreign,
+            usable=uuid not in gpus.why,
         )
         if state.utilization is not None:
             use.utilization = state.utilization

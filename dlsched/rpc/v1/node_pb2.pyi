@@ -100,20 +100,22 @@ class GpuFacts(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., type: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GpuUse(_message.Message):
-    __slots__ = ("uuid", "utilization", "memory_used_bytes", "temperature_c", "problem", "foreign")
+    __slots__ = ("uuid", "utilization", "memory_used_bytes", "temperature_c", "problem", "foreign", "usable")
     UUID_FIELD_NUMBER: _ClassVar[int]
     UTILIZATION_FIELD_NUMBER: _ClassVar[int]
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    USABLE_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     utilization: float
     memory_used_bytes: int
     temperature_c: float
     problem: str
     foreign: bool
-    def __init__(self, uuid: _Optional[str] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ..., problem: _Optional[str] = ..., foreign: _Optional[bool] = ...) -> None: ...
+    usable: bool
+    def __init__(self, uuid: _Optional[str] = ..., utilization: _Optional[float] = ..., memory_used_bytes: _Optional[int] = ..., temperature_c: _Optional[float] = ..., problem: _Optional[str] = ..., foreign: _Optional[bool] = ..., usable: _Optional[bool] = ...) -> None: ...
 
 class HeldSet(_message.Message):
     __slots__ = ("runs",)
