@@ -21,7 +21,7 @@ from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import TrainingScaling
 from dlsched.core.round.cycle import Cycle
-from dlsched.core.round.steps import Parts
+from dlsched.core.round.steps import Parts, refuse_chosen_gpus
 from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
@@ -155,6 +155,7 @@ def prepare(
         trainings.bound(units)
         best_s = trainings.alone_s(units.gang, cluster.largest_node)
     check_needs(parts, units, trace)
+    refuse_chosen_gpus(parts, cluster)
     if parts.scheduling.weighs_usage or isinstance(parts.scheduling, Chooser):
         units.keep_usage(parts.scheduling.half_life_s(cluster))
     scripted = sorted(events, key=lambda event: event.time)

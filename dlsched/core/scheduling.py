@@ -62,6 +62,11 @@ class SchedulingPolicy(Stage[O], ABC):
         """Does it decide itself which units share GPUs?"""
         return False
 
+    @property
+    def chooses_gpus(self) -> bool:
+        """Does it choose exact GPUs, or whose GPUs a unit shares, past the placement?"""
+        return self.pairs_units
+
     def half_life_s(self, cluster: Cluster) -> float:
         """Seconds after which usage counts half, where it weighs usage."""
         return cluster.rules.half_life_s

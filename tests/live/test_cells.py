@@ -106,6 +106,11 @@ def test_a_virtual_cluster_has_its_cells_whatever_the_others_do(celled: LocalClu
     celled.wait_until_up()
     assert {each["address"]: each for each in cells(celled)["owned"]} == owned
 
+    # a policy that chooses GPUs itself is refused when it is switched on
+    refused = celled.run("admin", "set-policy", "pollux")
+    assert refused.returncode == 1
+    assert "policy pollux: it chooses GPUs itself, but virtual clusters own" in refused.stderr
+
     # a node that is down is hidden while healthy cells are left
     free = next(name for name in ("n1", "n2") if name not in first.nodes)
     celled.kill(free)

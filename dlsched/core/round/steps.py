@@ -17,11 +17,13 @@ import numpy as np
 
 from dlsched.core.allocation import Allocation, Refused
 from dlsched.core.arrays import Bools, Floats, Rows
+from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
-from dlsched.core.errors import DlschedError, PolicyFailed
+from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
+    ClaimingPlacement,
     Entitlements,
     Estimator,
     FairnessPolicy,
@@ -153,6 +155,19 @@ def choose(chooser: Chooser, ctx: RoundContext) -> Mapping[str, str] | None:
     """
     with _blaming(f"policy {getattr(chooser, 'name', 'chooser')}"):
         return chooser.choose(ctx)
+
+
+def refuse_chosen_gpus(parts: Parts, cluster: Cluster) -> None:
+    """Refuse a policy that chooses GPUs itself where the placement alone may give them.
+
+    Raises:
+        BadInput: names the policy.
+    """
+    if isinstance(parts.placement, ClaimingPlacement) and parts.scheduling.chooses_gpus:
+        try:
+            parts.placement.check_exact(cluster)
+        except BadInput as error:
+            raise BadInput(f"policy {parts.scheduling.name}: {error}") from None
 
 
 def _entitle(parts: Parts, ctx: RoundContext) -> Entitlements | None:

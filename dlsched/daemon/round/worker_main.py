@@ -18,12 +18,14 @@ from dataclasses import asdict
 from importlib import import_module
 
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
+from dlsched.core.round.steps import refuse_chosen_gpus
 from dlsched.daemon.round.alternatives import Question
 from dlsched.daemon.round.answering import answer
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide, table_for_needs
 from dlsched.daemon.round.forecasting import foreseen
 from dlsched.daemon.round.parts import live_parts, refuse_unfit
+from dlsched.daemon.round.restore import cluster_of
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.worker import HEADER
 
@@ -79,6 +81,9 @@ def _try(data: bytes) -> bytes:
     snapshot = LiveSnapshot.from_bytes(data)
     parts = live_parts(snapshot.settings, has_quotas=bool(snapshot.quotas))
     refuse_unfit(parts, table_for_needs(snapshot))
+    cluster = cluster_of(snapshot)
+    if cluster is not None:
+        refuse_chosen_gpus(parts, cluster)
     try:
         decide(snapshot, time.process_time)  # for nothing: does it know what to do with these jobs?
     except PolicyFailed as error:

@@ -293,6 +293,8 @@ def test_any_ranking_policy_runs_on_cells(lab: Any, policy: str, clock: str) -> 
 
 
 def test_a_policy_that_chooses_gpus_itself_is_refused_where_cells_have_owners(lab: Any) -> None:
+    with pytest.raises(BadInput, match="policy pollux: it chooses GPUs itself"):
+        run(lab, SHARED, [(0, 1, 10, "A", 0.0)], policy="pollux")
     with pytest.raises(PolicyFailed, match="chooses GPUs itself, but virtual clusters own") as why:
         run(lab, SHARED, [(0, 1, 10, "A", 0.0)], policy="testing-thrash")
     assert why.value.exit_code == 2

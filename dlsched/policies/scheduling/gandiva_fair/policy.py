@@ -116,6 +116,11 @@ class GandivaFair(SchedulingPolicy[GandivaFairOptions]):
         """True with `pack`: two jobs may share GPUs."""
         return self.options.pack
 
+    @property
+    def chooses_gpus(self) -> bool:
+        """True with `pack`, and for the published rounds."""
+        return self.options.pack or self._published is not None
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One turn, or between two turns a fill of idle GPUs."""
         if self._published is not None:

@@ -94,6 +94,11 @@ class Gavel(SchedulingPolicy[GavelOptions]):
         """True for objectives that put two jobs on the same GPUs."""
         return packs(self.options.objective)
 
+    @property
+    def chooses_gpus(self) -> bool:
+        """True but for the corrected rounds, as long as no jobs share GPUs."""
+        return self.pairs_units or not isinstance(self.rounds, CorrectedRounds)
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round."""
         self.rounds.decide(ctx.active, ctx, walk)

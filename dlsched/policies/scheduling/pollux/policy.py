@@ -45,6 +45,11 @@ class Pollux(SchedulingPolicy[PolluxOptions]):
         self._tables = Tables()
         self._size = ClusterSize(options)
 
+    @property
+    def chooses_gpus(self) -> bool:
+        """True: its matrices say the GPUs of each node."""
+        return True
+
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """One round, or a fill of idle GPUs."""
         no: dict[int, Refused] = {}  # by row of the problem
