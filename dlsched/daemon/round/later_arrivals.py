@@ -7,7 +7,7 @@ failure, for the start of another job, for a quota or for a release by hand does
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +37,20 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
     begins: list[float] = []
     parents: list[tuple[int, int]] = []
     arrays: list[tuple[int, int, int]] = []
+    # live jobs by user and name, from the last one that awaited all before it
+    namesakes: dict[tuple[str, str], list[int]] = {}
     for job, row in live.jobs.row_of.items():
         spec = live.requests.specs.get(job)
         if spec is None or live.jobs.get("phase", row) == c.ENDED:
             continue
+        earlier = namesakes.setdefault((spec.user, spec.name), [])
         if spec.array is not None and spec.array.limit:
             arrays.append((row, job - spec.index, spec.array.limit))
-        if not reasons.get(job, "").startswith(_COMES) or not live.jobs.get("gang", row):
-            continue
-        awaited = _awaited(live, job, spec)
+        comes = reasons.get(job, "").startswith(_COMES) and live.jobs.get("gang", row)
+        awaited = _awaited(live, spec, earlier) if comes else None
+        if any(each.kind == "singleton" for each in spec.body.dependencies):
+            earlier.clear()
+        earlier.append(job)
         if awaited is not None:
             rows.append(row)
             begins.append(max(live.jobs.get(name, row) for name in ("begin_at", "not_before")))
@@ -58,15 +63,18 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
     }
 
 
-def _awaited(live: LiveState, job: int, spec: JobSpec) -> list[int] | None:
-    """The rows of live jobs whose ends a job awaits; None: it is not known when it comes."""
+def _awaited(live: LiveState, spec: JobSpec, earlier: Sequence[int]) -> list[int] | None:
+    """The rows of live jobs whose ends a job awaits; None: it is not known when it comes.
+
+    `earlier` are those of its user and name that a singleton awaits.
+    """
     found: list[int] = []
     for number, dependency in enumerate(spec.body.dependencies):
         is_last = number + 1 == len(spec.body.dependencies)
         if dependency.or_next and not is_last:
             return None
         if dependency.kind == "singleton":
-            others = _namesakes(live, job, spec)
+            others: Iterable[int] = earlier
         elif dependency.kind in ("afterok", "afterany", "aftercorr"):
             others = _named(live, dependency, spec)
         else:
@@ -89,12 +97,6 @@ def _named(live: LiveState, dependency: Dependency, spec: JobSpec) -> Iterator[i
         yield elements[spec.index]
     else:
         yield from elements
-
-
-def _namesakes(live: LiveState, job: int, spec: JobSpec) -> Iterator[int]:
-    for other, its in live.requests.specs.items():
-        if other < job and its.user == spec.user and its.name == spec.name:
-            yield other
 
 
 @dataclass(frozen=True, slots=True)

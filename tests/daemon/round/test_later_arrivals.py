@@ -47,6 +47,18 @@ def test_a_later_begin_a_dependency_and_a_hold(live: Any) -> None:
     assert found.figures()["never_start"] == 1
 
 
+def test_singletons_come_one_after_the_other(live: Any) -> None:
+    lab = live.LiveLab((8,), parts={"scheduling": "fifo"})
+    once = (Dependency(kind="singleton", job=0),)
+    plain = [a_job_of_100_s(lab, name="one") for _ in range(2)]
+    lab.round(0.0)
+    later = [a_job_of_100_s(lab, name="one", dependencies=once) for _ in range(3)]
+    other = a_job_of_100_s(lab, name="two", dependencies=once)
+    lab.round(1.0)
+    assert set(lab.running()) == {*plain, other}
+    assert starts(ran_on(lab)) == {job: 100.0 * (k + 1) for k, job in enumerate(later)}
+
+
 def test_elements_of_an_array_come_in_turn(live: Any) -> None:
     lab = live.LiveLab((8,), parts={"scheduling": "fifo"})
     shape = ArrayShape(tasks=(0, 1, 2, 3, 4), limit=2)
