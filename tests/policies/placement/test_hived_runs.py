@@ -318,6 +318,23 @@ def test_a_run_goes_on_after_a_restart_as_if_nothing_had_happened(lab: Any, poli
         assert np.array_equal(ours, theirs, equal_nan=True), column
 
 
+def test_gangs_follow_a_table_that_was_packed(lab: Any) -> None:
+    engine = lab.engine(
+        lab.trace([(0, 1, 100), (0, 2, 100)], vc=["A", "B"], priority=[0.0, 0.0]),
+        "fifo", cluster=SHARED, horizon=50.0, **ALL,
+    )  # fmt: skip
+    engine.run()
+    placement = engine.parts.placement
+    placement.renumber(np.array([1]), 0)  # row 0 is gone, row 1 is the first now
+    occupancy, table = engine.world.occupancy, engine.world.table
+    occupancy.held[0] = occupancy.held.pop(1)
+    occupancy.version += 1
+    placement.follow(occupancy, table)
+    [(name, gang)] = placement.book.gangs.items()
+    assert (name, gang.request.vc, len(list(gang.gpus))) == ("0", "B", 2)
+    check(placement.book)
+
+
 # -- files ----------------------------------------------------------------------------------------
 
 FILE = """

@@ -361,7 +361,8 @@ class Hived(ClaimingPlacement[Options]):
         new_of = {str(before): str(row) for row, before in enumerate(old.tolist()) if before >= 0}
         gangs = []
         for each in state["gangs"]:
-            name = new_of.get(each["name"], f"-{each['name']}")  # it is released when it is seen
+            gone = str(-1 - abs(int(each["name"])))  # no row: it is released when it is seen
+            name = new_of.get(each["name"], gone)
             by = new_of.get(each["downgraded_by"], each["downgraded_by"])
             gangs.append({**each, "name": name, "downgraded_by": by})
         self.load_state_dict({**state, "gangs": gangs})
