@@ -90,6 +90,7 @@ class Engine:
     _touched: bool = False  # something changed since the last decision of any kind
     _wake: float = math.inf
     _stable: float = -math.inf
+    _earliest: float = -math.inf  # with `spacing`, the next moment is not before this one
     _tick: float = -math.inf  # the first grid tick at or after the present
     _tracked_left: set[int] = field(init=False)
     _kept: float = math.inf  # when a reservation begins or ends next
@@ -222,6 +223,8 @@ class Engine:
                 self.now = self.horizon
                 return Stopped(self.now, f"the horizon of {self.horizon:g} s was reached")
             self.now = self.cycle.ctx.now = moment
+            if semantics.spacing is not None:
+                self._earliest = moment + semantics.spacing
             if semantics.grid is not None and moment > self._tick:
                 self._tick = semantics.tick_at_or_after(moment)
             for phase in order:
@@ -268,8 +271,10 @@ class Engine:
             moment = min(moment, self._kept)
         if progress.in_rounds:  # nothing is seen before the round's end
             return max(moment, end) if end < math.inf else moment
-        if self.world.semantics.grid is None:
-            return min(moment, self._wake)
+        semantics = self.world.semantics
+        if semantics.grid is None:
+            moment = min(moment, self._wake)
+            return moment if semantics.spacing is None else max(moment, self._earliest)
         return min(moment, self._tick_time())
 
     def _event_time(self) -> float:

@@ -85,10 +85,14 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
                     f"a forecast can replace scheduling, placement and admission, not {stage}"
                 )
         fresh = {s: part_from_text(s, text, semantics) for s, text in (overrides or {}).items()}
+        scheduling = fresh.get("scheduling") or twin_of(present.parts.scheduling)
+        admission = fresh.get("admission") or twin_of(present.parts.admission)
+        if type(admission) is type(scheduling):  # one part fills both stages
+            admission = scheduling
         parts = Parts(
-            scheduling=fresh.get("scheduling") or twin_of(present.parts.scheduling),
+            scheduling=scheduling,
             placement=fresh.get("placement") or twin_of(present.parts.placement),
-            admission=fresh.get("admission") or twin_of(present.parts.admission),
+            admission=admission,
             estimator=present.parts.estimator,
             launch=present.parts.launch,
             preemption=present.parts.preemption,

@@ -163,7 +163,8 @@ class World:
                 self.true_work[command.row] = self.table.executed[command.row]
             elif command.before is not None:
                 self.stop(command.row, now)
-                self._count_interruption(command.verb, command.row)
+                if command.before != command.after:  # else it only restarts
+                    self._count_interruption(command.verb, command.row)
         for command in commands:
             if command.after is not None:
                 self.start(command.row, command.after, now, command.grant, command.before)
@@ -325,6 +326,7 @@ class World:
         if first and self.semantics.overhead == "restarts":
             overhead = 0.0
         if grant is not None:
+            overhead = overhead if grant.restart_s is None else grant.restart_s
             overhead = (0.0 if grant.free_start else overhead) - grant.head_start
         table.rate[row] = rate = self.progress.begin(row, placement, grant, now + overhead)
         self.shared.begins(row)

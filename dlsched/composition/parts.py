@@ -13,7 +13,7 @@ from dlsched.core.options import accepts, show_value
 from dlsched.core.round.steps import Parts
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.semantics import Semantics
-from dlsched.core.stage import Stage
+from dlsched.core.stage import AdmissionPolicy, Stage
 from dlsched.policies.registry import find, is_named, make
 
 STAGE_WORDS = {
@@ -65,6 +65,8 @@ def build_parts(
     for stage, name in chosen.items():
         _read_number_files(stage, name, routed[stage])
     made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
+    if type(made["admission"]) is type(made["scheduling"]):  # one part fills both stages
+        made["admission"] = made["scheduling"]
     return Parts(
         scheduling=made["scheduling"],
         placement=made["placement"],
@@ -99,7 +101,9 @@ def part_names(
     chosen = {
         "scheduling": settings.policy,
         "placement": placement,
-        "admission": settings.admission or _ADMISSION_OF.get(placement, "accept-all"),
+        "admission": settings.admission
+        or own_admission(settings.policy)
+        or _ADMISSION_OF.get(placement, "accept-all"),
         "estimator": settings.estimate or "oracle",
         "launch": settings.launch or launch,
         "preemption": settings.preemption or "checkpoint",
@@ -108,6 +112,16 @@ def part_names(
     if fairness != "none":
         chosen["fairness"] = fairness
     return chosen
+
+
+def own_admission(policy: str) -> str:
+    """The admission part that a policy is itself; "" where it is none.
+
+    Raises:
+        BadInput: a policy of an unknown name.
+    """
+    kind = find("scheduling", policy.partition(":")[0])
+    return kind.name if issubclass(kind, AdmissionPolicy) else ""
 
 
 def option_names(
@@ -190,6 +204,8 @@ def effective_options(parts: Parts) -> dict[str, str]:
     """Every option in force, as KEY=VALUE would give it, by `part.key`."""
     shown: dict[str, str] = {}
     for stage, part in parts.stages().items():
+        if stage != "scheduling" and part is parts.scheduling:
+            continue
         for f in fields(part.options):
             shown[f"{part.name if stage == 'scheduling' else stage}.{f.name}"] = show_value(
                 getattr(part.options, f.name)

@@ -73,6 +73,9 @@ class Grant:
         head_start: seconds of work that a start is taken to have done before (the clock of a
             published simulator; only a replay can give it).
         free_start: the start costs nothing (only in a replay, as above).
+        restart_s: seconds that the start costs, where the policy knows (only in a replay).
+        pauses_at: when the unit stops working until it ends or is started anew, in seconds (only in
+            a replay of a published simulator).
     """
 
     batch_size: int = 0
@@ -81,6 +84,8 @@ class Grant:
     time_limit: float = 0.0
     head_start: float = 0.0
     free_start: bool = False
+    restart_s: float | None = None
+    pauses_at: float = np.inf
 
 
 @dataclass(slots=True, kw_only=True)

@@ -125,7 +125,7 @@ class RoundContext:
     @property
     def round_length(self) -> float:
         """Seconds between decisions; 0 when every change is one."""
-        return self.semantics.grid or 0.0
+        return self.semantics.round_length
 
     @property
     def rng(self) -> np.random.Generator:

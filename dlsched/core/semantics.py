@@ -38,6 +38,8 @@ class Semantics:
         name: what `-o semantics=` calls it.
         source: the paper or artifact it follows.
         grid: seconds between decisions; None decides at every change instead.
+        spacing: without `grid`, the least seconds between two moments at which anything is seen or
+            decided; what happens before is seen then (ElasticFlow). None: there is no such least.
         origin: time of the first grid tick, in seconds.
         drift: a row does whole steps only, and a round ends when its last row stops, so the grid
             moves (Gavel).
@@ -51,7 +53,8 @@ class Semantics:
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
             origin (a multiple of the grid); None: at every tick.
         finish: the recorded finish is exact, or the tick at which it is seen.
-        release: GPUs come back at the exact finish, or at the tick.
+        release: GPUs come back at the exact finish, at the tick, or after whole `slots` (`spacing`)
+            of seconds at work, unless something is decided when the work is done already.
         between: what happens between grid ticks when something changes: nothing, a fill of idle
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first.
@@ -69,6 +72,7 @@ class Semantics:
     name: str
     source: str = ""
     grid: float | None = 60.0
+    spacing: float | None = None
     origin: float = 0.0
     drift: bool = False
     absence: float = 0.0
@@ -78,7 +82,7 @@ class Semantics:
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
     finish: Literal["exact", "tick"] = "exact"
-    release: Literal["exact", "tick"] = "exact"
+    release: Literal["exact", "tick", "slots"] = "exact"
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts"] = "every-start"
     restart_overhead: float = 0.0
@@ -95,12 +99,14 @@ class Semantics:
         Raises:
             BadInput: the profile decides at every change, or the length is not positive.
         """
-        if self.grid is None:
+        if self.grid is None and self.spacing is None:
             raise BadInput(
                 f"--round: semantics {self.name} decides at every change and has no rounds"
             )
         if not 0 < grid < float("inf"):
             raise BadInput(f"--round must be a positive number of seconds, not {grid:g}")
+        if self.grid is None:
+            return replace(self, spacing=grid)
         first = grid if self.origin == self.grid else self.origin  # a first round that is awaited
         return replace(self, grid=grid, origin=first)
 
@@ -138,8 +144,13 @@ class Semantics:
 
     @property
     def grid_length(self) -> float:
-        """Seconds of a round; 0 when every change is a decision."""
+        """Seconds between ticks; 0 when every change is a decision."""
         return self.grid or 0.0
+
+    @property
+    def round_length(self) -> float:
+        """Seconds of a round, or between two decisions at least; 0 when every change is one."""
+        return self.grid or self.spacing or 0.0
 
 
 PROFILES: dict[str, Semantics] = {}
@@ -251,6 +262,40 @@ CHRONUS = _add(
         moved_counts="preemption",
         rejoin=False,
         part_defaults={"placement": "count", "launch": "by-size"},
+    )
+)
+ELASTICFLOW = _add(
+    Semantics(
+        name="elasticflow",
+        source="ElasticFlow, ASPLOS 2023, and its artifact's simulator",
+        grid=None,
+        spacing=60.0,
+        finish="tick",
+        release="slots",
+        between="full",
+        rejoin=False,
+        option_defaults={
+            "marginal": "artifact",
+            "arrivals": "together",
+            "margin": 1.0,
+            "layout": "anew",
+            "trainers": "published",
+        },
+        part_defaults={"placement": "buddy"},
+    )
+)
+ELASTICFLOW_EDF = _add(
+    replace(
+        ELASTICFLOW,
+        name="elasticflow-edf",
+        finish="exact",
+        release="exact",
+        option_defaults={
+            **ELASTICFLOW.option_defaults,
+            "shares": "greedy",
+            "arrivals": "one-by-one",
+            "trainers": "world",
+        },
     )
 )
 SIA = _add(

@@ -47,6 +47,7 @@ _OURS: dict[str, dict[str, str]] = {
         "edf": _SCHEDULING + "edf:Edf",
         "chronus": _SCHEDULING + "chronus.policy:Chronus",
         "karuna": _SCHEDULING + "karuna.policy:Karuna",
+        "elasticflow": _SCHEDULING + "elasticflow.policy:ElasticFlow",
         "afs": _SCHEDULING + "afs:Afs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "what-if": _SCHEDULING + "what_if:WhatIf",
@@ -59,6 +60,7 @@ _OURS: dict[str, dict[str, str]] = {
         "roomiest": _PLACEMENT + "spanning:Roomiest",
         "random": _PLACEMENT + "spanning:RandomNodes",
         "count": _PLACEMENT + "spanning:Count",
+        "buddy": _PLACEMENT + "buddy:Buddy",
         "consolidated": _PLACEMENT + "consolidated:Consolidated",
         "yarn": _PLACEMENT + "consolidated:Yarn",
         "skew": _PLACEMENT + "consolidated:Skew",
@@ -69,6 +71,7 @@ _OURS: dict[str, dict[str, str]] = {
         "load-threshold": "dlsched.policies.admission.thresholds:LoadThreshold",
         "quota": "dlsched.policies.admission.thresholds:Quota",
         "cells": "dlsched.policies.admission.cell_owners:CellOwners",
+        "elasticflow": _SCHEDULING + "elasticflow.policy:ElasticFlow",
     },
     "fairness": {
         "vc-quota": "dlsched.policies.fairness.vc_quota:VcQuota",

@@ -7,7 +7,8 @@
 Needed are `accelerator`, `scale_factor`, `model` and `steps_per_s`. `consolidated`, where it is
 given, is 1 for GPUs on one server and 0 for others. A row with a `co_model` is a pair on the same
 GPUs, and then needs `co_steps_per_s`. `steps_per_s` is that of the whole job; 0 means that it does
-not run.
+not run. The words of ElasticFlow's tables (`gpu_type,model,global_batch_size,num_gpus,
+iterations_per_s`) mean the same.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from dlsched.core.speed.throughput_table import JobKind, Measurement, Throughput
 from simulate.traces.textfile import lines_of, open_text
 
 NEEDED = ("accelerator", "scale_factor", "model", "steps_per_s")
+ELASTICFLOW_WORDS = {
+    "gpu_type": "accelerator",
+    "num_gpus": "scale_factor",
+    "global_batch_size": "batch_size",
+    "iterations_per_s": "steps_per_s",
+}
 _BATCH = " (batch size "
 
 
@@ -54,6 +61,8 @@ def measurements_of(place: Path) -> list[Measurement]:
 def _measurements(file: Path) -> list[Measurement]:
     with open_text(file) as text:
         reader = csv.DictReader(lines_of(file, text))
+        names = reader.fieldnames or ()
+        reader.fieldnames = [ELASTICFLOW_WORDS.get(name, name) for name in names]
         missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
         if missing:
             raise BadInput(f"{file}: a table of throughputs needs a column {missing[0]}")

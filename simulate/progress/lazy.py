@@ -5,8 +5,11 @@ from __future__ import annotations
 import heapq
 import math
 
+from dlsched.core.allocation import Grant
+from dlsched.core.cluster.occupancy import Placement
 from simulate.progress.strategy import Complete, Progress, Setting
 
+ROUNDED = 1 - 1e-12  # a whole number of slots but for rounding
 STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
 
 
@@ -17,7 +20,14 @@ class LazyProgress(Progress):
         super().__init__(setting)
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which speed)
         self._exact_end: dict[int, float] = {}
+        self._pauses: dict[int, float] = {}  # when units stop working before they end
         self._speeds = [0] * len(setting.table)  # grows with every stop and change of speed
+
+    def begin(self, row: int, placement: Placement, grant: Grant | None, ready: float) -> float:
+        """A unit starts, perhaps to stop working at a time; returns its work per second."""
+        if grant is not None and grant.pauses_at < math.inf:
+            self._pauses[row] = grant.pauses_at
+        return super().begin(row, placement, grant, ready)
 
     def end_of(self, row: int) -> float:
         """When a unit will be done, as far as its row says."""
@@ -32,6 +42,9 @@ class LazyProgress(Progress):
         if semantics.release == "tick":
             seen = semantics.tick_at_or_after(end)
             seen = seen if seen > now else semantics.tick_after(now)
+        elif semantics.release == "slots":
+            ready, slot = self.setting.table.progress_from.item(row), semantics.round_length
+            seen = ready + math.ceil((end - ready) / slot * ROUNDED) * slot
         if seen != end:
             self._exact_end[row] = end
         self.enter_end(row, seen)
@@ -48,13 +61,14 @@ class LazyProgress(Progress):
         """An agenda entry of the row is outdated from now on."""
         self._speeds[row] += 1
         self._exact_end.pop(row, None)
+        self._pauses.pop(row, None)
 
     def worked_until(self, row: int, now: float, begins: float) -> float:
         """Seconds at work; GPUs may be kept for a while after the work is done."""
-        worked = now - begins
+        worked = min(now, self._pauses.get(row, math.inf)) - begins
         if not self.setting.semantics.owes_restarts:
             worked = max(worked, 0.0)
-        if self.setting.semantics.release != "tick":
+        if self.setting.semantics.release == "exact":
             return worked
         table = self.setting.table
         rate = table.rate.item(row)
@@ -86,6 +100,16 @@ class LazyProgress(Progress):
             if finish is not None:
                 complete(row, seen, finish if self.setting.semantics.finish == "exact" else seen)
                 done.append(row)
+        if self.setting.semantics.release == "slots":
+            ends, pauses = self._exact_end.items(), self._pauses
+            ready = [(e, row) for row, e in ends if e <= min(now, pauses.get(row, math.inf))]
+            for end, row in sorted(ready):
+                complete(row, end, end)
+                done.append(row)
+            for row, pause in pauses.items():
+                if pause < now:  # what has passed since is no work
+                    self.enter_work(row, pause)
+                    self.setting.table.progress_from[row] = now
         return done
 
     def finish_of(self, row: int, seen: float, expected: float) -> float | None:

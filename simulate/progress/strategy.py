@@ -101,16 +101,21 @@ class Progress(ABC):
         rate = self.setting.rate(row, self.setting.occupancy.held[row])
         if rate == table.rate[row]:
             return
+        self.enter_work(row, now)
+        table.rate[row] = rate
+        self.forget_end(row)
+        if rate > 0:
+            self.expect_end(row, now)
+
+    def enter_work(self, row: int, now: float) -> None:
+        """Enter in the row of a running unit what it has done by now."""
+        table = self.setting.table
         begins = table.progress_from.item(row)
         if now > begins:
             table.executed[row] += (now - begins) * table.rate[row]
             self.entered[row] += now - begins
             self.ready.setdefault(row, begins)
             table.progress_from[row] = now
-        table.rate[row] = rate
-        self.forget_end(row)
-        if rate > 0:
-            self.expect_end(row, now)
 
     def stop(self, row: int, now: float) -> Stint:
         """A unit leaves its GPUs; returns what it did on them."""
@@ -157,7 +162,7 @@ class Progress(ABC):
         table, entered = self.setting.table, self.entered[rows]
         begins, rate = table.progress_from[rows], table.rate[rows]
         worked = np.maximum(now - begins, 0.0)
-        if self.setting.semantics.release == "tick":
+        if self.setting.semantics.release != "exact":
             left = np.maximum(self.setting.true_work[rows] - table.executed[rows], 0.0)
             needed = np.divide(left, rate, out=np.full(len(rows), np.inf), where=rate > 0)
             worked = np.minimum(worked, needed)

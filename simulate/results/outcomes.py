@@ -183,7 +183,7 @@ def _shown_options(
     settings: RunSettings, costs: Costs, semantics: Semantics, parts: Parts
 ) -> Mapping[str, str | float | None]:
     run: dict[str, str | float | None] = {
-        "round": semantics.grid,
+        "round": semantics.round_length or None,
         "restart_overhead": costs.restart_overhead,
         "checkpoint_interval": costs.checkpoint_interval,
         "min_run": costs.min_run,

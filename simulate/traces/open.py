@@ -10,6 +10,7 @@ from simulate.traces.formats import dlsched, pai, philly, pollux, slurm
 from simulate.traces.formats.acme import ACME
 from simulate.traces.formats.alibaba2023 import ALIBABA2023
 from simulate.traces.formats.chronus import CHRONUS
+from simulate.traces.formats.elasticflow import ELASTICFLOW
 from simulate.traces.formats.gavel import GAVEL, SHOCKWAVE
 from simulate.traces.formats.helios import HELIOS, VENUS
 from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
@@ -31,6 +32,7 @@ FORMATS: dict[str, Reader] = {
     "acme": ACME.read,
     "slurm": slurm.read,
     "chronus": CHRONUS.read,
+    "elasticflow": ELASTICFLOW.read,
     "tiresias": TIRESIAS.read,
     "blox": BLOX.read,
     "gavel": GAVEL.read,
@@ -48,6 +50,7 @@ _BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
     ("alibaba2023", ALIBABA2023.recognises),
     ("slurm", slurm.recognises),
     ("chronus", CHRONUS.recognises),
+    ("elasticflow", ELASTICFLOW.recognises),
     ("tiresias", TIRESIAS.recognises),
     ("blox", BLOX.recognises),
     ("gavel", GAVEL.recognises),

@@ -100,7 +100,7 @@ def live_semantics(settings: RoundSettings) -> Semantics:
         BadInput: an unknown profile.
     """
     semantics = resolve_semantics(settings.part_settings())
-    return semantics.with_grid(settings.round_s) if semantics.grid is not None else semantics
+    return semantics.with_grid(settings.round_s) if semantics.round_length else semantics
 
 
 def live_parts(settings: RoundSettings, *, has_quotas: bool) -> Parts:

@@ -36,6 +36,8 @@ SEEDS = {
     "cpu=8,gres/gpu=8|01:00:00\n",
     "chronus": "job_id,user,num_gpu,submit_time,model_name,duration,expect_time_list,"
     "expect_value_list,best_effort,job_type\n0,u,1,5,vgg16,38,72-112,10-8,0,soft\n",
+    "elasticflow": "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,"
+    "deadline,best_effort\n0,5,1,60,bert,64,300,99,0\n",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
     "0,1,0,1,vgg,50,1\n",
     "blox": "job_id,submit_time,num_gpus,duration\n0,0,1,1000\n",

@@ -20,6 +20,8 @@ HEADERS = {
     "slurm": "JobID|JobName|State|Submit|AllocTRES|Elapsed|",
     "chronus": "job_id,user,num_gpu,submit_time,model_name,duration,expect_time_list,"
     "expect_value_list,best_effort,job_type",
+    "elasticflow": "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,"
+    "deadline,best_effort",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
     "shockwave": "job_id,model,scale_factor,total_steps,mode,arrival_time_s",

@@ -81,3 +81,25 @@ def test_the_plain_blox_layout_is_native_too(trace_file):
         trace = open_trace(path, format)
         assert trace.submit_time.tolist() == [1084]
         assert trace.columns == {}
+
+
+ELASTICFLOW = (
+    "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,deadline,best_effort\n"
+)
+
+
+def test_elasticflow_deadlines_count_from_the_submit_and_best_effort_jobs_have_none(trace_file):
+    rows = "0,100,1,60,bert,64,300,250,0\n1,100,2,60,deepspeech2,32,300,250,1\n"
+    trace = open_trace(trace_file(ELASTICFLOW + rows))
+    assert trace.source == "elasticflow"
+    assert trace.columns["deadline"][0] == 150
+    assert np.isnan(trace.columns["deadline"][1])
+    assert trace.columns["min_gpus"].tolist() == [1, 1]
+    assert trace.columns["max_gpus"].tolist() == [64, 32]
+    assert trace.columns["useful_gpus"].tolist() == [8, 32]
+
+
+def test_an_elasticflow_deadline_before_the_submit_names_the_line(trace_file):
+    path = trace_file(ELASTICFLOW + "0,100,1,60,bert,64,300,99,0\n")
+    with pytest.raises(BadInput, match=r":2: deadline must be after submit_time"):
+        open_trace(path)

@@ -1,0 +1,109 @@
+"""What the released simulator charges each running job at each of its events.
+
+Two seconds (seven from 256 GPUs on); where the job's set of GPUs was not used by any job since the
+trainers were last restarted, 2·(log2 n + 1) seconds more for its n GPUs, and 27 (47) more at the
+events, one in so many, that restart the trainers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Rows
+from dlsched.core.cluster.occupancy import Placement
+from dlsched.policies.scheduling.elasticflow.planning import Plan
+
+LARGE = 256  # GPUs of a cluster on which everything takes longer
+
+
+class Trainers:
+    """The sets of GPUs on which trainers run together (a `Memory`)."""
+
+    def __init__(self) -> None:
+        """Begin without trainers."""
+        self._events = 0
+        self._known: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        self._restarts = False
+        self._changes: set[float] = set()  # of plans, without admission
+        self._begun: list[int] = []  # rows in the order of their starts, without admission
+
+    def begin_event(self, restart_every: int) -> None:
+        """One more event; one in so many restarts all trainers."""
+        self._restarts = self._events > 0 and self._events % restart_every == 0
+        self._events += 1
+
+    def end_event(self) -> None:
+        """All jobs of the event were asked about."""
+        if self._restarts:
+            self._known.clear()
+
+    def overhead(self, placement: Placement, total: int) -> float:
+        """Seconds that a job loses at this event, on a cluster of so many GPUs."""
+        large = total >= LARGE
+        seconds = 7.0 if large else 2.0
+        where = placement.nodes, placement.masks
+        if where in self._known:
+            return seconds
+        self._known.add(where)
+        if self._restarts:
+            seconds += 47.0 if large else 27.0
+        return seconds + 2.0 * (math.log2(placement.gpus) + 1)
+
+    def order_of_starts(self, rows: Sequence[int], starting: Sequence[int]) -> list[int]:
+        """Places of jobs in the order in which they have started first; without admission.
+
+        Args:
+            rows: all jobs.
+            starting: places of those with GPUs; those that are new start in this order.
+        """
+        there = set(rows)
+        begun = dict.fromkeys(row for row in self._begun if row in there)
+        begun |= dict.fromkeys(rows[place] for place in starting)
+        self._begun = list(begun)
+        place = {row: number for number, row in enumerate(rows)}
+        return [place[row] for row in self._begun] + [
+            place[row] for row in rows if row not in begun
+        ]
+
+    def wakes_at(
+        self, plans: Sequence[Plan], before: Sequence[Plan], now: float, *, admits: bool
+    ) -> float:
+        """When the released simulator looks next, besides arrivals and ends.
+
+        With admission: at the first change of any plan, if that is before all ends. Without: at the
+        first change of every plan that was ever made, whether or not it is still in force, but for
+        those at which a running job was to end.
+        """
+        changes = [plan.next_change for plan in plans if math.isfinite(plan.next_change)]
+        if admits:
+            first = min(changes, default=math.inf)
+            return now + first if first < min(plan.end for plan in plans) else math.inf
+        self._changes -= {now + plan.end for plan in (*before, *plans)}
+        self._changes.update(now + change for change in changes)
+        self._changes -= {now + plan.end for plan in plans if plan.first}
+        self._changes = {time for time in self._changes if time > now}
+        return min(self._changes, default=math.inf)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sets, and how many events there were."""
+        known = sorted([list(nodes), list(masks)] for nodes, masks in self._known)
+        changes = sorted(self._changes)
+        return {"trainers": known, "events": self._events, "changes": changes} | {
+            "begun": np.array(self._begun, np.int64)
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self._known = {(tuple(nodes), tuple(masks)) for nodes, masks in state["trainers"]}
+        self._events = int(state["events"])
+        self._changes = set(state["changes"])
+        self._begun = [int(row) for row in state["begun"]]
+
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed."""
+        new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._begun = [new[row] for row in self._begun if row in new]

@@ -1,0 +1,150 @@
+"""Plans for all jobs of a pool, in the order of their deadlines, and the GPUs that are left.
+
+What is left is given one size at a time to the job with the largest marginal return: the change of
+its planned GPU time, for each GPU that it gets more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dlsched.policies.scheduling.elasticflow.greedy import plan_greedily
+from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan, plan
+from dlsched.policies.scheduling.elasticflow.timeline import Steps
+
+Marginal = Literal["artifact", "paper"]
+
+
+def by_deadline(demands: Sequence[Demand]) -> list[int]:
+    """Places of jobs, the earliest deadline first, ties as they come."""
+    return sorted(range(len(demands)), key=lambda place: demands[place].due)
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans jobs into the GPUs of a pool.
+
+    Attributes:
+        total: GPUs.
+        slot: seconds.
+        shares: as few GPUs as keep a deadline, or as many as a job can use.
+    """
+
+    total: int
+    slot: float
+    shares: Literal["minimum", "greedy"] = "minimum"
+
+    def plan_all(self, demands: Sequence[Demand]) -> tuple[list[Plan], Steps]:
+        """Plan jobs one after the other, each into what those before it leave free.
+
+        Returns:
+            their plans, and the GPUs that are free then.
+        """
+        return self._plan(demands, {}, Steps.always(self.total))
+
+    def around(
+        self, demands: Sequence[Demand], fixed: Mapping[int, Plan]
+    ) -> tuple[list[Plan], Steps]:
+        """As `plan_all`, where some jobs, by place, have their plans already."""
+        free = Steps.always(self.total)
+        for each in fixed.values():
+            free = free.plus(each.use, -1)
+        return self._plan(demands, fixed, free)
+
+    def _plan(
+        self, demands: Sequence[Demand], fixed: Mapping[int, Plan], free: Steps
+    ) -> tuple[list[Plan], Steps]:
+        plans = []
+        for place, demand in enumerate(demands):
+            own = fixed.get(place)
+            if own is None:
+                own = self._one(demand, free)
+                free = free.plus(own.use, -1)
+            plans.append(own)
+        return plans, free
+
+    def _one(self, demand: Demand, free: Steps) -> Plan:
+        if self.shares == "greedy":
+            return plan_greedily(demand, free, self.slot)
+        return plan(demand, free, self.slot)
+
+    def give_the_rest(
+        self, demands: Sequence[Demand], plans: list[Plan], free: Steps, marginal: Marginal
+    ) -> tuple[list[int], list[Plan]]:
+        """Give GPUs that are free now to the jobs that gain most, and plan these anew.
+
+        A job that has none comes first. Ties go to the job that was ahead before.
+
+        Args:
+            demands: all jobs.
+            plans: theirs; changed.
+            free: what they leave free.
+            marginal: artifact: the largest increase of GPU time comes first; paper: the smallest.
+
+        Returns:
+            the places of the jobs, the largest marginal return first, and the plans that were
+            replaced.
+        """
+        order = list(range(len(demands)))
+        offers, replaced = [NOTHING] * len(order), list[Plan]()
+        spare = int(free.gpus[0])
+        best = None if spare else -1
+        while best != -1:
+            for job in order:
+                if demands[job].sizes.after(plans[job].first) or not offers[job].is_taken:
+                    offers[job] = self._offer(demands[job], plans[job], free, spare, marginal)
+            order.sort(key=lambda job: -offers[job].value)
+            best = next((job for job in order if offers[job].is_open), -1)
+            if best >= 0:
+                replaced.append(plans[best])
+                plans[best], free = offers[best].plan, offers[best].free
+                offers[best] = replace(offers[best], is_taken=True)
+                spare = int(free.gpus[0])
+        return order, replaced
+
+    def _offer(
+        self, demand: Demand, own: Plan, free: Steps, spare: int, marginal: Marginal
+    ) -> _Offer:
+        size = demand.sizes.after(own.first)
+        more = size - own.first
+        if not size or more > spare:
+            return NOTHING
+        without = free.plus(own.use)
+        better = plan(demand, without, self.slot, first=size)
+        in_vain = demand.restart > 0 and better.real_end >= own.real_end
+        if in_vain or (own.keeps and not better.keeps):
+            return NOTHING
+        value = math.inf
+        if own.first:
+            value = (better.gpu_seconds - own.gpu_seconds) / more
+            value = value if marginal == "artifact" else -value
+        return _Offer(value, better, without.plus(better.use, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What a job gains by its next size.
+
+    Attributes:
+        value: its marginal return; -inf: it gets none.
+        plan: its new plan.
+        free: what is free then.
+        is_taken: it has that size by now.
+    """
+
+    value: float
+    plan: Plan
+    free: Steps
+    is_taken: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Can it be taken?"""
+        return self.value > -math.inf and not self.is_taken
+
+
+_NONE = Steps.always(0)
+NOTHING = _Offer(-math.inf, Plan(_NONE, 0.0, 0.0, keeps=False), _NONE)

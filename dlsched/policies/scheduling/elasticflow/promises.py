@@ -1,0 +1,136 @@
+"""What ElasticFlow remembers between decisions: the plans that jobs were promised, and their order.
+
+A plan that was made stays possible as long as it is followed. Planning anew, earliest deadline
+first, usually finds a better one, but may fail to find any: then the old plans stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.units import Units
+from dlsched.policies.scheduling.elasticflow.planning import Plan
+from dlsched.policies.scheduling.elasticflow.timeline import Steps
+
+EARLY_S = 1e-3  # so much before a planned moment, the moment has come
+
+
+class Promises:
+    """Plans by row (a `Memory`).
+
+    Attributes:
+        due: when a plan changes first, in seconds; all are made anew then, or when jobs come or go.
+    """
+
+    def __init__(self) -> None:
+        """Begin without plans."""
+        self.due = -np.inf
+        self._version = 0  # of the believed speeds
+        self._promised: set[int] = set()  # rows whose deadlines are to be kept
+        self._made: dict[int, tuple[float, Plan]] = {}  # when, and the plan from then on
+        self._order: list[int] = []
+        self._coming: list[int] = []  # the order of the decision that is being made
+
+    # -- when -------------------------------------------------------------------------------------
+
+    def is_due(self, ctx: RoundContext) -> bool:
+        """Is it time to plan anew?"""
+        changed = bool(ctx.changes) or self._version != ctx.perf.version(ctx.active)
+        return changed or ctx.now >= self.due - EARLY_S
+
+    def decided(self, ctx: RoundContext, due: float) -> None:
+        """All jobs were planned, and the next plan changes at `due`."""
+        self.due = due
+        self._version = ctx.perf.version(ctx.active)
+        self._order, self._coming = self._coming, []
+        there = set(ctx.active.tolist())
+        self._made = {row: made for row, made in self._made.items() if row in there}
+        self._promised &= there
+
+    # -- plans ------------------------------------------------------------------------------------
+
+    def promise(self, rows: Iterable[int]) -> None:
+        """From now on the deadlines of these are to be kept."""
+        self._promised.update(rows)
+
+    def keep(self, rows: Sequence[int], plans: Sequence[Plan], now: float) -> None:
+        """These are the plans of some jobs from now on, which stay in this order."""
+        self._coming.extend(rows)
+        self._made.update((row, (now, plan)) for row, plan in zip(rows, plans, strict=True))
+
+    def kept_instead(
+        self, rows: Sequence[int], plans: Sequence[Plan], total: int, now: float
+    ) -> dict[int, Plan] | None:
+        """Old plans to stay with, by place, where new ones break a promise; None where none does.
+
+        Args:
+            rows: all jobs.
+            plans: their new plans.
+            total: GPUs; old plans hold only where there are enough for all of them.
+            now: seconds.
+        """
+        old = {
+            place: made[1].after(now - made[0])
+            for place, row in enumerate(rows)
+            if row in self._promised and (made := self._made.get(row)) is not None and made[1].keeps
+        }
+        if all(plans[place].keeps for place in old):
+            return None
+        use = Steps.always(0)
+        for plan in old.values():
+            use = use.plus(plan.use)
+        return old if int(use.gpus.max()) <= total else None
+
+    # -- order ------------------------------------------------------------------------------------
+
+    def in_order(self, units: Units) -> Units:
+        """Units as they were left at the last decision, then new ones as they came."""
+        place = {row: number for number, row in enumerate(self._order)}
+        last = len(place)
+        keys = [place.get(row, last) for row in units.rows.tolist()]
+        return units[np.argsort(np.array(keys, np.int64), kind="stable")]
+
+    # -- state ------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "due": float(self.due),
+            "version": self._version,
+            "order": np.array(self._order, np.int64),
+            "promised": np.array(sorted(self._promised), np.int64),
+            "plans": [
+                [row, at, plan.end, plan.real_end, plan.keeps, plan.steps.times, plan.steps.gpus]
+                for row, (at, plan) in sorted(self._made.items())
+            ],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self.due, self._version = float(state["due"]), int(state["version"])
+        self._order = [int(row) for row in state["order"]]
+        self._promised = {int(row) for row in state["promised"]}
+        self._made = {
+            int(row): (
+                float(at),
+                Plan(
+                    Steps(np.array(times, np.float64), np.array(gpus, np.int64)),
+                    float(end),
+                    float(real_end),
+                    bool(keeps),
+                ),
+            )
+            for row, at, end, real_end, keeps, times, gpus in state["plans"]
+        }
+
+    def renumber(self, old: Rows) -> None:
+        """Follow a table that was packed."""
+        new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
+        self._made = {new[row]: made for row, made in self._made.items() if row in new}
+        self._order = [new[row] for row in self._order if row in new]
+        self._promised = {new[row] for row in self._promised if row in new}

@@ -1,0 +1,213 @@
+"""ElasticFlow: shares that keep deadlines, admission, and what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlsched.composition.settings import Costs
+from dlsched.core.cluster.description import parse_cluster_spec
+from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
+from dlsched.policies.scheduling.elasticflow.admission import Door
+from dlsched.policies.scheduling.elasticflow.planner import Planner
+from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan, Sizes, plan
+from dlsched.policies.scheduling.elasticflow.policy import ElasticFlow, ElasticFlowOptions
+from dlsched.policies.scheduling.elasticflow.timeline import FOREVER, Steps
+from simulate.replay import replay
+from simulate.results.tables import JobOutcomes
+from simulate.settings import RunSettings
+from simulate.traces.open import open_trace
+
+SPEEDS = {"good": 0.9, "fair": 0.6, "poor": 0.3}  # speed on n GPUs: n to this power
+GPUS = np.array([1, 2, 4, 8])
+
+
+def sizes(power: float = 1.0, total: int = 8) -> Sizes:
+    return Sizes.of(GPUS, GPUS**power, total)
+
+
+def as_steps(found: Plan) -> list[tuple[float, int]]:
+    return list(zip(found.steps.times.tolist(), found.steps.gpus.tolist(), strict=True))
+
+
+def replayed(
+    tmp_path: Path, jobs: list[tuple[Any, ...]], *options: str, overhead: float = 0.0, **named: Any
+) -> JobOutcomes:
+    """Jobs are (submit, steps, deadline after it or None, model, most GPUs)."""
+    lines = ["job_id,submit_time,num_gpus,total_iterations,model,deadline,min_gpus,max_gpus"]
+    for number, (submit, steps, deadline, model, most) in enumerate(jobs):
+        due = "" if deadline is None else deadline
+        lines.append(f"{number},{submit},1,{steps},{model},{due},1,{most}")
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("\n".join(lines) + "\n")
+    table = ThroughputTable(
+        [
+            Measurement(gpu_type="gpu", scale=gpus, kind=JobKind(model, None), rate=gpus**power)
+            for model, power in SPEEDS.items()
+            for gpus in GPUS.tolist()
+        ]
+    )
+    return replay(
+        open_trace(trace),
+        parse_cluster_spec("2x4:gpu"),
+        RunSettings(
+            policy="elasticflow",
+            options=("margin=1", *options),
+            costs=Costs(restart_overhead=overhead),
+            check=True,
+            **named,
+        ),
+        throughputs=table,
+    ).jobs
+
+
+def test_the_fewest_gpus_that_keep_the_deadline_are_used_as_late_as_possible() -> None:
+    """Free: 8 until 100 s, then 2, then 8; 640 steps by 300 s need two GPUs from the start."""
+    free = Steps(np.array([0.0, 100.0, 200.0]), np.array([8, 2, 8]))
+    found = plan(Demand(600.0, 300.0, sizes()), free, 10.0)
+    assert found.keeps
+    assert as_steps(found) == [(0.0, 2)]
+    late = plan(Demand(250.0, 300.0, sizes()), free, 10.0)
+    assert as_steps(late) == [(0.0, 1)]
+    waits = plan(Demand(90.0, 300.0, sizes()), free, 10.0)
+    assert as_steps(waits) == [(0.0, 0), (200.0, 1)]
+    assert waits.real_end == 290.0
+
+
+def test_the_example_of_three_jobs_on_four_gpus() -> None:
+    """deepspeech2 and gpt2 need two GPUs each; vgg16 is declined."""
+    rates = {
+        "deepspeech2": [3.0231577845960493, 5.3658588170062025, 7.543931899743629],
+        "gpt2": [3.76, 6.959745, 11.5],
+        "vgg16": [2.6247764189255065, 4.873619474205853, 8.720751494818506],
+    }
+    first, second, third = (
+        Demand(left, due, Sizes.of(GPUS[:3], np.array(rates[model]), 4))
+        for model, left, due in (
+            ("deepspeech2", 9641, 1956), ("gpt2", 10996, 2096), ("vgg16", 18958, 2833),
+        )
+    )  # fmt: skip
+    planner = Planner(4, 60.0)
+    plans, _ = planner.plan_all([first, second])
+    assert [each.first for each in plans] == [2, 2]
+    assert [each.real_end for each in plans] == [1797.0, 1580.0]
+    answers = Door([], planner, together=False).ask([first, second, third])
+    assert [answer.enters for answer in answers] == [True, True, False]
+
+
+def test_what_is_left_goes_to_the_job_that_gains_most_by_either_rule() -> None:
+    """The good job saves no GPU time by more GPUs, the poor one wastes most of it."""
+    demands = [Demand(800.0, FOREVER, sizes(1.0, 6)), Demand(800.0, FOREVER, sizes(0.3, 6))]
+    planner, first = Planner(6, 10.0), {}
+    for marginal in ("paper", "artifact"):
+        plans, free = planner.plan_all(demands)
+        planner.give_the_rest(demands, plans, free, marginal)
+        first[marginal] = [each.first for each in plans]
+    assert first == {"paper": [4, 2], "artifact": [2, 4]}
+
+
+demands_strategy = st.lists(
+    st.tuples(st.integers(10, 5000), st.integers(30, 4000), st.sampled_from([1.0, 0.6, 0.3])),
+    min_size=1,
+    max_size=8,
+).map(lambda jobs: [Demand(left, due, sizes(power)) for left, due, power in jobs])
+
+
+@given(demands_strategy, st.sampled_from([0.0, 30.0]))
+def test_plans_never_hold_more_gpus_than_there_are_and_do_all_the_work(
+    demands: list[Demand], restart: float
+) -> None:
+    demands = [Demand(d.left, d.due, d.sizes, 0, restart) for d in demands]
+    planner = Planner(8, 10.0)
+    plans, free = planner.plan_all(sorted(demands, key=lambda each: each.due))
+    planner.give_the_rest(sorted(demands, key=lambda each: each.due), plans, free, "paper")
+    use = Steps.always(0)
+    for demand, each in zip(sorted(demands, key=lambda d: d.due), plans, strict=True):
+        use = use.plus(each.use)
+        assert each.keeps == (each.real_end <= demand.due)
+        times = np.append(each.use.times[:-1], each.real_end)
+        done = demand.work(each.use.gpus[:-1], np.diff(times), 0).sum()
+        assert done >= demand.left * (1 - 1e-9)
+    assert use.gpus.max() <= 8
+    assert use.gpus.min() >= 0
+
+
+jobs_strategy = st.lists(
+    st.tuples(
+        st.integers(0, 900),
+        st.integers(30, 3000),
+        st.none() | st.integers(60, 4000),
+        st.sampled_from(list(SPEEDS)),
+        st.sampled_from([1, 2, 4, 8]),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", ["rounds", "events"])
+@settings(max_examples=20)
+@given(jobs=jobs_strategy, overhead=st.sampled_from([0.0, 20.0]))
+def test_no_job_is_admitted_that_misses_its_deadline(
+    tmp_path_factory: pytest.TempPathFactory,
+    clock: str,
+    jobs: list[tuple[Any, ...]],
+    overhead: float,
+) -> None:
+    found = replayed(tmp_path_factory.mktemp("jobs"), jobs, clock=clock, overhead=overhead)
+    assert set(found.status.tolist()) <= {"completed", "refused"}
+    done = found.status == "completed"
+    deadline = found.extra.get("deadline", np.full(len(found), np.nan))
+    assert not (done & (found.jct > deadline + 1e-6)).any()
+
+
+def test_a_job_is_declined_with_the_earliest_deadline_that_can_be_kept(tmp_path: Path) -> None:
+    """Alone it takes 500 s on its only GPU, and plans are in slots of a minute."""
+    found = replayed(tmp_path, [(0, 500, 400, "good", 1)])
+    assert found.status.tolist() == ["refused"]
+    assert found.reason[0] == (
+        "Never: its deadline cannot be kept with those of the jobs that are there; "
+        "the earliest that can is 540 s after the submit"
+    )
+    kept = replayed(tmp_path, [(0, 500, 540, "good", 1)])
+    assert kept.status.tolist() == ["completed"]
+
+
+def test_a_job_with_a_deadline_gets_the_gpus_that_it_needs_and_no_job_waits_idly(
+    tmp_path: Path,
+) -> None:
+    """By itself a job has all GPUs; beside an urgent one as many as that leaves."""
+    alone = replayed(tmp_path, [(0, 1000, 900, "good", 8)])
+    assert alone.finish_time[0] == pytest.approx(1000 / 8**0.9, rel=1e-3)
+    both = replayed(tmp_path, [(0, 4000, None, "good", 8), (120, 1500, 300, "good", 8)])
+    assert both.status.tolist() == ["completed"] * 2
+    assert both.jct[1] <= 300
+    assert both.resizes[0] >= 1
+
+
+def test_without_admission_every_job_runs_and_some_are_late(tmp_path: Path) -> None:
+    jobs = [(0, 3000, 420, "poor", 8), (10, 3000, 420, "poor", 8)]
+    found = replayed(tmp_path, jobs, admission="accept-all")
+    assert found.status.tolist() == ["completed"] * 2
+    assert (found.jct > 420).all()
+    greedy = replayed(tmp_path, jobs, "shares=greedy", admission="accept-all")
+    assert greedy.finish_time[0] < greedy.finish_time[1]
+
+
+def test_its_state_comes_back_and_follows_a_packed_table() -> None:
+    policy, again = ElasticFlow(ElasticFlowOptions()), ElasticFlow(ElasticFlowOptions())
+    steps = Steps(np.array([0.0, 60.0]), np.array([2, 1]))
+    policy._promises.promise([3])
+    policy._promises.keep([3, 5], [Plan(steps, 120.0, 110.0, True)] * 2, 7.0)
+    again.load_state_dict(policy.state_dict())
+    again.renumber(np.array([5, 3]), 0)
+    kept = again._promises.kept_instead([1], [Plan(steps, 120.0, 110.0, False)], 8, 37.0)
+    assert kept is not None
+    assert as_steps(kept[0]) == [(0.0, 2), (30.0, 1)]
+    assert kept[0].real_end == 80.0
