@@ -200,6 +200,7 @@ def test_an_array_is_told_of_as_a_whole(telling: LocalCluster, sink: Sink) -> No
     eventually("each has ended", lambda: all(sink.events("/site", each + k) for k in (0, 1)))
 
 
+@pytest.mark.slow
 def test_most_of_a_time_limit_is_told_once_a_run(telling: LocalCluster, sink: Sink) -> None:
     words = ("--mail-type", "TIME_LIMIT_80,TIME_LIMIT_90,END", "-t", "10s")
     job = _submit(telling, *words, wrap="sleep 600")
@@ -209,6 +210,7 @@ def test_most_of_a_time_limit_is_told_once_a_run(telling: LocalCluster, sink: Si
     assert sink.events("/site", job) == ["time_limit_80", "time_limit_90", "end"]
 
 
+@pytest.mark.slow
 def test_a_webhook_that_fails_is_called_again_and_delays_no_other(
     telling: LocalCluster, sink: Sink
 ) -> None:

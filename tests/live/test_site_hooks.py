@@ -132,6 +132,7 @@ def test_a_gang_whose_prolog_fails_on_one_node_begins_nowhere(hooked: Hooked) ->
     assert hooked.ran(job).count("prolog 1") == hooked.ran(job).count("epilog 1")
 
 
+@pytest.mark.slow
 def test_a_prolog_that_hangs_is_killed_and_a_cancel_does_not_wait_for_it(hooked: Hooked) -> None:
     hooked.says("prolog", "sleep 600")
     job = hooked.submit("true", nodelist="n1")
@@ -146,7 +147,9 @@ def test_a_prolog_that_hangs_is_killed_and_a_cancel_does_not_wait_for_it(hooked:
     hooked.until(slow, "COMPLETED")
 
 
-@pytest.mark.parametrize("script", ["echo left over; exit 4", "sleep 600"])
+@pytest.mark.parametrize(
+    "script", ["echo left over; exit 4", pytest.param("sleep 600", marks=pytest.mark.slow)]
+)
 def test_a_failing_epilog_drains_its_node_and_keeps_the_job_s_end(
     hooked: Hooked, script: str
 ) -> None:
