@@ -57,6 +57,7 @@ class Reserved:
         self.all = tuple(reservations)
         self._pools = pools
         self._base = list(pools.nodes)
+        self._origin = list(range(len(pools.nodes)))  # the pool of which each was made
         number = {name: k for k, name in enumerate(pools.cluster.names)}
         self._nodes = [
             pools.cluster.nodes_mask(number[name] for name in each.nodes if name in number)
@@ -105,6 +106,11 @@ class Reserved:
             known[key] = found[row] = pool if same else self._pool(pool, mask)
         return found
 
+    def without(self, pools: Ints) -> Ints:
+        """The pools that rows have without reservations, from those that they have now."""
+        found: Ints = np.array(self._origin, np.int64)[pools]
+        return found
+
     def _admitted(self, now: float, until: Floats, own: Ints) -> Bools:
         found: Bools = own == -1
         for k, each in enumerate(self.all):
@@ -116,6 +122,7 @@ class Reserved:
         number = self._derived.get((pool, mask))
         if number is None:
             number = self._derived[pool, mask] = self._pools.add(self._pools.keys[pool], mask)
+            self._origin.append(pool)
         return number
 
     def refresh(self) -> None:

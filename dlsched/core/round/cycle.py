@@ -74,7 +74,6 @@ class Cycle:
         self._admissions = len(ctx.active)
         self.admitted: Ints = np.zeros(len(ctx.table), np.int64)
         self.admitted[ctx.active] = np.arange(self._admissions)
-        self._base_pool: Ints | None = None  # without reservations
         self._children: dict[int, list[int]] = {}
         for row, parents in ctx.table.parents.items():
             for parent in parents:
@@ -239,27 +238,30 @@ class Cycle:
     def _keep_reservations(self, reserved: Reserved) -> None:
         """Give each active row the pool that reservations leave it now."""
         ctx = self.ctx
-        if self._base_pool is None:
-            self._base_pool = ctx.table.pool.copy()
         table, rows, held = ctx.table, ctx.active, ctx.occupancy.held
         mine = [
             sum(1 << node for node in held[row].nodes) if row in held else 0
             for row in rows.tolist()
         ]
         table.pool[rows] = reserved.pools_at(
-            ctx.now, self._base_pool[rows], table.time_limit[rows], table.reservation[rows], mine
+            ctx.now,
+            reserved.without(table.pool[rows]),
+            table.time_limit[rows],
+            table.reservation[rows],
+            mine,
         )
 
     def _tell_reservations(self, reserved: Reserved, allocation: Allocation) -> None:
         """Say why rows wait for reservations, and ask again when one begins or ends."""
-        ctx, base = self.ctx, self._base_pool
-        assert base is not None
+        ctx = self.ctx
         moment = reserved.next_moment(ctx.now)
         allocation.wake_at = min(allocation.wake_at, moment)
         allocation.stable_until = min(allocation.stable_until, moment)
         table, pools, occupancy = ctx.table, ctx.pools, ctx.occupancy
-        for row in ctx.waiting.rows.tolist():
-            pool, before = table.pool.item(row), base.item(row)
+        rows = ctx.waiting.rows
+        base = reserved.without(table.pool[rows]).tolist()
+        for row, before in zip(rows.tolist(), base, strict=True):
+            pool = table.pool.item(row)
             if row in allocation.launched or pool == before:
                 continue
             gang = table.gang.item(row)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dlsched.core.cluster.description import Cluster, Node
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.cluster.reservations import NOWHERE, Reservation, Reserved
+from simulate.forecast import forecaster
 
 CLUSTER = Cluster([Node(name=f"n{k + 1}", gpus=4) for k in range(3)])
 MEETING = Reservation(name="meeting", nodes=("n1", "n2"), start=100.0, end=200.0)
@@ -79,6 +80,19 @@ def test_reasons_are_slurms_words() -> None:
     assert reserved.next_moment(0.0) == 50.0
     assert reserved.next_moment(100.0) == 200.0
     assert reserved.next_moment(200.0) == math.inf
+
+
+def test_a_forecast_from_the_middle_of_a_run_keeps_to_them(lab: Any) -> None:
+    """The one row that may not start before 400 does so in the forecast, too."""
+    trace = lab.trace([(0, 4, 50), (10, 12, 100)], time_limit=[50.0, 100.0])
+    engine = lab.engine(trace, "fifo", cluster=CLUSTER, clock="events", horizon=160.0)
+    kept = Reservation(name="kept", nodes=("n1",), start=120.0, end=400.0)
+    engine.cycle.ctx.reserved = Reserved((kept,), engine.pools)
+    engine.between_rounds = None
+    engine._await_reservations()
+    engine.run()
+    found = forecaster(engine)()
+    assert found.first_start.tolist() == [400.0]
 
 
 starts = st.tuples(st.integers(0, 400), st.integers(1, 4), st.integers(1, 150), st.booleans())
