@@ -256,6 +256,8 @@ def test_a_command_in_a_job_and_its_output_go_over_mutual_tls(
             assert refused == (1, f"dlsched: job {job} belongs to {owner}, not to {other}")
     finally:
         cluster.call("cancel", job, uid=uid)
+        kept = cluster.folder / "n1.log.run" / "jobs"  # until the agent lets the keeper go
+        eventually("its keeper ends", lambda: not [*kept.glob(f"{job}.*")])
 
 
 def test_root_submits_nothing_and_gets_no_token_unless_it_is_allowed(
