@@ -37,9 +37,13 @@ def test_a_deadline_that_cannot_be_kept_is_declined_and_others_run(cluster: Loca
     kept = submitted(
         cluster, "--gpus", "1", "--expected", "1m", "--deadline", "now+10minutes", "--", "true"
     )
-    too_early = submitted(
-        cluster, "--gpus", "1", "--expected", "1h", "--deadline", "now+10minutes", "--", "true"
-    )
+    words = ("--gpus", "1", "--expected", "1h", "--deadline", "now+10minutes", "--", "true")
+    done = cluster.run("submit", "--parsable", *words)
+    too_early = int(done.stdout)
+    assert "its deadline cannot be kept" in done.stderr  # told at once, not only in `show`
+    required = cluster.run("submit", "--require-sla", *words)
+    assert required.returncode == 1
+    assert required.stderr.startswith("dlsched: not submitted: ")
     whenever = submitted(cluster, "--gpus", "1", "--", "true")
     assert cluster.until(kept, "COMPLETED", "FAILED", "CANCELLED").state == "COMPLETED"
     assert cluster.until(whenever, "COMPLETED", "FAILED", "CANCELLED").state == "COMPLETED"

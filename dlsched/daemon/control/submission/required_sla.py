@@ -63,7 +63,7 @@ async def declined(
         if worst is not None and deadline_at is not None and not math.isnan(worst.on_time):
             put_deadline(told.deadline, worst, deadline_at)
         else:
-            told.why = "no end is predicted within the time looked ahead"
+            told.why = "no end is predicted: the policy refuses it, or it ends too far ahead"
     if broken:
         jobs = plural(len(broken), "other job")
         reply.declined.add(why=f"{jobs} would no longer be sure to keep the deadline")

@@ -42,7 +42,7 @@ from dlsched.daemon.turns import in_turns
 from dlsched.db.reading.queries import KnownRequest
 from dlsched.db.records import CheckpointCommitted, ContentSizes, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
-from dlsched.protocol.ledger import Request
+from dlsched.protocol.ledger import JobStatus, Request
 from dlsched.protocol.messages import JobId, RequestId
 from dlsched.rpc.authorisation import require_reader
 from dlsched.rpc.identity import Identity
@@ -200,7 +200,16 @@ class Submissions:
             forecast = await self._predictions.of(job, max(until - boottime(), 0.0))
             if forecast is not None and not math.isnan(forecast.on_time):
                 put_deadline(reply.deadlines.add(), forecast, deadline_at, job)
+            elif declined := self._declined_by_policy(JobId(job)):
+                reply.warnings.append(f"job {job} is cancelled: {declined}")
         return reply
+
+    def _declined_by_policy(self, job: JobId) -> str:
+        """Why the policy has refused a job for good; empty while it has not."""
+        row = self._cluster.driver.committed.jobs.get(job)
+        if row is None or row.status is not JobStatus.CANCELLED:
+            return ""
+        return row.reason.removeprefix("Admission: ") if row.reason.startswith("Admission") else ""
 
     async def _partly_forgotten(
         self, requests: list[Request], caller: Identity, name: str, known: JobId

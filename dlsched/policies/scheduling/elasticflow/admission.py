@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -95,5 +96,12 @@ def declined(earliest: float) -> Refused:
     return Refused(
         "Never",
         "its deadline cannot be kept with those of the jobs that are there; the earliest that can "
-        f"is {earliest:g} s after the submit",
+        f"is {_natural(earliest)} after the submit",
     )
+
+
+def _natural(seconds: float) -> str:
+    """Seconds, rounded up, in a unit that people read."""
+    if seconds <= 600:
+        return f"{math.ceil(seconds)} s"
+    return f"{math.ceil(seconds / 60)} min" if seconds <= 36_000 else f"{seconds / 3600:.1f} h"
