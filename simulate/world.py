@@ -163,8 +163,7 @@ class World:
                 self.true_work[command.row] = self.table.executed[command.row]
             elif command.before is not None:
                 self.stop(command.row, now)
-                if command.before != command.after:  # else it only restarts
-                    self._count_interruption(command.verb, command.row)
+                self._count_interruption(command.verb, command.row)
         for command in commands:
             if command.after is not None:
                 self.start(command.row, command.after, now, command.grant, command.before)

@@ -18,7 +18,10 @@ from dlsched.core.units import UnitTable
 from dlsched.policies.placement.spanning import fewest_nodes
 from dlsched.policies.registry import make, names
 
-SPANNING = ("first-free", "min-nodes", "best-fit", "worst-fit", "roomiest", "random", "count")
+SPANNING = (
+    *("first-free", "min-nodes", "best-fit", "worst-fit", "roomiest", "random", "count"),
+    "buddy",
+)
 
 
 def cluster_with(free: list[int], sizes: list[int], switches: list[str] | None = None) -> Occupancy:
