@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dlsched.composition.settings import Costs
@@ -118,6 +118,16 @@ demands_strategy = st.lists(
 ).map(lambda jobs: [Demand(left, due, sizes(power)) for left, due, power in jobs])
 
 
+@example(  # a restart that is longer than what is left of a deadline
+    [
+        Demand(left, due, sizes(power))
+        for left, due, power in [
+            *((10, 871, 1.0), (112, 30, 0.3), (224, 30, 0.3)),
+            *((241, 30, 1.0), (384, 30, 0.6), (1211, 30, 0.6)),
+        ]
+    ],
+    30.0,
+)
 @given(demands_strategy, st.sampled_from([0.0, 30.0]))
 def test_plans_never_hold_more_gpus_than_there_are_and_do_all_the_work(
     demands: list[Demand], restart: float

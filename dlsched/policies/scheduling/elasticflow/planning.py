@@ -72,24 +72,44 @@ class Demand:
     has: int = 0
     restart: float = 0.0
 
-    def work(self, gpus: Ints, lasts: Floats, before: int) -> Floats:
+    def work(self, gpus: Ints, lasts: Floats, before: int, since: float = np.inf) -> Floats:
         """Steps in stretches of time; [..., stretch].
+
+        A restart may last longer than the stretch that it begins in.
 
         Args:
             gpus: in each stretch.
             lasts: seconds of each.
             before: GPUs before the first one.
+            since: seconds for which it had these before.
         """
+        works: Floats = np.broadcast_to(lasts, gpus.shape)
         if self.restart:
             changed = np.diff(gpus, axis=-1, prepend=before) != 0
-            lasts = np.maximum(lasts - self.restart * changed, 0.0)
-        found: Floats = lasts * self.sizes.rate[gpus]
+            ends = np.cumsum(lasts)
+            begins = ends - lasts
+            origin = -since if since < self.restart else -self.restart  # nothing is pending then
+            anew = np.maximum.accumulate(np.where(changed, begins, origin), axis=-1)
+            paid = self.restart + anew
+            works = np.maximum(ends - paid, 0.0) - np.maximum(begins - paid, 0.0)
+        found: Floats = works * self.sizes.rate[gpus]
         return found
 
-    def seconds(self, left: float, gpus: int, before: int) -> float:
-        """Whole seconds in which so many steps are done, from `before` GPUs on."""
-        pause = self.restart if gpus != before else 0.0
+    def seconds(self, left: float, gpus: int, pause: float) -> float:
+        """Whole seconds in which so many steps are done, after a pause."""
         return float(np.ceil(pause + left / self.sizes.rate[gpus] * (1 - DUST)))
+
+    def pause(
+        self, gpus: Ints, lasts: Floats, before: int, last: int, since: float = np.inf
+    ) -> float:
+        """Seconds of a restart that are left at the beginning of the stretch `last`."""
+        elapsed, place = 0.0, last
+        while place and gpus[place - 1] == gpus[last]:
+            place -= 1
+            elapsed += lasts.item(place)
+        if not place and before == gpus[last]:
+            elapsed += since
+        return max(self.restart - elapsed, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,39 +182,40 @@ def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
     starts, lasts = known.times[:until], np.diff(known.times[: until + 1])
     if until:
         lasts[-1] = demand.due - starts[-1]
-    begin, left, before = 0, demand.left, demand.has
+    begin, left, before, since = 0, demand.left, demand.has, np.inf
     gpus = np.zeros(until, np.int64)
     if first:
-        rest = demand.seconds(left, first, before)
+        rest = demand.seconds(left, first, demand.restart if first != before else 0.0)
         anew = float(free.times[1]) if len(free.times) > 1 else aligned
         if in_slots(rest, slot) <= anew and rest <= demand.due:
             return _ending(Steps.always(first), 0.0, rest, slot, demand)
         begin = int(np.searchsorted(known.times, anew))
         gpus[:begin] = first
         left -= float(demand.work(np.array([first]), np.array([anew]), before)[0])
-        before = first
+        before, since = first, anew if first != before else np.inf
     can = demand.sizes.below[known.gpus[begin:until]]
-    found = _smallest(demand, can, lasts[begin:], left, before)
+    found = _smallest(demand, can, lasts[begin:], left, before, since)
     if found is None:
         gpus[begin:] = can
         return _late(demand, known, gpus, lasts, slot, first)
     some, last = found
-    done = float(demand.work(some[:last], lasts[begin : begin + last], before).sum())
+    ahead = lasts[begin : begin + last]
+    done = float(demand.work(some[:last], ahead, before, since).sum())
     gpus[begin : begin + last + 1] = some[: last + 1]
-    was = int(some[last - 1]) if last else before
-    rest = demand.seconds(left - done, int(some[last]), was)
+    pause = demand.pause(some, ahead, before, last, since)
+    rest = demand.seconds(left - done, int(some[last]), pause)
     return _ending(Steps(starts, gpus).merged(), float(starts[begin + last]), rest, slot, demand)
 
 
 def _smallest(
-    demand: Demand, can: Ints, lasts: Floats, left: float, before: int
+    demand: Demand, can: Ints, lasts: Floats, left: float, before: int, since: float
 ) -> tuple[Ints, int] | None:
     """The GPUs of each stretch and the one in which the work ends; None: there are too few GPUs."""
     sizes = demand.sizes.gpus
     if not len(can) or not len(sizes):
         return None
     by_size = np.minimum(sizes[:, None], can[None, :])  # [size, stretch]
-    work = demand.work(by_size, lasts, before)
+    work = demand.work(by_size, lasts, before, since)
     from_behind = np.cumsum(work[:, ::-1], axis=1)[:, ::-1]
     if demand.restart:  # work that begins in a stretch pays for a start there
         without = np.minimum(lasts, demand.restart) * demand.sizes.rate[by_size]
@@ -210,7 +231,7 @@ def _smallest(
     smaller = by_size[level - 1, :point] if level else np.zeros(point, np.int64)
     for early in (smaller, np.zeros(point, np.int64)):  # a change of size may cost too much
         gpus = np.concatenate([early, by_size[level, point:]])
-        done = np.cumsum(demand.work(gpus, lasts, before))
+        done = np.cumsum(demand.work(gpus, lasts, before, since))
         ends = np.flatnonzero((done >= left) & (gpus > 0) & (np.arange(len(can)) >= point))
         if len(ends):
             return gpus, int(ends[0])
@@ -235,8 +256,8 @@ def _late(demand: Demand, known: Steps, gpus: Ints, lasts: Floats, slot: float, 
     done = np.cumsum(demand.work(gpus, lasts, demand.has))
     last = int((done >= demand.left).argmax())
     left = demand.left - (float(done[last - 1]) if last else 0.0)
-    was = int(gpus[last - 1]) if last else demand.has
-    rest = demand.seconds(left, int(gpus[last]), was)
+    pause = demand.pause(gpus, lasts, demand.has, last)
+    rest = demand.seconds(left, int(gpus[last]), pause)
     gpus[last + 1 :] = 0
     plan = _ending(Steps(known.times, gpus).merged(), float(known.times[last]), rest, slot, demand)
     return Plan(plan.steps, plan.end, plan.real_end, False)
