@@ -50,6 +50,12 @@ class Sink(ThreadingHTTPServer):
         """Where it listens."""
         return f"http://127.0.0.1:{self.server_port}"
 
+    def forget(self) -> None:
+        """Start again as a new server: nothing was posted, every answer is 200."""
+        self.got.clear()
+        self.answers.clear()
+        self.redirect = ""
+
     def events(self, path: str, job: int) -> list[str]:
         """The events of a job that came to a path, each once."""
         mine = {each["id"]: each["event"] for each in self.got[path] if each["job"] == job}
@@ -96,6 +102,7 @@ def telling(request: pytest.FixtureRequest, sink: Sink) -> Iterator[LocalCluster
     }
     with cluster:
         yield cluster
+    sink.forget()  # the next cluster counts its jobs from 1 again
 
 
 def _program(folder: Path, name: str, text: str) -> str:
