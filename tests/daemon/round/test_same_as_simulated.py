@@ -190,6 +190,12 @@ def test_jobs_start_move_and_end_as_in_a_replay(
     compare(live, lab, policy, jobs, users[: len(jobs)])
 
 
+def test_equal_jobs_keep_their_order_under_gavel(live: Any, lab: Any) -> None:
+    """The live round also counts at an arrival: its sums differ in the last digit."""
+    jobs = [(0, 2, 121), (0, 3, 65), (0, 3, 121), (0, 3, 121), (1, 1, 56)]
+    compare(live, lab, "gavel", jobs, ["ann"] * len(jobs))
+
+
 @pytest.mark.parametrize("policy", SOME_POLICIES)
 @settings(max_examples=6)
 @given(jobs=trace_of)

@@ -28,6 +28,7 @@ from dlsched.policies.heterogeneous.time_shares import Source
 from dlsched.policies.scheduling.gavel.mechanisms.service_ledger import ALONE, ServiceLedger
 
 WORTH_MOVING = 1.01  # a job moves to an idle type that is at least so many times as fast
+DECIMALS = 6  # deficits are compared to these: smaller differences come from adding them up
 WITHOUT_ROUNDS_S = 360.0  # seconds between two decisions where there are no rounds
 
 
@@ -154,7 +155,7 @@ class CorrectedRounds:
         with np.errstate(divide="ignore", invalid="ignore"):
             priority = np.where(may, x * self._given / received, 0.0)
         deficit = np.zeros(priority.shape)
-        deficit[:alone] = ledger.deficit
+        deficit[:alone] = np.round(ledger.deficit, DECIMALS)
         entry, gpu_type = np.nonzero(may)
         order = np.lexsort((entry, -deficit[entry, gpu_type], -priority[entry, gpu_type]))
         one = np.concatenate([ledger.rows, ledger.first])
@@ -224,7 +225,8 @@ class CorrectedRounds:
         The type on which a row runs comes first, then the others from fast to slow.
         """
         ledger = self._ledger
-        deficit = np.where(ledger.x.any(axis=1), ledger.deficit.sum(axis=1), -np.inf)
+        owed = np.round(ledger.deficit.sum(axis=1), DECIMALS)
+        deficit = np.where(ledger.x.any(axis=1), owed, -np.inf)
         order = np.lexsort((np.arange(len(ledger)), -deficit))
         free = np.array(
             [r not in assigned.where and r not in assigned.fixed for r in ledger.rows.tolist()]
