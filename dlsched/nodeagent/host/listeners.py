@@ -42,9 +42,6 @@ def _inodes(pid: int) -> Iterator[str]:
         with open(f"{place}/comm", encoding="utf-8", errors="replace") as file:
             if not file.read().startswith(_KEEPER) or os.stat(place).st_uid != os.geteuid():
                 return
-        for name in os.listdir(f"{place}/fd"):
-            target = os.readlink(f"{place}/fd/{name}")
-            if target.startswith("socket:["):
-                yield target[8:-1]
+        yield from processes.socket_inodes(pid)
     except OSError:
         return

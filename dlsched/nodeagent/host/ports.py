@@ -7,6 +7,8 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dlsched.nodeagent.host import processes
+
 _LISTENS = "0A"  # a socket's state in /proc/net/tcp
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -34,7 +36,7 @@ def listeners(port: int, uid: int) -> list[Listener]:
     holders: dict[str, list[int]] = {inode: [] for _, inode in found}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            for inode in _inodes(name, uid):
+            for inode in _inodes(int(name), uid):
                 if inode in holders:
                     holders[inode].append(int(name))
     return [Listener(host, inode, tuple(holders[inode])) for host, inode in found if holders[inode]]
@@ -62,15 +64,10 @@ def _address(text: str, family: int) -> str:
     return socket.inet_ntop(family, b"".join(words))
 
 
-def _inodes(pid: str, uid: int) -> Iterator[str]:
+def _inodes(pid: int, uid: int) -> Iterator[str]:
     """Give the inodes of the sockets that a process of the user has open."""
-    place = f"/proc/{pid}"
     try:
-        if os.stat(place).st_uid != uid:
-            return
-        for name in os.listdir(f"{place}/fd"):
-            target = os.readlink(f"{place}/fd/{name}")
-            if target.startswith("socket:["):
-                yield target[8:-1]
+        if os.stat(f"/proc/{pid}").st_uid == uid:
+            yield from processes.socket_inodes(pid)
     except OSError:
         return

@@ -100,6 +100,19 @@ def all_processes() -> Iterator[Stat]:
                 yield found
 
 
+def socket_inodes(pid: int) -> Iterator[str]:
+    """Give the inodes of the sockets that a process has open.
+
+    Raises:
+        OSError: the process has ended, or is another user's.
+    """
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        target = os.readlink(f"{folder}/{name}")
+        if target.startswith("socket:["):
+            yield target[8:-1]
+
+
 def descendants(root: int) -> list[Stat]:
     """Return the live descendants of a process; for a subreaper they are complete."""
     children: dict[int, list[Stat]] = {}
