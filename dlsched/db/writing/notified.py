@@ -79,10 +79,7 @@ def _told(
         if kind == "release" and "begin" in wanted:
             yield "begin", text
         elif kind in ("requeue", "restart") and "requeue" in wanted:
-            had_begun = any(
-                run.released and run.key.job == job.job and run.is_over
-                for run in after.runs.values()
-            )
+            had_begun = any(run.released and run.is_over for run in after.runs_of_job(job.job))
             again = old is None or old.status.is_terminal  # its user asked for it
             preempted = old is not None and job.preemptions > old.preemptions
             if had_begun and not again and not (preempted and "preempt" in wanted):
@@ -99,12 +96,12 @@ def _told(
 def _begun(connection: Connection, array: JobId, some: list[Notice]) -> Notice | None:
     """That the first element of an array begins, if it does."""
     jobs = schema.jobs.c
-    others = select(func.count()).where(
+    begun = select(jobs.job).where(
         jobs.array_job == array,
         jobs.first_started_at.is_not(None),
         jobs.job.not_in([notice.job for notice in some]),
     )
-    if connection.execute(others).scalar_one():
+    if connection.execute(begun.order_by(jobs.array_task).limit(1)).first() is not None:
         return None
     return _of_array(array, some[0], "begin", f"its first element, job {some[0].job}, began")
 
@@ -114,13 +111,12 @@ def _ended(
 ) -> Notice | None:
     """That the last element of an array has ended, if it has."""
     jobs = schema.jobs.c
+    live = select(jobs.job).where(jobs.array_job == array, jobs.ended_at.is_(None))
+    last_first = live.order_by(jobs.array_task.desc()).limit(1)  # the last to end, most often
+    if connection.execute(last_first).first() is not None:
+        return None
     counted = select(jobs.state, func.count()).where(jobs.array_job == array).group_by(jobs.state)
     ends: dict[str, int] = {row[0]: row[1] for row in connection.execute(counted)}
-    live = connection.execute(
-        select(func.count()).where(jobs.array_job == array, jobs.ended_at.is_(None))
-    ).scalar_one()
-    if live:
-        return None
     failed = sum(n for word, n in ends.items() if word not in ("COMPLETED", "CANCELLED"))
     event = "fail" if failed and "fail" in wanted else "end"
     if event not in wanted:
