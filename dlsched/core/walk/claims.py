@@ -50,7 +50,7 @@ class Claims:
     def place(self, row: int, gang: int, nodes: int) -> Placement | Refused:
         """Give a waiting row its gang, with what it takes; commits when it succeeds."""
         walk, placement = self._walk, self._placement
-        self._open_old()
+        self._cancel_old()
         placement.follow(walk.occupancy, walk.table)
         standing = walk.occupancy.reserved.get(row)
         if standing is not None:
@@ -81,8 +81,8 @@ class Claims:
         walk.reserve(row, claim.placement)
         return self._claim_reserved(row, claim.placement)
 
-    def _open_old(self) -> None:
-        """Open reservations of rows that no longer wait."""
+    def _cancel_old(self) -> None:
+        """Cancel the reservations of rows that no longer wait."""
         walk = self._walk
         if walk.occupancy.reserved:
             for row in list(walk.occupancy.reserved):

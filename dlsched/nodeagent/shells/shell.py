@@ -78,7 +78,7 @@ class Shell:
             assert fd is not None
             os.set_blocking(fd, False)
             loop.watch(fd, lambda mask, fd=fd: self._ready(fd, mask))  # type: ignore[misc]
-        self._update()
+        self.update()
 
     def give_to(self, uid: int) -> None:
         """Have the user own the terminal.
@@ -164,7 +164,7 @@ class Shell:
                 self._begin += excess
         if self.client is not None:
             self.client.push()
-        self._update()
+        self.update()
 
     def _close_reading(self) -> None:
         fd, self._reading = self._reading, None
@@ -207,7 +207,7 @@ class Shell:
             self.given += count
         if self._input_ends and not self._pending:
             self._close_writing()
-        self._update()
+        self.update()
         if self.client is not None:
             self.client.tell_given()
 
@@ -230,19 +230,16 @@ class Shell:
         elif client is not None:
             self.hold_until = None
         self.client = client
-        self._update()
-
-    def update(self) -> None:
-        """Read on, or stop reading: the client has taken output."""
-        self._update()
+        self.update()
 
     def wake(self, now: float) -> None:
         """Wait for a lost client no longer when its time is over."""
         if self.hold_until is not None and now >= self.hold_until:
             self.hold_until = None
-            self._update()
+            self.update()
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Wait for what can be done now: output that may be read, input that may be given."""
         wants = True
         if self.client is not None or self.hold_until is not None:
             taken = self._held_taken if self.client is None else self.client.taken

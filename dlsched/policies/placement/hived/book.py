@@ -301,7 +301,7 @@ class Book:
         pods: Pods,
         root_levels: Sequence[Sequence[int]] | None,
         *,
-        polite: bool = False,
+        may_downgrade: bool = True,
     ) -> Gang:
         """Enter a gang that runs on these GPUs; it is never ended, at worst made opportunistic.
 
@@ -310,7 +310,7 @@ class Book:
             pods: its GPUs, which no other gang has.
             root_levels: for each GPU the level of the granted cell that it is part of; None for an
                 opportunistic gang.
-            polite: take no virtual cell from a gang of lower priority.
+            may_downgrade: whether it takes virtual cells from gangs of lower priority.
         """
         gang = Gang(request=request, pods=pods)
         virtual: list[list[Virtual | None]] = []
@@ -324,7 +324,9 @@ class Book:
                     virtual[k].append(None)
                     continue
                 if fits and root_levels is not None:
-                    cell = self._virtual_of(gpu, request, root_levels[k][j], polite=polite)
+                    cell = self._virtual_of(
+                        gpu, request, root_levels[k][j], may_downgrade=may_downgrade
+                    )
                     fits = cell is not None
                 if cell is not None and cell.bound is not None and cell.bound.user is not None:
                     self.downgrade(cell.bound.user, request.name)
@@ -354,7 +356,7 @@ class Book:
                     gpu.user.state = "BeingPreempted"
                 cell: Virtual | None = plan
                 if plan.bound not in (None, gpu):  # to a bad cell, by the GPUs before it
-                    cell = self._virtual_of(gpu, request, plan.root.level, polite=True)
+                    cell = self._virtual_of(gpu, request, plan.root.level, may_downgrade=False)
                 self._allocate_gpu(gpu, cell, request.priority, request.vc)
                 gpu.claimant = gang
                 virtual[-1].append(cell)
@@ -443,7 +445,7 @@ class Book:
         gpu.set_priority(FREE)
 
     def _virtual_of(
-        self, gpu: Physical, request: Request, root_level: int, *, polite: bool
+        self, gpu: Physical, request: Request, root_level: int, *, may_downgrade: bool
     ) -> Virtual | None:
         """The virtual GPU that a GPU stands for, from the physical side."""
         candidates = [
@@ -451,7 +453,7 @@ class Book:
             for root in self.roots.get(request.vc, ())
             if root.chain is gpu.chain and root.pin == request.pin and root.level == root_level
         ]
-        cell = _derived(gpu, candidates, root_level, FREE if polite else request.priority)
+        cell = _derived(gpu, candidates, root_level, request.priority if may_downgrade else FREE)
         return cell if cell is not None and cell.root in candidates else None
 
 

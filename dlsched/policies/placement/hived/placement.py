@@ -288,7 +288,9 @@ class Hived(ClaimingPlacement[Options]):
         chains = {gpu.chain.name for pod in pods for gpu in pod}
         if request.is_guaranteed and request.vc in book.owned and len(chains) == 1:
             for level in book.root_levels(request, next(iter(chains))):
-                gang = book.adopt(request, pods, [[level] * len(pod) for pod in pods], polite=True)
+                gang = book.adopt(
+                    request, pods, [[level] * len(pod) for pod in pods], may_downgrade=False
+                )
                 if gang.virtual is not None:
                     return
                 book.release(gang)
