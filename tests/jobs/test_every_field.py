@@ -97,10 +97,10 @@ SAID: dict[str, tuple[str, object]] = {
     "dependencies": ("-d singleton", ["singleton"]),
     "extra": ("--set tokens=9", {"tokens": "9"}),
     "submit_host": ("", None),
-    "terminal": ("", None),  # of the user: tests/live/test_interactive.py
+    "terminal": ("", None),  # of the user: tests/live/slurm/test_interactive.py
     "umask": ("", 0o022),
     "reservation": ("", None),  # needs one: tests/daemon/test_reservations.py
-    "resume_from": ("", None),  # needs a job with a checkpoint: tests/live/test_continuing.py
+    "resume_from": ("", None),  # tests/live/training/test_continuing.py
 }
 # fields that an update cannot change alone, or that need what is not there
 NOT_ALONE = {"gpu_types", "min_gpus", "max_gpus", "reservation"}

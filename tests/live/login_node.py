@@ -16,7 +16,7 @@ from tests.other_users import BECOME
 
 __all__ = ["LoginNode"]
 
-SCRIPTS = Path(__file__).with_name("scripts")
+SCRIPTS = Path(__file__).parent / "slurm" / "scripts"
 
 
 class LoginNode:

@@ -16,7 +16,7 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
-PROGRAM = str(Path(__file__).parents[1] / "job" / "ending_program.py")
+PROGRAM = str(Path(__file__).parents[2] / "job" / "ending_program.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ALONE = [sys.executable]
 

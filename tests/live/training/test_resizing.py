@@ -17,7 +17,7 @@ from dlsched.client.records import Job
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
 
-PROGRAM = str(Path(__file__).parents[1] / "job" / "elastic_program.py")
+PROGRAM = str(Path(__file__).parents[2] / "job" / "elastic_program.py")
 
 pytestmark = [
     pytest.mark.slow,

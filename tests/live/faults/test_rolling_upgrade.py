@@ -19,7 +19,7 @@ import pytest
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 EARLIER = "07f76dc"  # database 0008, before fences, notices and calls without gRPC
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 UNTIL_GO = "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ended"
 
 pytestmark = pytest.mark.slow

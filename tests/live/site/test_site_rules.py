@@ -10,7 +10,7 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.login_node import LoginNode
-from tests.live.test_priorities import as_user
+from tests.live.site.test_priorities import as_user
 
 pytestmark = pytest.mark.slow
 ME = getpass.getuser()

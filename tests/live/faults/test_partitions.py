@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from dlsched.torture.local_cluster import eventually
-from tests.live.networked_cluster import DAEMON, NetworkedCluster, why_no_networks
+from tests.live.faults.networked_cluster import DAEMON, NetworkedCluster, why_no_networks
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ import pytest
 from dlsched.system import ports
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NODES = """
 [[nodes]]
 name = "n1"

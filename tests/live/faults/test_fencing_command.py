@@ -12,7 +12,7 @@ from dlsched.client.records import Node
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from dlsched.torture.witnessed import Witnessed
 from tests.live.conftest import DATABASES, database_of
-from tests.live.networked_cluster import SHORT
+from tests.live.faults.networked_cluster import SHORT
 
 pytestmark = pytest.mark.slow
 # the test itself is the power strip: the command asks, and waits for the answer

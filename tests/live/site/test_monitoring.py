@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MONITORING = ROOT / "packaging/monitoring"
 STUB = ROOT / "tests/nodeagent/gpus/stub_nvml.c"
 COMPILER = shutil.which("cc")

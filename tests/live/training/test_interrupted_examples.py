@@ -18,7 +18,7 @@ from dlsched.torture.local_cluster import LocalCluster, eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HELD = Path(__file__).with_name("held_program.py")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLES, PROGRAMS = ROOT / "examples" / "training", ROOT / "tests" / "job" / "frameworks"
 
 
