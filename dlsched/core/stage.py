@@ -76,6 +76,7 @@ class Stage(Generic[O]):
     memories: tuple[Memory, ...] = ()
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for base in cls.__dict__.get("__orig_bases__", ()):
             kind, given = get_origin(base), get_args(base)[:1]
             if isinstance(kind, type) and issubclass(kind, Stage) and isinstance(given[0], type):

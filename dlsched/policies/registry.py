@@ -113,6 +113,9 @@ _OURS |= {
         "periodic": "dlsched.policies.preemption.saving:Periodic",
         "kill": "dlsched.policies.preemption.saving:Kill",
     },
+    "node": {
+        "antman-node": "dlsched.policies.node.antman:Coordinator",
+    },
     "metrics": {
         "none": "dlsched.policies.metrics.sources:NoMetrics",
         "iterations": "dlsched.policies.metrics.sources:Iterations",
