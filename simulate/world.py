@@ -26,10 +26,19 @@ from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
 from simulate.progress.lazy import LazyProgress
+from simulate.progress.stepped import SteppedProgress
 from simulate.progress.strategy import Progress, Setting
 from simulate.progress.whole_steps import WholeSteps
 from simulate.results.recorder import Recorder
 from simulate.shared_gpus import SharedGpus
+
+
+def _progress_under(semantics: Semantics) -> type[Progress]:
+    """How units get on whose speed is known, under a profile."""
+    if semantics.drift:
+        return WholeSteps
+    return LazyProgress if semantics.step is None else SteppedProgress
+
 
 MANY = 8  # units from which on moving all at once is quicker than one after the other
 
@@ -102,7 +111,7 @@ class World:
             semantics=semantics,
         )
         if progress is None:
-            progress = WholeSteps if semantics.drift else LazyProgress
+            progress = _progress_under(semantics)
         self.progress = progress(setting)
         self.shared = SharedGpus(self.progress)
 
@@ -389,7 +398,8 @@ class World:
         if self.preemption is not None:
             before, done = float(self.table.saved[row]), float(self.table.executed[row])
             interval = self.costs.checkpoint_interval
-            self._fall_back(row, self.preemption.saved(before, done, interval))
+            again = self.preemption.redone(self.table.gang.item(row))
+            self._fall_back(row, self.preemption.saved(before, done, interval) - again)
         self._back_to_queue(row)
 
     def _fall_back(self, row: int, saved: float) -> None:

@@ -106,7 +106,8 @@ def part_names(
         or _ADMISSION_OF.get(placement, "accept-all"),
         "estimator": settings.estimate or "oracle",
         "launch": settings.launch or launch,
-        "preemption": settings.preemption or "checkpoint",
+        "preemption": settings.preemption
+        or semantics.part_defaults.get("preemption", "checkpoint"),
         "metrics": settings.metrics or "none",
     }
     if fairness != "none":

@@ -13,7 +13,7 @@ from dlsched.core.cluster.calendar import Booking
 from dlsched.core.cluster.occupancy import Placement
 
 Misfit = Literal["skip", "stop", "tail-preempt"]
-Rebuild = Literal["sticky", "full"]
+Rebuild = Literal["sticky", "full", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Ranking:
             (`stop`), or suspend running rows from the tail until it fits and end when it still
             does not (`tail-preempt`, Blox).
         rebuild: `sticky` keeps a running row that stays selected on its GPUs; `full` places every
-            selected row anew.
+            selected row anew; `counted` selects by counting GPUs, whatever the placement: the rows
+            not selected leave, then the selected ones are placed, of which some may not fit.
         wake_at: ask again at this time, in seconds, even if nothing changes.
         stable_until: without arrivals, ends or cluster events, nothing would change before then.
     """

@@ -97,7 +97,8 @@ def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:
     early = table.first_start < table.submit_time - TOLERANCE_S
     if early.any():
         raise InvariantBroken(f"row {int(np.flatnonzero(early)[0])} started before its submit")
-    waiting_left = table.executed < -TOLERANCE_S
+    # a suspension may cost a young row more work than it has done (preemption `redo`)
+    waiting_left = (table.executed < -TOLERANCE_S) & (table.lost_s <= 0)
     if waiting_left.any():
         raise InvariantBroken(f"row {int(np.flatnonzero(waiting_left)[0])} has negative progress")
     past = table.since[running] > now + TOLERANCE_S

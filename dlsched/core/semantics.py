@@ -48,6 +48,10 @@ class Semantics:
         overrun: with `drift`, a row is complete after so many times the time that its profile says.
         fruitless: with `drift`, a row whose steps stand behind it leaves after so many rounds in
             which it does nothing; 0: at once.
+        step: what a row has left is lessened once in so many seconds, and its end is noticed one
+            step after nothing is left (Lucid); None: work flows.
+        partners_left: when a row leaves GPUs that it shared, the other runs at its own speed again,
+            or only if it was there first (Lucid's simulator).
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
@@ -78,6 +82,8 @@ class Semantics:
     absence: float = 0.0
     overrun: float = math.inf
     fruitless: int = 0
+    step: float | None = None
+    partners_left: Literal["restored", "first-restored"] = "restored"
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
@@ -297,6 +303,38 @@ ELASTICFLOW_EDF = _add(
             "trainers": "world",
         },
     )
+)
+LUCID = _add(
+    Semantics(
+        name="lucid",
+        source="Lucid, ASPLOS 2023, and its artifact's simulator",
+        grid=1.0,
+        step=1.0,
+        arrivals="grid",
+        between="none",
+        moved_counts="preemption",
+        rejoin=False,
+        option_defaults={"rebuild": "counted", "ties": "lists"},
+        part_defaults={"placement": "whole-nodes", "preemption": "redo"},
+    )
+)
+LUCID_TIRESIAS = _add(
+    replace(
+        LUCID,
+        name="lucid-tiresias",
+        grid=60.0,
+        arrivals="instant",
+        # more than 18,000 GPU-seconds; they are whole numbers here
+        option_defaults={
+            "rebuild": "counted",
+            "limits": (18_001.0,),
+            "clock": "held",
+            "equals": "submit",
+        },
+    )
+)
+LUCID_QUEUE = _add(
+    replace(LUCID, name="lucid-queue", step=None, option_defaults={"newest": "by-size"})
 )
 SIA = _add(
     replace(

@@ -356,6 +356,10 @@ class PreemptionPart(Stage[O], ABC):
         checkpoints, None when there are none.
         """
 
+    def redone(self, gpus: int) -> float:
+        """Work that a suspended unit of so many GPUs does again besides, in seconds."""
+        return 0.0
+
 
 class MetricsPart(Stage[O], ABC):
     """Collects what jobs report.

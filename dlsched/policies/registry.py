@@ -29,6 +29,7 @@ _OURS: dict[str, dict[str, str]] = {
         "first-fit": _SCHEDULING + "fifo:FirstFit",
         "sjf": _SCHEDULING + "shortest:Sjf",
         "sjf-gpu": _SCHEDULING + "shortest:SjfGpu",
+        "qssf": _SCHEDULING + "shortest:Qssf",
         "srtf": _SCHEDULING + "shortest:Srtf",
         "srsf": _SCHEDULING + "shortest:Srsf",
         "las": _SCHEDULING + "las:Las",
@@ -64,6 +65,7 @@ _OURS: dict[str, dict[str, str]] = {
         "consolidated": _PLACEMENT + "consolidated:Consolidated",
         "yarn": _PLACEMENT + "consolidated:Yarn",
         "skew": _PLACEMENT + "consolidated:Skew",
+        "whole-nodes": _PLACEMENT + "consolidated:WholeNodes",
         "hived": _PLACEMENT + "hived.placement:Hived",
     },
     "admission": {
@@ -112,6 +114,7 @@ _OURS |= {
         "checkpoint": "dlsched.policies.preemption.saving:Checkpoint",
         "periodic": "dlsched.policies.preemption.saving:Periodic",
         "kill": "dlsched.policies.preemption.saving:Kill",
+        "redo": "dlsched.policies.preemption.saving:Redo",
     },
     "node": {
         "antman-node": "dlsched.policies.node.antman:Coordinator",

@@ -13,6 +13,7 @@ from simulate.traces.formats.chronus import CHRONUS
 from simulate.traces.formats.elasticflow import ELASTICFLOW
 from simulate.traces.formats.gavel import GAVEL, SHOCKWAVE
 from simulate.traces.formats.helios import HELIOS, VENUS
+from simulate.traces.formats.lucid import LUCID
 from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
 from simulate.traces.formats.simulators import BLOX, TIRESIAS
 from simulate.traces.options import ReadOptions
@@ -33,6 +34,7 @@ FORMATS: dict[str, Reader] = {
     "slurm": slurm.read,
     "chronus": CHRONUS.read,
     "elasticflow": ELASTICFLOW.read,
+    "lucid": LUCID.read,
     "tiresias": TIRESIAS.read,
     "blox": BLOX.read,
     "gavel": GAVEL.read,
@@ -51,6 +53,7 @@ _BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
     ("slurm", slurm.recognises),
     ("chronus", CHRONUS.recognises),
     ("elasticflow", ELASTICFLOW.recognises),
+    ("lucid", LUCID.recognises),
     ("tiresias", TIRESIAS.recognises),
     ("blox", BLOX.recognises),
     ("gavel", GAVEL.recognises),

@@ -254,3 +254,20 @@ def test_random_goes_on_drawing_after_a_restart() -> None:
     assert [one.place(request, free) for _ in range(5)] == [
         other.place(request, free) for _ in range(5)
     ]
+
+
+@pytest.mark.parametrize(
+    ("gang", "expected"),
+    [
+        (2, [2, 3]),  # the tightest node
+        (3, [4, 5, 6]),
+        (4, [8, 9, 10, 11]),
+        (5, [8, 9, 10, 11, 12]),  # an idle node, and the rest on the emptiest other
+        (8, [8, 9, 10, 11, 12, 13, 14, 15]),
+        (11, [8, 9, 10, 11, 12, 13, 14, 15, 4, 5, 6]),
+        (12, "Fragmented"),  # 13 are free
+    ],
+)
+def test_whole_nodes_takes_idle_nodes_and_one_more(gang: int, expected: list[int] | str) -> None:
+    occupancy = cluster_with([0b1100, 0b0111, 0b1111, 0b1111], [4, 4, 4, 4])
+    assert place("whole-nodes", occupancy, gang) == expected

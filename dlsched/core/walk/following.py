@@ -39,6 +39,9 @@ def follow(walk: Walk, units: Units, ranking: Ranking) -> None:
     elif ranking.rebuild == "full":
         rows, running = _protected_first(walk, rows, running)
         _place_anew(walk, rows, running, stop=stop)
+    elif ranking.rebuild == "counted":
+        rows, running = _protected_first(walk, rows, running)
+        _place_counted(walk, rows, running, stop=stop)
     else:
         rows, running = _protected_first(walk, rows, running)
         if walk.counting_decides:
@@ -101,15 +104,32 @@ def _place_anew(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
 
 def _rebuild_by_count(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
     """Select by counting; then the others leave and the newly selected come."""
+    chosen = _chosen_by_count(walk, rows, stop=stop)
+    for row in rows[running & ~chosen][::-1].tolist():
+        walk.take_back(row)
+    walk.place_fitting(rows[chosen & ~running])
+
+
+def _place_counted(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
+    """As `_rebuild_by_count`, where a selected row may find no room for its shape all the same."""
+    chosen = _chosen_by_count(walk, rows, stop=stop)
+    for row in rows[running & ~chosen].tolist():
+        walk.take_back(row)
+    for row in rows[chosen & ~running].tolist():
+        placed = walk.place(row)
+        if isinstance(placed, Refused):
+            walk.refuse(row, placed)
+
+
+def _chosen_by_count(walk: Walk, rows: Rows, *, stop: bool) -> Bools:
+    """Which rows of an order fit if nothing but the number of GPUs counted."""
     chosen = np.zeros(len(rows), np.bool_)
     choose = prefix_by_count if stop else choose_by_count
     for pool, where in _by_pool(walk, rows):
         mine = rows[where]
         held = int(walk.table.gpus_now[mine].sum())  # those that wait hold 0
         chosen[where] = choose(walk.table.gang[mine], walk.free_gpus(pool) + held)
-    for row in rows[running & ~chosen][::-1].tolist():
-        walk.take_back(row)
-    walk.place_fitting(rows[chosen & ~running])
+    return chosen
 
 
 def _rebuild_by_trying(walk: Walk, rows: Rows, *, stop: bool) -> None:

@@ -6,6 +6,7 @@ Consolidated as in Blox (EuroSys 2024), yarn and skew as in Tiresias (NSDI 2019)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from dlsched.core.allocation import Refused
 from dlsched.core.cluster.occupancy import Placement, lowest_node
@@ -91,6 +92,38 @@ class Yarn(PlacementPolicy[NoOptions]):
                 return None
             parts.append((lowest_node(roomy), rest))
         return parts
+
+
+class WholeNodes(PlacementPolicy[NoOptions]):
+    """Lucid's consolidated scheme: the tightest node, or whole nodes and the rest on one other.
+
+    A gang larger than a node takes completely idle nodes, and for the remainder the node that then
+    has most free GPUs; ties go to the lowest node.
+    """
+
+    name = "whole-nodes"
+    summary = "the tightest node; larger gangs on idle nodes, the rest on the emptiest other"
+
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
+        """Take one node, or the emptiest ones."""
+        gang, size = request.gang, free.occupancy.cluster.largest_node
+        if gang <= size:
+            node = tightest_node(free, gang)
+            return free.one_node(node, gang) if node >= 0 else fragmented(request, free, 1)
+        whole, rest = divmod(gang, size)
+        emptiest = (
+            node
+            for count in range(len(free.level) - 1, 0, -1)
+            for node in members(free.with_exactly(count))
+        )
+        parts = [(node, size) for node in islice(emptiest, whole)]
+        if len(parts) == whole and all(free.usable_on(node) == size for node, _ in parts):
+            if not rest:
+                return free.across(parts)
+            last = next(emptiest, -1)
+            if last >= 0 and free.usable_on(last) >= rest:
+                return free.across([*parts, (last, rest)])
+        return fragmented(request, free, -(-gang // size))
 
 
 # Tensor sizes in MB, largest and total, of the models in Tiresias' artifact

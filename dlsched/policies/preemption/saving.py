@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from dlsched.core.options import NoOptions
+from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import PreemptionPart
 
 
@@ -46,3 +47,31 @@ class Kill(PreemptionPart[NoOptions]):
     def saved(self, before: float, now: float, interval: float | None) -> float:
         """No work of this start."""
         return before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedoOptions:
+    """What a suspension costs."""
+
+    small_s: float = option(40.0, "seconds of work done again by a job of few GPUs", low=0.0)
+    large_s: float = option(60.0, "seconds of work done again by a job of more GPUs", low=0.0)
+    few: int = option(8, "most GPUs of a job of few GPUs", low=1)
+
+
+class Redo(PreemptionPart[RedoOptions]):
+    """A suspended job loses some seconds of its work, by its size.
+
+    Lucid's simulator charges its preemptive policies so: what a job has left grows by 40 s, or by
+    60 s on more than 8 GPUs.
+    """
+
+    name = "redo"
+    summary = "a suspended job does some seconds of work again, by its size (Lucid)"
+
+    def saved(self, before: float, now: float, interval: float | None) -> float:
+        """All the work; `redone` says what it costs."""
+        return now
+
+    def redone(self, gpus: int) -> float:
+        """Seconds, by size."""
+        return self.options.small_s if gpus <= self.options.few else self.options.large_s

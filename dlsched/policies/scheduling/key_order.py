@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,13 +18,18 @@ from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.ordering import next_crossing, order_by
 from dlsched.policies.scheduling.priority_classes import MISFIT, ClassOptions, PriorityClasses
 
+REBUILD = (
+    "sticky: running jobs keep their GPUs; full: none does; counted: jobs are chosen by counting "
+    "GPUs, and lose theirs even where the chosen ones find no room"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyOptions(ClassOptions):
     """The options of a preemptive order by a key."""
 
     misfit: Misfit = option("skip", MISFIT)
-    rebuild: Rebuild = option("sticky", "sticky: running jobs keep their GPUs; full: none does")
+    rebuild: Rebuild = option("sticky", REBUILD)
 
 
 K = TypeVar("K", bound=KeyOptions)
@@ -57,6 +63,8 @@ class KeyOrder(SchedulingPolicy[K]):
         follow(walk, units, ranking)
         if ctx.mode == "full" and self.options.misfit == "skip" and priority is None:
             walk.stable_until(next_crossing(key, growth, walk.runs(units), ctx.now))
+            if self.options.rebuild == "counted" and (walk.suspended or walk.launched):
+                walk.stable_until(-math.inf)  # those that found no room are counted anew
 
     def _order(self, units: Units, priority: Floats | None, key: Floats, ctx: RoundContext) -> Rows:
         return order_by(priority, key)

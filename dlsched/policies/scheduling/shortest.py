@@ -1,8 +1,9 @@
-"""Shortest first, in its four senses; the literature calls all of them "SJF", so names are full.
+"""Shortest first, in its five senses; the literature calls all of them "SJF", so names are full.
 
 The preemptive ones are those of Tiresias' simulator (NSDI 2019):
 
 * `sjf`: shortest predicted duration first, non-preemptive; the first misfit ends the pass.
+* `qssf`: least predicted time × GPUs first, non-preemptive (Helios).
 * `sjf-gpu`: fewest GPUs first, preemptive (Tiresias' "sjf").
 * `srtf`: least predicted remaining time first, preemptive (Tiresias' "shortest").
 * `srsf`: least remaining time × GPUs first, preemptive (Tiresias' "shortest-gpu").
@@ -27,8 +28,9 @@ from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units, UnitTable
+from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.key_order import KeyOptions, KeyOrder
-from dlsched.policies.scheduling.ordering import PersistentOrder, order_by
+from dlsched.policies.scheduling.ordering import PersistentOrder, TwoLists, order_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +65,59 @@ class Sjf(SchedulingPolicy[SjfOptions]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QssfOptions(SjfOptions):
+    """Least predicted service first."""
+
+    newest: Literal["ranked", "by-size"] = option(
+        "ranked", "a queue of nothing but jobs that arrived just now: by service, or by GPUs alone"
+    )
+
+
+class Qssf(SchedulingPolicy[QssfOptions]):
+    """Among waiting jobs, start the one with the least predicted GPU time while it fits.
+
+    Source: Helios (SC 2021), "quasi-shortest-service-first", and its simulator.
+    """
+
+    name = "qssf"
+    summary = "least predicted GPU time first, non-preemptive (Helios)"
+    needs = frozenset({"predicted_work"})
+
+    def __init__(self, options: QssfOptions) -> None:
+        super().__init__(options)
+        self.fills = options.misfit if options.newest == "ranked" else None
+        self._previous = PersistentOrder()
+        self.memories = (self._previous,)
+
+    def fill_key(self, row: int, table: UnitTable) -> tuple[float, ...]:
+        """Its predicted GPU-seconds, its GPUs, and its place in the previous order."""
+        gang = table.gang.item(row)
+        return table.predicted_work.item(row) * gang, gang, self._previous.place(row)
+
+    def rank(self, units: Units, ctx: RoundContext) -> Ranking:
+        """By predicted GPU-seconds, then by GPUs; ties as in the previous order."""
+        service = units.predicted_work * units.gang
+        is_unranked = self.options.newest == "by-size" and bool(
+            (units.admitted_at == ctx.now).all()
+        )
+        if is_unranked:
+            service = np.zeros(len(units))
+        _, key = np.unique(np.stack([service, units.gang]), axis=1, return_inverse=True)
+        return Ranking(
+            order=self._previous.sort(units, key.astype(np.float64)),
+            misfit=self.options.misfit,
+            stable_until=-np.inf if is_unranked else np.inf,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShortestOptions(KeyOptions):
     """The preemptive orders."""
 
-    ties: Literal["persistent", "submit"] = option(
-        "persistent", "order of equal keys: that of the previous decision, or of admission"
+    ties: Literal["persistent", "submit", "lists"] = option(
+        "persistent",
+        "order of equal keys: that of the previous decision, of admission, or of the last move "
+        "between queue and GPUs, the queue first",
     )
     charge_restart: bool = option(
         False, "add the restart overhead to the remaining time of jobs that do not run"
@@ -83,10 +133,16 @@ class Shortest(KeyOrder[ShortestOptions]):
         super().__init__(options)
         if options.charge_restart:
             self.fills = None
-        if options.ties == "persistent":
+        if options.ties != "submit":
             self.rounds_fill = None
-        self._previous = PersistentOrder()
-        self.memories = (self._classes, self._previous)
+        self._previous, self._lists = PersistentOrder(), TwoLists()
+        self.memories = (self._classes, self._previous, self._lists)
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """As in every order by a key; then the lists are as the decision leaves them."""
+        super().allocate(units, ctx, walk)
+        if self.options.ties == "lists":
+            self._lists.moved([*walk.suspended, *walk.launched])
 
     @abstractmethod
     def waiting_key(self, row: int, table: UnitTable) -> float:
@@ -104,6 +160,9 @@ class Shortest(KeyOrder[ShortestOptions]):
         return remaining
 
     def _order(self, units: Units, priority: Floats | None, key: Floats, ctx: RoundContext) -> Rows:
+        if self.options.ties == "lists" and priority is None:
+            base = self._lists.order(units, running_first=False)
+            return base[np.argsort(key[base], kind="stable")]
         if self.options.ties == "persistent" and priority is None:
             return self._previous.sort(units, key, remember=ctx.mode == "full")
         return super()._order(units, priority, key, ctx)

@@ -29,7 +29,9 @@ from dlsched.core.walk.following import follow
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.demotions import Demotions
 from dlsched.policies.scheduling.gittins import GittinsIndex
+from dlsched.policies.scheduling.key_order import REBUILD
 from dlsched.policies.scheduling.multi_queue import REACHED_S, FeedbackQueues
+from dlsched.policies.scheduling.ordering import TwoLists
 
 RELEARN = 1.1  # growth of the history after which the index is learned again
 
@@ -59,12 +61,14 @@ class TiresiasOptions:
         from_file=True,
     )
     delta: float = option(3250.0, "Δ of the Gittins index, in GPU-seconds", low=1e-9)
-    rebuild: Rebuild = option("sticky", "sticky: running jobs keep their GPUs; full: none does")
+    rebuild: Rebuild = option("sticky", REBUILD)
     clock: Literal["executed", "held"] = option(
         "executed", "seconds that count as service: of work, or on GPUs with restarts included"
     )
-    equals: Literal["running", "arrival"] = option(
-        "running", "order within a queue: running jobs first, or by arrival"
+    equals: Literal["running", "arrival", "submit"] = option(
+        "running",
+        "order within a queue: running jobs first, by arrival in it, or by submit time (of equals "
+        "running jobs first, then in the order of the last start or stop)",
     )
 
 
@@ -88,7 +92,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
     def __init__(self, options: TiresiasOptions) -> None:
         super().__init__(options)
         self._queues = FeedbackQueues(len(options.limits) + 1)
-        self.memories = (self._queues,)
+        self._lists = TwoLists()
+        self.memories = (self._queues, self._lists)
         self._limits: Floats = np.array([*options.limits, np.inf])
         self._at_promotion: Floats = np.zeros(0)  # seconds executed before the last promotion
         self._wait: Floats = np.zeros(0)  # seconds waited, once executed, since the last promotion
@@ -124,6 +129,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             follow(walk, units, Ranking(order=order, rebuild=self.options.rebuild))
             running = walk.runs(units)
             falling = None  # other rows run now
+            if self.options.equals == "submit":
+                self._lists.moved([*walk.suspended, *walk.launched])
             if self.options.equals == "running" and np.count_nonzero(running) < len(running):
                 active = ctx.units
                 self._queues.running_first(active, walk.runs(active))
@@ -131,7 +138,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             falling = self._can_fall(units, running, executed)
         jump = self._next_jump(units, executed, running, falling, ctx.now)
         walk.wake_at(jump)
-        walk.stable_until(-np.inf if self.options.variant == "gittins" else jump)
+        changed = self.options.rebuild == "counted" and bool(walk.suspended or walk.launched)
+        walk.stable_until(-np.inf if changed or self.options.variant == "gittins" else jump)
 
     def fill_key(self, row: int, table: UnitTable) -> tuple[float, float]:
         """Its queue and its place there; a new row will be the last of the first."""
@@ -144,6 +152,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         """Demotions, where the time of each can be told while its row runs."""
         options = self.options
         if self._reads_all_clocks or options.jump != "exact" or options.rebuild != "sticky":
+            return None
+        if options.equals == "submit":
             return None
         self._reserve(len(ctx.table))
         rows = np.fromiter(ctx.occupancy.held, np.int64, len(ctx.occupancy.held))
@@ -252,6 +262,10 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
     # -- step 4: order ----------------------------------------------------------------------------
 
     def _order(self, units: Units, executed: Floats | None, ctx: RoundContext) -> Rows:
+        if self.options.equals == "submit":
+            base = self._lists.order(units, running_first=True)
+            queue = self._queues.queue[units.rows]
+            return base[np.lexsort((units.submit_time[base], queue[base]))]
         if executed is None or self.options.variant != "gittins":
             return self._queues.order(units)
         index = self._learnt(ctx)(executed * units.gang)

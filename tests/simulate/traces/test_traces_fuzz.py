@@ -38,6 +38,9 @@ SEEDS = {
     "expect_value_list,best_effort,job_type\n0,u,1,5,vgg16,38,72-112,10-8,0,soft\n",
     "elasticflow": "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,"
     "deadline,best_effort\n0,5,1,60,bert,64,300,99,0\n",
+    "lucid": "seq,job_id,vc,submit_s,num_gpus,duration_s,model,dataset,batchsize,amp,gpu_util,"
+    "gpu_mem_mib,share_score,est_lucid_s,est_qssf_s\n"
+    "0,7,a,5,1,60,PPO,LunarLander,64,0,12.4,2051,0,62,59\n",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
     "0,1,0,1,vgg,50,1\n",
     "blox": "job_id,submit_time,num_gpus,duration\n0,0,1,1000\n",

@@ -22,6 +22,8 @@ HEADERS = {
     "expect_value_list,best_effort,job_type",
     "elasticflow": "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,"
     "deadline,best_effort",
+    "lucid": "seq,job_id,vc,submit_s,num_gpus,duration_s,model,dataset,batchsize,amp,gpu_util,"
+    "gpu_mem_mib,share_score,est_lucid_s,est_qssf_s",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",
     "shockwave": "job_id,model,scale_factor,total_steps,mode,arrival_time_s",

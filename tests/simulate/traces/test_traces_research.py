@@ -103,3 +103,27 @@ def test_an_elasticflow_deadline_before_the_submit_names_the_line(trace_file):
     path = trace_file(ELASTICFLOW + "0,100,1,60,bert,64,300,99,0\n")
     with pytest.raises(BadInput, match=r":2: deadline must be after submit_time"):
         open_trace(path)
+
+
+LUCID = (
+    "seq,job_id,vc,submit_s,num_gpus,duration_s,model,dataset,batchsize,amp,gpu_util,gpu_mem_mib,"
+    "share_score,est_lucid_s,est_qssf_s\n"
+)
+
+
+def test_lucid_jobs_keep_their_times_and_the_order_of_the_file(trace_file):
+    rows = "0,9,a,13219316,1,66,DCGAN,LSUN,32,0,57.8,2458.0,1,92,90\n"
+    rows += "1,3,b,13219316,8,50,PPO,LunarLander,64,0,12.4,2051.0,0,40,41\n"
+    trace = open_trace(trace_file(LUCID + rows))
+    assert trace.source == "lucid"
+    assert trace.job_id.tolist() == ["9", "3"]
+    assert trace.submit_time.tolist() == [13219316.0, 13219316.0]
+    assert trace.columns["share_score"].tolist() == [1.0, 0.0]
+    assert trace.columns["est_qssf_s"].tolist() == [90.0, 41.0]
+
+
+def test_lucid_rows_out_of_order_name_the_line(trace_file):
+    rows = "1,9,a,5,1,66,DCGAN,LSUN,32,0,57.8,2458.0,1,92,90\n"
+    rows += "0,3,b,6,8,50,PPO,LunarLander,64,0,12.4,2051.0,0,40,41\n"
+    with pytest.raises(BadInput, match=r":3: seq must ascend"):
+        open_trace(trace_file(LUCID + rows))
