@@ -63,7 +63,11 @@ def refuse_impossible(
     Returns:
         reasons, by row.
     """
-    refusals = _unplaceable(units, pools, parts, cluster) | _unentitled(units, parts, cluster)
+    refusals = (
+        _unplaceable(units, pools, parts, cluster)
+        | _unentitled(units, parts, cluster)
+        | _too_large(units, pools, cluster)
+    )
     units.status[list(refusals)] = Status.REFUSED
     return refusals
 
@@ -126,6 +130,25 @@ def _unentitled(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, R
         )
         for row in over.tolist()
     }
+
+
+def _too_large(units: UnitTable, pools: Pools, cluster: Cluster) -> dict[int, Refused]:
+    """Units that need more memory than any GPU that they may use has."""
+    found: dict[int, Refused] = {}
+    for row in np.flatnonzero(units.gpu_memory > np.fmin.reduce(cluster.gpu_memory)).tolist():
+        types = pools.keys[units.pool[row]][1].split("|")
+        sizes = [
+            size
+            for name, size in zip(cluster.gpu_types, cluster.gpu_memory.tolist(), strict=True)
+            if name in types or types == [""]
+        ]
+        if sizes and units.gpu_memory[row] > np.max(sizes):  # False where one is not known
+            found[row] = Refused(
+                "Never",
+                f"needs {units.gpu_memory[row]:g} GiB of memory on each GPU, the largest has "
+                f"{np.max(sizes):g}",
+            )
+    return found
 
 
 def _representatives(shapes: np.ndarray[Any, np.dtype[Any]]) -> list[int]:

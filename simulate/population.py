@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints
+from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.features import constraint_text, parse_constraint
 from dlsched.core.cluster.pools import Pools
@@ -113,6 +113,9 @@ def populate(
                 unknown = COLUMNS[column][1].unknown
                 setattr(units, column, np.where(np.isnan(values), unknown, values))
     _fill_from_curves(units, trace)
+    memory = trace.columns.get("gpu_memory_gib")
+    if memory is not None:
+        units.gpu_memory = _memory(memory, trace)
     if "group" in trace.columns:
         units.group, units.names["group"] = _codes(restrictions.texts(trace.columns["group"]))
     units.parents = restrictions.parents(trace)
@@ -156,6 +159,21 @@ def _fill_from_curves(units: UnitTable, trace: Trace) -> None:
             (units.deadline_kind, STRICT if curve.is_strict else SOFT),
         ):
             column[row] = found if np.isnan(column[row]) else column[row]
+
+
+def _memory(column: np.ndarray[Any, Any], trace: Trace) -> Floats:
+    """GiB that each job needs on a GPU.
+
+    Raises:
+        BadInput: no numbers, or one below 0.
+    """
+    if column.dtype == np.object_ or (column < 0).any():
+        row = 0 if column.dtype == np.object_ else int(np.flatnonzero(column < 0)[0])
+        raise BadInput(
+            f"{trace.name}: job {trace.job_id[row]} has gpu_memory_gib {column[row]}; it must be a "
+            "number of at least 0"
+        )
+    return np.asarray(column, np.float64)
 
 
 def _refuse_too_small(name: str, values: Floats, trace: Trace) -> None:
@@ -203,6 +221,12 @@ def _pools(units: UnitTable, trace: Trace, cluster: Cluster, profiled: Profiled 
     if profiled is not None and not (profiled.rate > 0).all():
         bound = True
         wanted = [_both(text, profiled.allowed(row)) for row, text in enumerate(wanted)]
+    holds = ~(units.gpu_memory[:, None] > cluster.gpu_memory)  # [job, type]
+    if not holds.all():
+        bound = True
+        wanted = [
+            _both(text, _large_enough(cluster, holds[row])) for row, text in enumerate(wanted)
+        ]
     asked = _constraints(trace, cluster)
     if not owned and not bound and asked is None:
         return Pools(cluster)
@@ -239,6 +263,13 @@ def _both(wanted: str, runs_on: str) -> str:
     can = runs_on.split("|")
     kept = [part.strip() for part in wanted.split("|") if part.strip() in can]
     return "|".join(kept) or wanted  # a contradiction shows as a job that can never run
+
+
+def _large_enough(cluster: Cluster, holds: Bools) -> str:
+    """The types whose GPUs hold what a job needs, joined by "|"."""
+    return "|".join(
+        name for name, can in zip(cluster.gpu_types, holds.tolist(), strict=True) if can
+    )
 
 
 def _allowed_types(text: str) -> str:

@@ -25,6 +25,8 @@ from dlsched.core.round.steps import Parts, refuse_chosen_gpus
 from dlsched.core.scheduling import Chooser
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
+from dlsched.core.speed.colocation import ColocationTable
+from dlsched.core.speed.interference import NoInterference, SharedSpeed, TablePairs
 from dlsched.core.speed.scaling import Scaling, TableScaling
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.core.speed.truth import PerformanceModel, PlainDuration, Speeds
@@ -37,6 +39,7 @@ from simulate.forecast import forecaster
 from simulate.goodput.application import Application
 from simulate.goodput.trainings import Oracle, Trainings, trainings_of
 from simulate.goodput.typed_trainings import TypedSpeeds, TypedTrainings, typed
+from simulate.interference import interference_of
 from simulate.population import populate, restarts_of
 from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
@@ -61,6 +64,7 @@ def replay(
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
     patterns: BatchPatterns | None = None,
+    pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
@@ -74,6 +78,7 @@ def replay(
         performance: how fast jobs really run; plain durations when None.
         throughputs: a table that says it by model, GPU type and partner; work is then steps.
         patterns: how the batch sizes of trainings grow with their gradient noise.
+        pairs: speeds of pairs of workloads on the same GPUs, relative to each one alone.
         applications: measured trainings; every job is then one of them, with epochs and batch sizes
             of its own.
         on_progress: called now and then with the number of jobs that have ended.
@@ -91,6 +96,7 @@ def replay(
         performance=performance,
         throughputs=throughputs,
         patterns=patterns,
+        pairs=pairs,
         applications=applications,
     )
     engine.on_progress = on_progress
@@ -116,6 +122,7 @@ def prepare(
     performance: PerformanceModel | None = None,
     throughputs: ThroughputTable | None = None,
     patterns: BatchPatterns | None = None,
+    pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
@@ -128,6 +135,7 @@ def prepare(
         performance: how fast jobs really run.
         throughputs: a table that says it.
         patterns: how the batch sizes of trainings grow.
+        pairs: speeds of pairs of workloads, relative to alone.
         applications: measured trainings.
 
     Raises:
@@ -151,6 +159,10 @@ def prepare(
         work=None if trainings is None else trainings.work,
     )
     best_s = None if jobs is None else jobs.best_s
+    sharing = interference_of(settings.interference, trace, pairs, jobs)
+    if sharing is not None and trainings is not None:
+        raise BadInput("--interference: trainings that were measured share no GPUs")
+    alone = performance or (PlainDuration() if jobs is None else jobs.speed)
     if trainings is not None:
         trainings.bound(units)
         best_s = trainings.alone_s(units.gang, cluster.largest_node)
@@ -166,7 +178,7 @@ def prepare(
         units,
         occupancy,
         work,
-        performance=performance or (PlainDuration() if jobs is None else jobs.speed),
+        performance=SharedSpeed(alone, sharing or NoInterference(), trace.job_id.tolist()),
         semantics=semantics,
         costs=settings.costs,
         progress=_progress_of(trainings, settings, semantics),
@@ -179,6 +191,7 @@ def prepare(
     perf = Belief(
         by_type=_speeds(jobs, trainings),
         by_count=_scaling(jobs, trainings, units, cluster),
+        sharing=None if isinstance(sharing, TablePairs) else sharing,  # `by_type` says it
         goodput=trainings,
         epochs=None if jobs is None else jobs.epochs,
     )

@@ -16,6 +16,8 @@ class RunSettings(PartSettings):
         warmup_s: jobs submitted earlier do not count in the figures.
         track: first and last job id, inclusive; the run stops when they have ended.
         horizon: stop at this time.
+        interference: how jobs on the same GPUs slow each other down, one of `SOURCES` of
+            `simulate.interference`; "": as pairs were measured, where they were.
         mtbf_s: mean seconds that a node works between failures; None: nodes do not fail.
         mttr_s: mean seconds until a failed node is back.
         skipping: may rounds without possible change be skipped?
@@ -28,6 +30,7 @@ class RunSettings(PartSettings):
     warmup_s: float = 0.0
     track: tuple[str, str] | None = None
     horizon: float = float("inf")
+    interference: str = ""
     mtbf_s: float | None = None
     mttr_s: float = 3600.0
     skipping: bool = True

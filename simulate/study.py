@@ -23,6 +23,7 @@ from dlsched.composition.settings import Costs
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError, not_known
 from simulate.clusters.cluster_files import open_cluster
+from simulate.interference import interference_said
 from simulate.report.intervals import Estimate, estimate, paired_difference
 from simulate.report.metrics import Metric, values_of
 from simulate.report.study import Group
@@ -206,7 +207,7 @@ def study(
     restart_overhead: float | None = None,
     checkpoint_interval: float | None = None,
     min_run: float = 0.0,
-    interference: float = 0.0,
+    interference: str | float = "",
     warmup_s: float = 0.0,
     track: tuple[str, str] | None = None,
     mtbf_s: float | None = None,
@@ -246,7 +247,9 @@ def study(
         restart_overhead: seconds without progress after each start.
         checkpoint_interval: seconds between checkpoints.
         min_run: seconds for which a job is not preempted after a start.
-        interference: part of its speed that a training on several nodes loses beside another one.
+        interference: how jobs on the same GPUs slow each other down: none, measured, stages or
+            utilisation; or the part of its speed that a training on several nodes loses beside
+            another one.
         warmup_s: jobs submitted earlier do not count.
         track: first and last job id that count.
         mtbf_s: mean seconds between failures of a node; None: nodes do not fail.
@@ -267,6 +270,7 @@ def study(
         DlschedError: no run finished, or the executor cannot work.
     """
     given = options.items() if isinstance(options, Mapping) else ()
+    source, neighbours = interference_said(interference)
     texts = [f"{key}={value}" for key, value in given] or [*options]
     base = RunSettings(
         options=(*texts, *([f"semantics={semantics}"] if semantics else [])),
@@ -276,10 +280,11 @@ def study(
             restart_overhead=restart_overhead,
             checkpoint_interval=checkpoint_interval,
             min_run=min_run,
-            interference=interference,
+            interference=neighbours,
         ),
         warmup_s=warmup_s,
         track=track,
+        interference=source,
         mtbf_s=mtbf_s,
         mttr_s=mttr_s,
         record=record,

@@ -7,7 +7,7 @@ gets on in between is its `Progress`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -229,6 +229,7 @@ class World:
         table = self.table
         self.clock.leave_all(rows, now, self.progress.stop_all(rows, now))
         table.saved[rows] = table.executed[rows]
+        table.gpu_limit[rows] = 1.0
         table.status[rows] = WAITING
         for row in rows.tolist():
             self.recorder.ended(row, now)
@@ -336,6 +337,7 @@ class World:
         if grant is not None:
             overhead = overhead if grant.restart_s is None else grant.restart_s
             overhead = (0.0 if grant.free_start else overhead) - grant.head_start
+        table.gpu_limit[row] = 1.0 if grant is None else grant.gpu_limit
         table.rate[row] = rate = self.progress.begin(row, placement, grant, now + overhead)
         self.shared.begins(row)
         table.status[row] = RUNNING
@@ -348,6 +350,21 @@ class World:
             self._note_trajectory(row, now)
         if rate > 0:
             self.progress.expect_end(row, now)
+
+    def limit(self, limits: Mapping[int, float], now: float) -> None:
+        """Let running units use their GPUs for such parts of the time from now on.
+
+        Units beside them change their speeds, too. A limit holds until it is changed or its unit
+        leaves the GPUs.
+        """
+        table, beside = self.table, self.occupancy.beside
+        concerned: set[int] = set()
+        for row, part in limits.items():
+            if table.gpu_limit.item(row) != part:
+                table.gpu_limit[row] = part
+                concerned |= {row, *beside.get(row, ())}
+        for row in sorted(concerned):
+            self.progress.change_speed(row, now)
 
     def observe(self, now: float) -> None:
         """A decision is near: bring what is known of running units up to now."""
@@ -385,6 +402,7 @@ class World:
         """A running unit leaves its GPUs."""
         stint = self.progress.stop(row, now)
         self.shared.leaves(row, now)
+        self.table.gpu_limit[row] = 1.0
         self.clock.leave(row, now, stint)
         self.running -= 1
         self.recorder.ended(row, now)

@@ -20,6 +20,7 @@ from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.context import Mode, RoundContext
 from dlsched.core.semantics import PROFILES, ROUNDS, Semantics
+from dlsched.core.speed.colocation import ColocationTable
 from dlsched.core.speed.throughput_table import JobKind, Measurement, ThroughputTable
 from dlsched.core.units import Status, UnitTable
 from simulate.clusters.cluster_events import ClusterEvent
@@ -235,6 +236,7 @@ class Lab:
         events: Sequence[ClusterEvent] = (),
         performance: Any = None,
         throughputs: ThroughputTable | None = None,
+        pairs: ColocationTable | None = None,
         semantics: Semantics | None = None,
         **given: Any,
     ) -> Engine:
@@ -250,6 +252,7 @@ class Lab:
             events=events,
             performance=performance,
             throughputs=throughputs,
+            pairs=pairs,
         )
         PROFILES.pop("of-a-test", None)
         return engine

@@ -75,6 +75,8 @@ class Grant:
             published simulator; only a replay can give it).
         free_start: the start costs nothing (only in a replay, as above).
         restart_s: seconds that the start costs, where the policy knows (only in a replay).
+        gpu_limit: the part of the time for which it may use its GPUs, until a node policy says
+            otherwise.
         pauses_at: when the unit stops working until it ends or is started anew, in seconds (only in
             a replay of a published simulator).
     """
@@ -86,6 +88,7 @@ class Grant:
     head_start: float = 0.0
     free_start: bool = False
     restart_s: float | None = None
+    gpu_limit: float = 1.0
     pauses_at: float = np.inf
 
 

@@ -81,6 +81,7 @@ class UnitTable(AskedColumns):
     owner: Ints = _column(np.int64, -1, "Number of its owner in `usage`.")
     group: Ints = _column(np.int64, -1, "Group number, -1 for none.")
     pool: Ints = _column(np.int64, 0, "Which set of nodes it may use.")
+    gpu_memory: Floats = _column(np.float64, np.nan, "GiB that it needs on each of its GPUs.")
     # what is believed of it
     predicted_work: Floats = _column(np.float64, np.nan, "Seconds of work in all, as predicted.")
     # what happened to it
@@ -94,6 +95,7 @@ class UnitTable(AskedColumns):
     saved: Floats = _column(np.float64, 0.0, "Work in the last checkpoint.")
     attained: Floats = _column(np.float64, 0.0, "GPU-seconds received, until `since`.")
     gpus_now: Ints = _column(np.int64, 0, "GPUs held now.")
+    gpu_limit: Floats = _column(np.float64, 1.0, "Part of the time it may use its GPUs now.")
     first_start: Floats = _column(np.float64, np.nan, "First start; NaN if never.")
     finish: Floats = _column(np.float64, np.nan, "When it ended.")
     starts: Ints = _column(np.int64, 0, "How often it has started.")
@@ -267,6 +269,8 @@ class Units(AskedColumns):
     owner: Ints
     group: Ints
     pool: Ints
+    gpu_memory: Floats
+    gpu_limit: Floats
     predicted_work: Floats
     status: NDArray[np.int8]
     since: Floats

@@ -1,4 +1,4 @@
-"""What `--profiles` names: throughputs, and how batch sizes grow.
+"""What `--profiles` names: throughputs, how batch sizes grow, and what was measured of sharing.
 
 One file or folder, or several with commas between. A file's header says what it is.
 """
@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from dlsched.core.errors import BadInput
-from dlsched.core.speed.throughput_table import ThroughputTable
+from dlsched.core.speed.colocation import ColocationTable
+from dlsched.core.speed.throughput_table import Measurement, ThroughputTable
 from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.throughput_file import measurements_of
+from simulate.profiles.workloads import (
+    WorkloadProfiles,
+    is_colocation,
+    is_workloads,
+    read_colocation,
+    read_workloads,
+)
 from simulate.traces.textfile import first_line
 
 
@@ -33,25 +42,74 @@ def open_applications(text: str | None) -> Mapping[str, Application] | None:
     return read_applications(Path(text))
 
 
-def open_profiles(text: str | None) -> tuple[ThroughputTable | None, BatchPatterns | None]:
+class Profiles(NamedTuple):
+    """What was measured of jobs; None for what no file has.
+
+    Attributes:
+        throughputs: steps per second.
+        patterns: how batch sizes grow.
+        pairs: speeds of pairs of workloads on the same GPUs, relative to each one alone.
+        workloads: what each workload uses.
+    """
+
+    throughputs: ThroughputTable | None = None
+    patterns: BatchPatterns | None = None
+    pairs: ColocationTable | None = None
+    workloads: WorkloadProfiles | None = None
+
+
+def open_profiles(text: str | None) -> Profiles:
     """Read everything that is named; nothing when nothing is.
 
     Raises:
-        BadInput: one line with file and line number; no throughputs; two tables of batch sizes.
+        BadInput: one line with file and line number; nothing that is known; two tables of a kind of
+            which there is one.
     """
     if text is None:
-        return None, None
-    measured, patterns = [], None
+        return Profiles()
+    measured: list[Measurement] = []
+    found = Profiles()
     for name in filter(None, (part.strip() for part in text.split(","))):
-        place = Path(name)
-        files = sorted(place.glob("*batch_size*.csv")) if place.is_dir() else [place]
-        sizes = [file for file in files if "from_epoch" in first_line(file)]
-        for file in sizes:
-            if patterns is not None:
-                raise BadInput(f"--profiles: {file} is a second table of batch sizes")
-            patterns = BatchPatterns.read(file)
-        if place.is_dir() or not sizes:
-            measured.extend(measurements_of(place))
-    if not measured:
+        for file in _files(Path(name)):
+            header = first_line(file)
+            if "from_epoch" in header:
+                _refuse_second(found.patterns, file, "batch sizes")
+                found = found._replace(patterns=BatchPatterns.read(file))
+            elif is_colocation(header):
+                _refuse_second(found.pairs, file, "pairs")
+                found = found._replace(pairs=read_colocation(file))
+            elif is_workloads(header):
+                _refuse_second(found.workloads, file, "workloads")
+                found = found._replace(workloads=read_workloads(file))
+            else:
+                measured.extend(measurements_of(file))
+    if measured:
+        found = found._replace(throughputs=ThroughputTable(measured))
+    elif found.pairs is None and found.workloads is None:
         raise BadInput(f"--profiles {text}: holds no throughputs")
-    return ThroughputTable(measured), patterns
+    return found
+
+
+def _files(place: Path) -> list[Path]:
+    """The tables that a file or a folder has.
+
+    Raises:
+        BadInput: a folder has none.
+    """
+    if not place.is_dir():
+        return [place]
+    words = ("throughputs", "batch_size", "colocation", "profiles")
+    patterns = (f"*{word}*.csv{packed}" for word in words for packed in ("", ".gz"))
+    found = sorted({file for pattern in patterns for file in place.glob(pattern)})
+    if not found:
+        raise BadInput(
+            f"{place}: a folder without *throughputs*.csv[.gz] of speeds, *colocation*.csv[.gz] of "
+            "pairs, *profiles*.csv[.gz] of workloads, or applications.csv[.gz] of measured "
+            "applications"
+        )
+    return found
+
+
+def _refuse_second(before: object, file: Path, what: str) -> None:
+    if before is not None:
+        raise BadInput(f"--profiles: {file} is a second table of {what}")

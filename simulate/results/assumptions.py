@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dlsched.core.speed.interference import SharedSpeed
 from simulate.engine import Engine
 from simulate.results.tables import ReplayResult
 
@@ -39,6 +40,11 @@ def _durations(engine: Engine) -> Iterator[str]:
 
 def _speeds(engine: Engine) -> Iterator[str]:
     belief, cluster = engine.cycle.ctx.perf, engine.world.occupancy.cluster
+    truth = engine.world.performance
+    if engine.world.shared.gpu_seconds and isinstance(truth, SharedSpeed):
+        name = truth.interference.name
+        says = "alone" if name == "none" else f"{name} says"
+        yield f"jobs on the same GPUs are as fast as {says}"
     if belief.by_type is None and belief.goodput is None:
         if len(cluster.gpu_types) > 1:
             yield f"jobs are as fast on {' as on '.join(cluster.gpu_types)} (no --profiles)"

@@ -187,7 +187,7 @@ def _shown_options(
         "restart_overhead": costs.restart_overhead,
         "checkpoint_interval": costs.checkpoint_interval,
         "min_run": costs.min_run,
-        **({"interference": costs.interference} if costs.interference else {}),
+        **({"interference": said} if (said := settings.interference or costs.interference) else {}),
         "warmup": settings.warmup_s,
         "mtbf": settings.mtbf_s,
         "mttr": settings.mttr_s if settings.mtbf_s is not None else None,

@@ -39,6 +39,7 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
                 events=inputs.events,
                 throughputs=inputs.throughputs,
                 patterns=inputs.patterns,
+                pairs=inputs.pairs,
                 applications=inputs.applications,
             )
 

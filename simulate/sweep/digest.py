@@ -40,6 +40,7 @@ class Digests:
             repr(tuple(inputs.events)),
             _throughputs_digest(inputs.throughputs),
             repr(inputs.patterns),
+            repr(inputs.pairs),
             *(f"{name} {each.digest}" for name, each in (inputs.applications or {}).items()),
         ]
         self._quotas = any(vc.gpus >= 0 for vc in inputs.cluster.vcs.values())

@@ -86,8 +86,10 @@ def plan(
         cluster, events = read_events(sources.events, cluster)
     profiles = sources.profiles or None
     applications = open_applications(profiles)
-    throughputs, patterns = open_profiles(None if applications else profiles)
-    traces = open_traces(sources)
+    measured = open_profiles(None if applications else profiles)
+    traces, throughputs = open_traces(sources), measured.throughputs
+    if measured.workloads is not None:
+        traces = tuple(measured.workloads.complete(trace) for trace in traces)
     skips = sources.options.skip_bad_rows
     if skips and throughputs is not None:
         traces = tuple(without_unprofiled(trace, cluster, throughputs) for trace in traces)
@@ -96,7 +98,8 @@ def plan(
         cluster=cluster,
         events=events,
         throughputs=throughputs,
-        patterns=patterns,
+        patterns=measured.patterns,
+        pairs=measured.pairs,
         applications=applications,
     )
     if not skips:

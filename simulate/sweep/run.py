@@ -12,6 +12,7 @@ from traceback import format_exc
 
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import DlschedError
+from dlsched.core.speed.colocation import ColocationTable
 from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.goodput.application import Application
@@ -31,6 +32,7 @@ class Inputs:
     events: Sequence[ClusterEvent] = ()
     throughputs: ThroughputTable | None = None
     patterns: BatchPatterns | None = None
+    pairs: ColocationTable | None = None
     applications: Mapping[str, Application] | None = None
 
 
@@ -82,6 +84,7 @@ def execute(
             events=inputs.events,
             throughputs=inputs.throughputs,
             patterns=inputs.patterns,
+            pairs=inputs.pairs,
             applications=inputs.applications,
             on_progress=on_progress,
         )

@@ -127,7 +127,7 @@ def test_a_tiny_window_is_planned_to_its_optimum(case: dict[str, Any]) -> None:
 def test_a_whole_run_is_as_good_as_the_authors() -> None:
     with gzip.open(AUTHORS, "rt") as file:
         authors = json.load(file)
-    throughputs, patterns = open_profiles(
+    throughputs, patterns, *_ = open_profiles(
         f"{FOLDER / 'tacc_throughputs.csv.gz'},{FOLDER / 'gns_batch_size_pattern.csv'}"
     )
     result = replay(

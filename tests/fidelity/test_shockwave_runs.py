@@ -54,7 +54,7 @@ def replayed(trace: str, gpus: str, policy: str) -> ReplayResult:
     name, _, objective = policy.partition(":")
     options = (f"objective={objective}",) if objective else ()
     kind = "tacc" if trace.startswith("tacc") else "wisr"
-    throughputs, patterns = open_profiles(
+    throughputs, patterns, *_ = open_profiles(
         f"{FOLDER}/{kind}_throughputs.csv.gz,{FOLDER}/gns_batch_size_pattern.csv"
     )
     return replay(

@@ -102,11 +102,11 @@ class ReplayCall:
         "Time without progress after each start. [default: the job's own from the "
         "trace, else that of the semantics, mostly 0]",
     )
-    interference: float = typed(
-        "--interference PART",
-        "The part of its speed that a training on several nodes loses while another "
-        "such training runs on one of these nodes; with profiles of applications.",
-        default=0.0,
+    interference: Text = typed(
+        "--interference NAME|PART",
+        "How jobs on the same GPUs slow each other down: none, measured (pairs), stages or "
+        "utilisation. With profiles of applications: the part of its speed that a training on "
+        "several nodes loses beside another such. [default: as pairs were measured, else none]",
     )
     checkpoint_interval: Seconds = typed(
         "--checkpoint-interval S",

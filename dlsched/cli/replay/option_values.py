@@ -76,17 +76,6 @@ def at_least(flag: str, value: float, low: float = 0.0) -> float:
     return value
 
 
-def part_of_one(flag: str, value: float) -> float:
-    """Return a fraction of at least 0 and less than 1.
-
-    Raises:
-        BadInput: it is not.
-    """
-    if not 0 <= value < 1:
-        raise BadInput(f"{flag} must be at least 0 and less than 1, not {value:g}")
-    return value
-
-
 def _entries(flag: str, text: str, parse: Callable[[str], T]) -> tuple[T, ...]:
     entries = [entry.strip() for entry in text.split(",")]
     if not all(entries):

@@ -23,7 +23,6 @@ from dlsched.cli.replay.call import ReplayCall
 from dlsched.cli.replay.option_values import (
     at_least,
     loads,
-    part_of_one,
     positive,
     seeds,
     several,
@@ -36,6 +35,7 @@ from dlsched.composition.settings import Costs
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError
 from simulate.clusters.cluster_files import open_cluster
+from simulate.interference import interference_said
 from simulate.network.flows_of_jobs import check_moves_data, write_flows
 from simulate.results.assumptions import assumed
 from simulate.results.tables import ReplayResult
@@ -161,6 +161,7 @@ def _base(call: ReplayCall) -> RunSettings:
     """Return the settings that all runs of the call have in common."""
     if call.mttr is not None and call.mtbf is None:
         raise BadInput("--mttr needs --mtbf: nodes that never fail need no repair")
+    source, neighbours = interference_said(call.interference)
     return RunSettings(
         options=tuple(call.options or ()),
         clock=call.clock or "",
@@ -169,12 +170,13 @@ def _base(call: ReplayCall) -> RunSettings:
             restart_overhead=None
             if call.restart_overhead is None
             else at_least("--restart-overhead", call.restart_overhead),
-            interference=part_of_one("--interference", call.interference),
+            interference=neighbours,
             checkpoint_interval=positive("--checkpoint-interval", call.checkpoint_interval),
             min_run=at_least("--min-run", call.min_run),
         ),
         warmup_s=at_least("--warmup", call.warmup),
         track=tracked(call.track),
+        interference=source,
         mtbf_s=None if call.mtbf is None else at_least("--mtbf", call.mtbf, SHORTEST_MTBF_S),
         mttr_s=at_least("--mttr", DEFAULT_MTTR_S if call.mttr is None else call.mttr),
         record=any(

@@ -61,6 +61,7 @@ def replay_what_if(call: ReplayCall, job: str) -> int:
         events=inputs.events,
         throughputs=inputs.throughputs,
         patterns=inputs.patterns,
+        pairs=inputs.pairs,
     )
     columns, rows = _cells(answer)
     out = sys.stderr if call.summary_out == "-" else sys.stdout

@@ -44,6 +44,7 @@ class Node:
     nic_gbps: float = np.nan
     features: tuple[str, ...] = ()
     nvlink: tuple[int, ...] = ()  # the number of each GPU's NVLink domain
+    gpu_memory_gib: float = np.nan  # of each GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class Cluster:
         node_type: index into `gpu_types` per node.
         switch_of: number of the node's leaf switch, in declared order of the switches.
         cpus, memory_gb: per node, NaN when unknown.
+        gpu_memory: GiB of each GPU by type, NaN when unknown.
         tracks_host: are CPUs or memory of any node known?
         vcs: virtual clusters, by name.
         said_cells: the cells of its machines; None where nothing says them.
@@ -117,6 +119,7 @@ class Cluster:
         self.cpus: Floats = np.array([node.cpus for node in nodes], np.float64)
         self.memory_gb: Floats = np.array([node.memory_gb for node in nodes], np.float64)
         self.tracks_host = not (np.isnan(self.cpus).all() and np.isnan(self.memory_gb).all())
+        self.gpu_memory: Floats = _memory_by_type(self.nodes, self.gpu_types)
         self.vcs: Mapping[str, VirtualCluster] = {vc.name: vc for vc in vcs}
         self.said_cells = cells
         self.rules = rules or SiteRules()
@@ -189,13 +192,35 @@ class Cluster:
         return mask
 
 
-_PART = re.compile(r"(?P<count>[0-9]{1,12})x(?P<gpus>[0-9]{1,12})(?::(?P<type>[A-Za-z0-9_.\-]+))?")
+def _memory_by_type(nodes: Iterable[Node], types: Sequence[str]) -> Floats:
+    """GiB of a GPU of each type.
+
+    Raises:
+        BadInput: GPUs of one type have two sizes of memory.
+    """
+    found = np.full(len(types), np.nan)
+    for node in nodes:
+        code, size = types.index(node.gpu_type), node.gpu_memory_gib
+        if not np.isnan(found[code]) and not np.isnan(size) and found[code] != size:
+            raise BadInput(
+                f"cluster: GPUs of type {node.gpu_type} have {found[code]:g} and {size:g} GiB of "
+                "memory; give the two kinds types of their own"
+            )
+        found[code] = size if np.isnan(found[code]) else found[code]
+    return found
+
+
+_PART = re.compile(
+    r"(?P<count>[0-9]{1,12})x(?P<gpus>[0-9]{1,12})(?::(?P<type>[A-Za-z0-9_.\-]+))?"
+    r"(?:@(?P<gib>[0-9]{1,6}(?:\.[0-9]{1,3})?))?"
+)
 
 
 def parse_cluster_spec(spec: str) -> Cluster:
     """Read a spec such as `16x8:v100` or `4x4:v100+4x4:k80`: COUNTxGPUS[:TYPE], joined by `+`.
 
-    Nodes are named n1, n2, … in order; all hang on one switch.
+    `@16` behind a part gives its GPUs 16 GiB of memory. Nodes are named n1, n2, … in order; all
+    hang on one switch.
 
     Raises:
         BadInput: a part does not read COUNTxGPUS[:TYPE], or a number is zero.
@@ -206,7 +231,7 @@ def parse_cluster_spec(spec: str) -> Cluster:
         if match is None:
             raise BadInput(
                 f"cluster {shorten(spec)!r}: {shorten(part.strip())!r} does not read "
-                "COUNTxGPUS[:TYPE], for example 16x8:v100 or 4x4:v100+4x4:k80"
+                "COUNTxGPUS[:TYPE][@GIB], for example 16x8:v100 or 4x4:v100@16+4x4:k80@12"
             )
         count, gpus = int(match["count"]), int(match["gpus"])
         if count == 0 or gpus == 0:
@@ -219,22 +244,32 @@ def parse_cluster_spec(spec: str) -> Cluster:
             )
         for _ in range(count):
             name = f"n{len(nodes) + 1}"
-            nodes.append(Node(name=name, gpus=gpus, gpu_type=match["type"] or ANY_TYPE))
+            nodes.append(
+                Node(
+                    name=name,
+                    gpus=gpus,
+                    gpu_type=match["type"] or ANY_TYPE,
+                    gpu_memory_gib=float(match["gib"] or np.nan),
+                )
+            )
     return Cluster(nodes, spec=spec)
 
 
 def _spec_of(nodes: Iterable[Node]) -> str:
     """The nodes as `parse_cluster_spec` reads them: `2x4:v100+1x2:a100`."""
     parts = []
-    for (gpus, kind), alike in groupby(nodes, key=lambda node: (node.gpus, node.gpu_type)):
+    for (gpus, kind, memory), alike in groupby(
+        nodes, key=lambda node: (node.gpus, node.gpu_type, f"{node.gpu_memory_gib:g}")
+    ):
         count = sum(1 for _ in alike)
-        parts.append(f"{count}x{gpus}" + (f":{kind}" if kind != ANY_TYPE else ""))
+        part = f"{count}x{gpus}" + (f":{kind}" if kind != ANY_TYPE else "")
+        parts.append(part + (f"@{memory}" if memory != "nan" else ""))
     return "+".join(parts)
 
 
 _NODE_KEYS = {
     "count", "gpus", "gpu_type", "cpus", "memory_gb", "name",
-    "rack", "switch", "domain", "nic_gbps", "features",
+    "rack", "switch", "domain", "nic_gbps", "features", "gpu_memory_gib",
 }  # fmt: skip
 _VC_KEYS = {"name", "gpus", "nodes", "guaranteed", "borrow", "parent", "cells", "pinned"}
 
@@ -314,6 +349,7 @@ def _nodes_of(entry: Mapping[str, Any], where: str, already: int) -> list[Node]:
             rack=str(entry.get("rack", "")),
             domain=str(entry.get("domain", "")),
             nic_gbps=_number(entry, "nic_gbps", where),
+            gpu_memory_gib=_number(entry, "gpu_memory_gib", where),
             features=_features(entry, where),
         )
         for name in names

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.speed.interference import NoInterference, TablePairs
 from dlsched.core.units import Units, UnitTable
 
 if TYPE_CHECKING:
     from dlsched.core.cluster.occupancy import Occupancy, Placement
     from dlsched.core.goodput.belief import GoodputBelief
     from dlsched.core.speed.epochs import Epochs
+    from dlsched.core.speed.interference import Interference
     from dlsched.core.speed.scaling import Scaling
     from dlsched.core.speed.truth import Speeds
 
@@ -34,12 +36,15 @@ class Belief:
     Attributes:
         by_type: rates by GPU type, alone and beside a partner; None: nothing is known.
         by_count: rates by number of GPUs, in the fewest nodes; None: nothing is known.
+        sharing: how fast units on the same GPUs are, relative to alone; None: as `by_type` has it
+            of pairs.
         goodput: fitted models of trainings, and their batch sizes; None: there are none.
         epochs: how trainings go on, epoch by epoch; None: nothing is known.
     """
 
     by_type: Speeds | None = None
     by_count: Scaling | None = None
+    sharing: Interference | None = None
     goodput: GoodputBelief | None = None
     epochs: Epochs | None = None
 
@@ -69,6 +74,32 @@ class Belief:
         if self.by_type is None:
             return np.zeros((len(rows), len(gpu_types), 2))
         return self.by_type.together(rows, partners, count, gpu_types)
+
+    def together(
+        self, rows: Sequence[int], gpu_type: str, gpus: int, limits: Floats | None = None
+    ) -> Floats:
+        """Speeds of units on the very same GPUs, each relative to its speed alone.
+
+        0 where they do not fit together, NaN where it is not known: such a group is not formed.
+
+        Args:
+            rows: the units, any number of them; of two alike, the one that came last is first.
+            gpu_type: of the GPUs.
+            gpus: how many each of them has.
+            limits: the part of the time for which each may use the GPUs; None: all of it.
+        """
+        if limits is None:
+            limits = np.ones(len(rows))
+        if self.sharing is not None:
+            return self.sharing.relative(rows, limits, gpu_type, gpus)
+        if self.by_type is not None:
+            return TablePairs(self.by_type).relative(rows, limits, gpu_type, gpus)
+        return limits if len(rows) == 1 else np.full(len(rows), np.nan)
+
+    @property
+    def partners_are_alike(self) -> bool:
+        """Is it no matter, as far as is known, beside which others a unit runs?"""
+        return self.sharing is None or isinstance(self.sharing, NoInterference)
 
     def rate_by_count(self, rows: Rows, most: int) -> Floats:
         """Steps per second on 1 to `most` GPUs, [row, GPUs - 1]; NaN where it is not known."""

@@ -294,6 +294,11 @@ class TableSpeed:
             self._curves[kind, gpu_type, spread] = known
         return known
 
+    @property
+    def has_pairs(self) -> bool:
+        """Was any pair measured?"""
+        return not np.isnan(self._table.together).all()
+
     def codes(self, rows: Rows) -> Ints:
         """The kinds of rows, as numbers of the table."""
         return self._codes[rows]

@@ -205,8 +205,9 @@ class Walk:
             self.claims.check_exact()
         if not self.ctx.may_share:
             raise PolicyFailed(f"it lets unit {row} share GPUs, which this cluster does not do")
-        if not self.has_room(row, holder):
-            raise PolicyFailed(f"it lets unit {row} share GPUs that have no room for it")
+        why = self.why_not_beside(row, holder)
+        if why:
+            raise PolicyFailed(f"it lets unit {row} share GPUs that {why}")
         placement = self.occupancy.held.get(holder)
         if placement is None:
             raise PolicyFailed(
@@ -221,11 +222,36 @@ class Walk:
         return placement
 
     def has_room(self, row: int, holder: int) -> bool:
-        """Is there room for a row's part of each GPU beside a holder and its partners?"""
-        share = self.table.gpu_share
+        """May a row have the GPUs of a holder, beside it and its partners?"""
+        return not self.why_not_beside(row, holder)
+
+    def why_not_beside(self, row: int, holder: int) -> str:
+        """Why a row may not have the GPUs of a holder, as the end of a sentence; "" if it may.
+
+        Their parts come to no more than a GPU, the memory that is known to be needed is there, and
+        it is known how fast they run together, where this world asks for it.
+        """
+        share, memory = self.table.gpu_share, self.table.gpu_memory
         there = (holder, *self.occupancy.beside.get(holder, ()))
-        rows = {row, *there}
-        return sum(max(share.item(each), UNSAID) for each in rows) <= WHOLE
+        rows = (row, *there) if row not in there else there
+        if sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
+            return "have no room for it"
+        placement, perf = self.occupancy.held.get(holder), self.ctx.perf
+        if placement is None:
+            return ""
+        types = {self.occupancy.type_of.item(node) for node in placement.nodes}
+        cluster = self.occupancy.cluster
+        needed = float(np.nansum(memory[list(rows)]))
+        for code in types:
+            if needed > cluster.gpu_memory[code]:
+                return f"have {cluster.gpu_memory[code]:g} GiB of memory; {needed:g} GiB are needed"
+        if perf.sharing is not None:
+            for code in types:
+                speeds = perf.together(rows, cluster.gpu_types[code], placement.gpus)
+                if np.isnan(speeds).any():
+                    names = " and ".join(map(str, sorted(there)))
+                    return f"unit {names} has, and how fast they run together is not known"
+        return ""
 
     def can_feed(self, row: int, placement: Placement) -> bool:
         """Are there cores and memory for a row on every node of a placement?"""

@@ -31,7 +31,8 @@ _F, _I, _B, _S = np.float64, np.int64, np.bool_, np.int8
 SEEN_BY_POLICIES = tuple(
     name
     for name in UNIT_COLUMNS
-    if name not in {"group", "predicted_work", "status", "admitted_at", "rate"}
+    if name
+    not in {"group", "predicted_work", "status", "admitted_at", "rate", "gpu_limit", "gpu_memory"}
 )
 _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "job": (_I, 0),

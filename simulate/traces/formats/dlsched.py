@@ -33,6 +33,7 @@ NUMBER_COLUMNS = frozenset(
         *(name for name, row in CSV.items() if row.form in _NUMBERS),
         *("submit_time", "duration", "num_nodes", "start_time", "end_time", "round_delivered"),
         *("attempts", "restart_overhead", "begin", "array_limit"),
+        *("gpu_memory_gib", "gpu_util", "iteration_ms", "data_ms", "gpu_ms", "network_ms"),
     }
 )
 TEXT_COLUMNS = frozenset(

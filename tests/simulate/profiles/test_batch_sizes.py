@@ -36,7 +36,7 @@ def replayed(tmp_path: Path) -> Any:
         if sizes is not None:
             (tmp_path / "batch_size.csv").write_text(sizes)
             named += f",{tmp_path / 'batch_size.csv'}"
-        throughputs, patterns = open_profiles(named)
+        throughputs, patterns, *_ = open_profiles(named)
         settings = RunSettings(policy=policy, options=options, check=True)
         cluster = parse_cluster_spec("1x1:v100")
         return replay(

@@ -1,0 +1,103 @@
+"""How jobs on the same GPUs slow each other down in a replay: the sources of `--interference`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.arrays import Floats
+from dlsched.core.errors import BadInput, not_known
+from dlsched.core.speed.colocation import ColocationTable, MeasuredPairs
+from dlsched.core.speed.interference import Interference, NoInterference, TablePairs
+from dlsched.core.speed.stages import StagedJobs, Stages
+from dlsched.core.speed.utilisation import LoadedGpus
+from simulate.profiles.jobs import Profiled
+from simulate.profiles.workloads import workloads
+from simulate.traces.trace import Trace
+
+SOURCES = ("none", "measured", "stages", "utilisation")
+STAGE_COLUMNS = tuple(f"{name}_ms" for name in Stages._fields)
+PER_SECOND, WHOLE_PERCENT = 1000.0, 100.0
+
+
+def interference_said(said: str | float | None) -> tuple[str, float]:
+    """What a user says of interference: a source, or what neighbours on a node cost trainings.
+
+    Returns:
+        the source and the part of its speed that a training loses; "" and 0 for what is not said.
+
+    Raises:
+        BadInput: neither a source nor a part.
+    """
+    if said is None or said in ("", *SOURCES):
+        return str(said or ""), 0.0
+    try:
+        part = float(said)
+    except ValueError:
+        raise not_known("--interference:", str(said), SOURCES) from None
+    if not 0 <= part < 1:
+        raise BadInput(f"--interference must be at least 0 and less than 1, not {part:g}")
+    return "", part
+
+
+def interference_of(
+    name: str, trace: Trace, pairs: ColocationTable | None, jobs: Profiled | None
+) -> Interference | None:
+    """Make the source of a run.
+
+    Args:
+        name: one of `SOURCES`; "" takes what was measured of pairs, where anything was.
+        trace: the jobs, with the columns that were measured of them.
+        pairs: relative speeds of pairs.
+        jobs: what a table of throughputs says of them.
+
+    Returns:
+        None where nothing is said: jobs that may share GPUs are then as fast as alone, and policies
+        know nothing of it.
+
+    Raises:
+        BadInput: an unknown name, or nothing was measured of what the source needs.
+    """
+    if name not in ("", *SOURCES):
+        raise not_known("--interference:", name, SOURCES)
+    if name == "none":
+        return NoInterference()
+    if name == "stages":
+        stages = np.stack([_column(trace, each, name) for each in STAGE_COLUMNS], axis=1)
+        iteration = _column(trace, "iteration_ms", name)
+        return StagedJobs(stages / PER_SECOND, iteration / PER_SECOND)
+    if name == "utilisation":
+        return LoadedGpus(_column(trace, "gpu_util", name) / WHOLE_PERCENT)
+    if pairs is not None:
+        return MeasuredPairs(pairs, workloads(trace, pairs.keys))
+    if jobs is not None and jobs.speed.has_pairs:
+        return TablePairs(jobs.speed)
+    if name == "measured":
+        raise BadInput(
+            "--interference measured: no speeds of pairs; --profiles needs a table with co_model, "
+            "or one with model1,speed1,model2,speed2"
+        )
+    return None
+
+
+def _column(trace: Trace, name: str, source: str) -> Floats:
+    """A column of numbers, NaN where unknown.
+
+    Raises:
+        BadInput: no job has one, or one is negative.
+    """
+    column: np.ndarray[Any, Any] | None = trace.columns.get(name)
+    known = column is not None and column.dtype != np.object_
+    if column is None or not known or np.isnan(column).all():
+        raise BadInput(
+            f"--interference {source}: no job of {trace.name} has {name}, in the trace or in "
+            "--profiles"
+        )
+    wrong = np.flatnonzero(column < 0)
+    if wrong.size:
+        raise BadInput(
+            f"{trace.name}: job {trace.job_id[wrong[0]]} has {name} {column[wrong[0]]:g}; "
+            "it must be 0 or more"
+        )
+    return np.asarray(column, np.float64)
