@@ -1,4 +1,7 @@
-"""Faults of GPUs that run jobs: each is told once to its owner, and the site may have it move."""
+"""Faults of GPUs that run jobs: each is told once to its owner, and the site may have it move.
+
+How often a job may go on after such faults is counted where ends are judged.
+"""
 
 from __future__ import annotations
 
@@ -62,5 +65,5 @@ class GpuFaults:
             at=wall(), kind="requeue", actor="daemon", job=job.job, text="a GPU of it has a fault"
         )
         now = boottime()
-        stop = leader.StopAsked(now, job.job, StopReason.REQUEUE)
+        stop = leader.StopAsked(now, job.job, StopReason.MIGRATE)
         self._driver.step(leader.Together(now, (leader.AttachAsked(now, (why,)), stop)))

@@ -125,6 +125,7 @@ class FaultsSection(_Section):
     """What is done about a running job when a GPU of it has a fault."""
 
     action: Literal["tell", "requeue"] = "tell"
+    gpu_retries: Annotated[int, Field(ge=0)] = 3  # of a job, in a row
 
 
 class FencingSection(_Section):

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0017"  # of the tables below: the newest migration
+VERSION = "0018"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -157,6 +157,7 @@ jobs = _table(
     Column("runs", Number, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("timeouts", Integer, nullable=False, server_default="0"),
+    Column("gpu_failures", Integer, nullable=False, server_default="0"),
     Column("preemptions", Integer, nullable=False),
     Column("exit", Text),  # JSON of ExitRecord
     Column("changed", Text),  # JSON of Terms

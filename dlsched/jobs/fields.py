@@ -355,6 +355,13 @@ FIELDS: tuple[Field, ...] = (
         _option("retries", "--retries", "Start again so often after failures of its own.", "N"),
         most=1_000_000, kept="request", update="always", clearable=False,
     ),
+    _row("gpu_retries", "whole",
+        _option(
+            "gpu_retries", "--gpu-retries",
+            "Start again so often in a row after faults of its GPUs.", "N",
+        ),
+        label="GPU retries", least=0, most=1_000_000,
+    ),
     _row("retry_elsewhere", "flag",
         _flag(
             "retry_elsewhere", "--retry-elsewhere",
@@ -572,6 +579,7 @@ class JobFields:
     deadline_kind: str | None = None
     sla: str = ""
     resume_from: str = ""
+    gpu_retries: int | None = None
     keep_checkpoints: int | None = None
     warn_signal: int = 0
     warn_before_s: float = 0.0

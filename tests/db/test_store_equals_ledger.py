@@ -115,6 +115,7 @@ requests = st.builds(
     fence=st.sampled_from(Fence),
     retries=st.integers(0, 2),
     timeouts=st.integers(0, 2),
+    gpu_retries=st.none() | st.integers(0, 2),
     limits=st.builds(Limits, time_s=st.none() | SECONDS, memory_bytes=st.none() | COUNTS),
     grace_s=SECONDS,
     gpu_share=st.none() | st.sampled_from([0.25, 1 / 3, 0.5]),

@@ -251,6 +251,39 @@ def test_a_job_that_must_not_begin_anew_ends_with_its_run(
     assert cause is Cause.REQUEUED
 
 
+LOST = [  # seconds that each run had executed, retries after faults of GPUs, and the cause at last
+    ("within its bound", (60.0, 60.0), 2, Cause.REQUEUED),
+    ("one more", (60.0, 60.0, 60.0), 2, Cause.LOST),
+    ("none is allowed", (60.0,), 0, Cause.LOST),
+    ("no bound", (60.0,) * 9, None, Cause.REQUEUED),
+    ("a long run begins the count anew", (60.0, 60.0, 90_000.0, 60.0), 2, Cause.REQUEUED),
+]
+
+
+@pytest.mark.parametrize(
+    ("ran", "retries", "cause"), [case[1:] for case in LOST], ids=[c[0] for c in LOST]
+)
+def test_a_job_goes_on_after_a_bounded_number_of_faults_of_gpus_in_a_row(
+    ran: tuple[float, ...], retries: int | None, cause: Cause
+) -> None:
+    job = ledger.Job(job=KEY.job, request=_request(gpu_retries=retries))
+    for ran_s in ran:
+        member = ledger.Member(
+            node=N1, gpus=(GPU,), boot_id=m.BootId("b1"), since=m.Term(), presumed=SICK,
+            exit=replace(EXIT, code=1, ran_s=ran_s),
+        )  # fmt: skip
+        run = ledger.Run(
+            key=KEY, status=ledger.RunStatus.OVER, members={N1: member}, epoch=m.Epoch(1),
+            released=True,
+        )  # fmt: skip
+        found = ledger.judge(run, job)[0]
+        job = replace(job, gpu_failures=ledger.gpu_failures_after(run, job))
+    assert found is cause
+    by_owner = replace(run, stop=m.StopReason.REQUEUE)
+    assert ledger.gpu_failures_after(by_owner, job) == job.gpu_failures
+    assert ledger.judge(by_owner, job)[0] is Cause.REQUEUED
+
+
 def registered() -> tuple[agent.AgentState, int]:
     """An agent that waits for the reply to its last sync; and that sync's sequence."""
     state = agent.AgentState(node=N1, inventory=m.Inventory(gpus=(GPU,)))

@@ -163,6 +163,7 @@ def _job_rows(connection: Connection, named: _Named) -> list[Row]:
         table.c.runs,
         table.c.failures,
         table.c.timeouts,
+        table.c.gpu_failures,
         table.c.preemptions,
         table.c.exit,
         table.c.changed,

@@ -220,7 +220,7 @@ _UPDATE_JOB = (
             name: bindparam(name)
             for name in (
                 *("status", "reason", "runs", "failures", "timeouts", "preemptions", "exit"),
-                *("changed", "state", "live"),
+                *("gpu_failures", "changed", "state", "live"),
             )
         }
         | {

@@ -111,7 +111,10 @@ def gpu_uses(gpus: GpuWatch) -> list[node_pb2.GpuUse]:
     for uuid, state in gpus.states.items():
         use = node_pb2.GpuUse(
             uuid=uuid,
-            problem=gpus.why.get(uuid, "") or gpus.foreign.get(uuid, "") or state.slow,
+            problem=gpus.why.get(uuid, "")
+            or gpus.foreign.get(uuid, "")
+            or state.misused
+            or state.slow,
             foreign=uuid in gpus.foreign,
             usable=uuid not in gpus.why,
         )

@@ -47,6 +47,7 @@ class GpuState:
     node_problem: str = ""  # why the whole node needs an operator
     after_job: str = ""  # why it is drained when its present job has ended
     slow: str = ""  # why its clocks are lowered by the hardware; jobs may use it
+    misused: str = ""  # an error of a program on it, lately; jobs may use it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

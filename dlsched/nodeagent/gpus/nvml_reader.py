@@ -6,6 +6,8 @@ A GPU has a problem if a required call for it fails; the others are read all the
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +31,7 @@ _RECOVERY_WORDS = {1: "needs a reset", 2: "needs a reboot", 3: "drain P2P", 4: "
 _XID_CRITICAL = 0x8
 _SLOWED = ((0x40, "too hot"), (0x80, "power brake"), (0x08, "hardware"))  # nvml.h, clock reasons
 _EVENT_WAIT_MS = 1
+_SHOWN_S = 60.0  # for so long an error of a program is reported
 # What an Xid error of the driver concerns, and its name; data, to be edited.
 APPLICATION, GPU, NODE = "application", "gpu", "node"
 XID_MEANING = MappingProxyType(
@@ -91,6 +94,7 @@ class NvmlReader:
         pynvml.nvmlInit()
         self._ecc: dict[GpuId, int] = {}
         self._xids: dict[GpuId, list[int]] = {}
+        self._misuses: dict[GpuId, tuple[int, float]] = {}  # the newest Xid of a program, and when
         self._events: Any = None
         self._register_events()
 
@@ -186,6 +190,7 @@ class NvmlReader:
             node_problem=node_problem,
             after_job=after_job,
             slow=_slow(handle),
+            misused=self._misused(uuid),
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...] | None:
@@ -204,8 +209,7 @@ class NvmlReader:
         node_problem, after_job = "", ""
         for number in self._xids.get(uuid, []):
             scope, words = meaning_of_xid(number)
-            if scope != APPLICATION:
-                problems.append(words)
+            problems.append(words)
             if scope == NODE:
                 node_problem = words
         errors = optional(
@@ -253,9 +257,18 @@ class NvmlReader:
                     uuid = GpuId(text(pynvml.nvmlDeviceGetUUID(event.device)))
                 except pynvml.NVMLError:
                     continue
-                seen = self._xids.setdefault(uuid, [])
-                if int(event.eventData) not in seen:
-                    seen.append(int(event.eventData))
+                number = int(event.eventData)
+                if meaning_of_xid(number)[0] == APPLICATION:
+                    self._misuses[uuid] = (number, time.monotonic())
+                elif number not in (seen := self._xids.setdefault(uuid, [])):
+                    seen.append(number)
+
+    def _misused(self, uuid: GpuId) -> str:
+        """Return the error of a program on a GPU, while it is new."""
+        number, at = self._misuses.get(uuid, (0, -math.inf))
+        if time.monotonic() - at > _SHOWN_S:
+            return ""
+        return f"{meaning_of_xid(number)[1]}, an error of the program"
 
 
 def _slow(handle: Any) -> str:

@@ -12,7 +12,14 @@ from typing import Any
 from dlsched.core.errors import InvariantBroken
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import writes as change
-from dlsched.protocol.ledger.ends import Meaning, how_it_ended, is_repeated, judge, meaning
+from dlsched.protocol.ledger.ends import (
+    Meaning,
+    gpu_failures_after,
+    how_it_ended,
+    is_repeated,
+    judge,
+    meaning,
+)
 from dlsched.protocol.ledger.rows import (
     TRANSITIONS,
     Cause,
@@ -61,7 +68,8 @@ def apply(ledger: Ledger, write: change.Write) -> Ledger:  # noqa: PLR0911, PLR0
         case change.CancelJob(job=job, why=why):
             return _move(ledger, job, Cause.CANCELLED, why, reason=why)
         case change.Restart(job=job):
-            anew: dict[str, Any] = {"failures": 0, "timeouts": 0, "exit": None}
+            anew: dict[str, Any] = {"failures": 0, "timeouts": 0, "gpu_failures": 0}
+            anew |= {"exit": None}
             return _move(ledger, job, Cause.RESTARTED, reason="Requeued", **anew)
         case change.ChangeTerms(job=job, terms=terms):
             row = replace(ledger.jobs[job], changed=terms)
@@ -421,7 +429,8 @@ def _finish(ledger: Ledger, run: Run, again: m.RunId | None) -> Ledger:
         )
     if cause in (Cause.REQUEUED, Cause.LOST):
         preemptions = job.preemptions + int(run.stop is m.StopReason.PREEMPT)  # a move is none
-        return _move(ledger, job.job, cause, why, reason=why, exit=record, preemptions=preemptions)
+        counts = {"preemptions": preemptions, "gpu_failures": gpu_failures_after(run, job)}
+        return _move(ledger, job.job, cause, why, reason=why, exit=record, **counts)
     reason = job.reason if cause is Cause.CANCELLED else ""
     if cause is Cause.FAILED and record is not None and (record.detail or len(record.nodes) > 1):
         reason = why

@@ -28,6 +28,7 @@ BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
 _REASONS = "|".join(reason.value for reason in m.ExitReason)
 _HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
 _LONGEST = 300  # characters of what a node says
+SETTLED_S = 86_400.0  # a run that has executed for longer begins the count of GPU faults anew
 GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
 STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
     {
@@ -124,11 +125,28 @@ def has_handed_in(record: m.ExitRecord) -> bool:
     return record.told is m.Told.STOPPED or record.checkpoint is not None
 
 
-def _ends_instead(run: Run, job: Job, why: str) -> str:
-    """How a job without requeue ends when its run would be repeated; empty: it is repeated.
+def gpu_failures_after(run: Run, job: Job) -> int:
+    """How many runs of a job in a row have ended with a fault of a GPU, once a run is over.
 
-    A run that its owner requeued, or that never executed, may always be repeated.
+    A run that a fault ended after it had executed for long is the first one of a new row: large
+    jobs on many GPUs lose one now and then, and are not the cause of it.
     """
+    if run.stop in (m.StopReason.REQUEUE, m.StopReason.CANCEL) or not _sick(run):
+        return job.gpu_failures
+    ran = (each.exit.ran_s for each in run.members.values() if each.exit is not None)
+    return 1 if max(ran, default=0.0) > SETTLED_S else job.gpu_failures + 1
+
+
+def _ends_instead(run: Run, job: Job, why: str) -> str:
+    """How a job ends when its run would be repeated and must not be; empty: it is repeated.
+
+    A run that its owner requeued, or that never executed, may always be repeated. A job whose runs
+    lose GPU after GPU may be the cause, so their number is bounded.
+    """
+    most, lost = job.request.gpu_retries, gpu_failures_after(run, job)
+    if most is not None and lost > max(most, job.gpu_failures):
+        runs = f"{lost} runs in a row have" if lost > 1 else "its run has"
+        return f"GpuFail({runs} lost a GPU, the last one: {_loss(_sick(run)[0])})"
     records = [member.exit for member in run.members.values()]
     executed = run.released and any(
         record is None or record.reason is not m.ExitReason.NOT_STARTED for record in records
@@ -237,11 +255,16 @@ def _is_lost(member: Member) -> bool:
 
 def _loss(member: Member) -> str:
     """How a member was lost, in words."""
-    if _lost_its_gpu(member):
+    if member.presumed.startswith(GPU_UNHEALTHY):
         return f"{member.node}: {member.presumed}"
     detail = member.exit.detail if member.exit else member.presumed
     why = member.exit.reason.value if member.exit else "lost"
     return f"{member.node}: {why} {_one_line(detail)}".rstrip()
+
+
+def _sick(run: Run) -> list[Member]:
+    """The members of a run that ended while a GPU of theirs was unhealthy."""
+    return [each for each in run.members.values() if each.presumed.startswith(GPU_UNHEALTHY)]
 
 
 def _lost_its_gpu(member: Member) -> bool:

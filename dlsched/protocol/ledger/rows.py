@@ -114,6 +114,7 @@ class Request:
     fence: m.Fence = m.Fence.HOLD
     retries: int = 0  # counts the job's own failures only
     timeouts: int = 0  # so often it starts again after its time limit
+    gpu_retries: int | None = None  # so often in a row after faults of GPUs; None: always
     limits: m.Limits = m.Limits()
     grace_s: float = 30.0
     suspend_level: m.SuspendLevel = m.SuspendLevel.FREEZE
@@ -142,6 +143,7 @@ class Job:
     runs: m.RunNumber = m.RunNumber(0)  # the highest run number given
     failures: int = 0
     timeouts: int = 0  # after which it was queued again
+    gpu_failures: int = 0  # runs in a row that faults of GPUs have ended soon
     preemptions: int = 0
     exit: m.ExitRecord | None = None
     story: tuple[str, ...] = ()

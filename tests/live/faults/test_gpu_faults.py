@@ -85,6 +85,49 @@ def test_a_job_that_may_not_start_again_stays_on_its_faulty_gpu(driven: Driven) 
     driven.driver_says("n1", "")
 
 
+def _takes_gpus_out(driven: Driven, job: int, times: int) -> None:
+    """Both GPUs of the job's node have a fault, `times` times; in between they are well again."""
+    for count in range(1, times + 1):
+        driven.until(job, "RUNNING")
+        eventually("its next run", lambda count=count: driven.job(job).starts == count)
+        driven.driver_says("n1", "ecc 0 9\necc 1 9")
+        eventually("its run has ended", lambda: driven.job(job).state != "RUNNING")
+        driven.driver_says("n1", "ecc 0 0\necc 1 0")
+        eventually(
+            "its GPUs are well",
+            lambda: all(gpu.state != "unhealthy" for gpu in driven.node("n1").devices),
+        )
+
+
+def test_a_job_that_takes_gpu_after_gpu_with_it_is_ended(driven: Driven) -> None:
+    refused = driven.run("submit", "--gpu-retries", "4", "--wrap", "true")
+    assert refused.returncode == 1
+    assert "GPU retries: 4 are asked for, this site gives 3" in refused.stderr
+    words = ("--wrap", "sleep 600", "-w", "n1", "--gpu-retries", "2", "--parsable")
+    job = int(driven.cli("submit", *words))
+    _takes_gpus_out(driven, job, 3)
+    ended = driven.until(job, "GPU_FAIL")
+    assert (ended.starts, ended.failures) == (3, 0)
+    assert "3 runs in a row have lost a GPU" in driven.cli("show", str(job))
+    assert driven.node("n1").state == "idle"
+    driven.cli("requeue", str(job))  # the owner says that it is not the job's doing
+    assert driven.until(job, "RUNNING").starts == 4
+    driven.cli("cancel", str(job))
+    driven.until(job, "CANCELLED")
+
+
+def test_an_error_of_the_program_is_told_and_is_the_job_s_own_failure(driven: Driven) -> None:
+    job = driven.submit("while ! [ -e gone ]; do sleep 0.05; done; exit 1", nodelist="n1", gpus="2")
+    driven.until(job, "RUNNING")
+    driven.driver_says("n1", "xid 0 31")
+    eventually("its owner is told", lambda: "an error of the program" in _faults(driven, job))
+    (driven.folder / "gone").touch()
+    ended = driven.until(job, "FAILED")
+    assert (ended.starts, ended.reason) == (1, None)
+    assert driven.node("n1").state == "idle"
+    driven.driver_says("n1", "")
+
+
 def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
     job = driven.submit("sleep 600", nodelist="n1", gpus="1")
     where = driven.until(job, "RUNNING")

@@ -154,6 +154,7 @@ def validate(
         mode=m.LaunchMode(values["mode"] or m.LaunchMode.BATCH),
         fence=m.Fence(values["fence"] or settings.fence),
         retries=bounds.check_whole("retries", wanted.retries, 0, limits.retries) or 0,
+        gpu_retries=_gpu_retries(values["gpu_retries"], settings.faults.gpu_retries),
         limits=m.Limits(time_s=body.time_limit_s, memory_bytes=body.memory_bytes, cpus=body.cpus),
         grace_s=_grace(values["grace_s"], limits.grace_s),
         suspend_level=m.SuspendLevel(values["suspend_level"] or m.SuspendLevel.FREEZE),
@@ -428,6 +429,13 @@ def _part(share: float | None, least: float) -> float | None:
 
 def _grace(grace: float | int | None, most: float) -> float:
     return 30.0 if grace is None else float(bounds.check_number("grace", grace, 0.0, most) or 0.0)
+
+
+def _gpu_retries(asked: int | None, most: int) -> int:
+    """How often in a row a job may start again after faults of its GPUs."""
+    if asked is not None and asked > most:
+        raise BadInput(f"GPU retries: {asked} are asked for, this site gives {most}")
+    return most if asked is None else asked
 
 
 def _timeouts(body: JobBody, most: int) -> int:
