@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterable, Sequence
 
 from google.protobuf.json_format import ParseDict
@@ -25,6 +26,7 @@ from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.rungs import Rungs
 from dlsched.daemon.node_facts import facts_that_count, features_in_force, mismatches
+from dlsched.daemon.partition_access import PartitionAccess
 from dlsched.daemon.reported.curves import Curves
 from dlsched.daemon.reported.failures import Failures
 from dlsched.daemon.reported.idle_gpus import IdleGpus
@@ -100,6 +102,8 @@ class Cluster(LedgerFollower):
         unhealthy: GPUs of each node that report errors.
         fencing: the site's command that switches nodes off.
         gpu_faults: of GPUs that run jobs.
+        groups: of Unix, of users with jobs in partitions that are for groups.
+        access_changed: set when such groups may have to be looked up anew.
         leaving: ended jobs that are about to leave the database.
         interactive: jobs that need a client.
     """
@@ -116,6 +120,8 @@ class Cluster(LedgerFollower):
         self.idle_gpus = IdleGpus()
         self.failures = Failures()
         self.tenants = Tenants(settings)
+        self.groups: dict[str, frozenset[str]] = {}
+        self.access_changed = asyncio.Event()
         self.live = LiveState(self._rules(), speeds=self.speeds, trainings=self.trainings)
         self.round_state = RoundState(self.live, round_settings(settings))
         self.drained: dict[m.NodeName, Drained] = {}
@@ -152,6 +158,7 @@ class Cluster(LedgerFollower):
         if self.tenants.load(loaded.tenants, self.settings):
             self.driver.note(TenantsConfigured(tenants=configured(self.settings), at=wall()))
         self._apply_tenants()
+        self.access_changed.set()
         self.drained = dict(loaded.drained)
         changes = self.drains_of(self.settings, loaded.ledger.nodes, "daemon")
         if changes:
@@ -208,6 +215,7 @@ class Cluster(LedgerFollower):
         self.round_state.configure(rounds)
         self.live.set_rules(self._rules())
         self._apply_tenants()
+        self.access_changed.set()
         for name in self.driver.committed.nodes:
             self.note_facts(name)
 
@@ -241,7 +249,19 @@ class Cluster(LedgerFollower):
             features=features_in_force(self.settings, self.agents),
             cells=self.settings.cells(),
             reservations=self.tenants.kept_nodes(),
+            access=PartitionAccess(
+                lists={each.name: each.access for each in partitions if each.is_restricted},
+                operators=frozenset(self.settings.trust.operators),
+                operator_uids=frozenset({0, os.geteuid()}),
+                groups=dict(self.groups),
+            ),
         )
+
+    def note_groups(self, user: str, groups: frozenset[str]) -> None:
+        """Note a user's Unix groups; waiting jobs are judged by them from now on."""
+        if self.groups.get(user) != groups:
+            self.groups[user] = groups
+            self._apply_tenants()
 
     def _apply_tenants(self) -> None:
         """Have rounds follow the tenants as they are now."""

@@ -39,6 +39,7 @@ from dlsched.daemon.supposing.what_if import WhatIf
 from dlsched.daemon.training.page import TrainingPage
 from dlsched.daemon.training.pruning import prune_for_ever
 from dlsched.daemon.trust import DaemonTrust
+from dlsched.daemon.user_groups import follow_groups
 from dlsched.daemon.web_page import WebPage, own_address
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store
@@ -158,6 +159,7 @@ class Daemon:
         self._run_task(self._warm_up(worker), "worker-start")
         self._run_task(prune_for_ever(self.cluster), "checkpoint-pruning")
         self._run_task(forget_for_ever(self.cluster), "history-retention")
+        self._run_task(follow_groups(self.cluster), "groups-of-users")
         log.info(
             "event=listening ports=%s metrics=%s database=%s",
             self.ports, self.metrics_port, store.where,

@@ -25,6 +25,7 @@ from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import WEEK_S, Level, refuse_mutual
 from dlsched.core.errors import BadInput, NotTrusted, not_known
+from dlsched.daemon.partition_access import AccessLists
 from dlsched.daemon.priority_classes import NORMAL, check_class
 from dlsched.daemon.vc_tree import check_tree
 from dlsched.daemon.webhook_urls import read_url
@@ -316,6 +317,13 @@ class PartitionSection(_Section):
     def is_restricted(self) -> bool:
         """Whether only some jobs may be in it."""
         return bool(self.users or self.accounts or self.groups)
+
+    @property
+    def access(self) -> AccessLists:
+        """Its lists."""
+        return AccessLists(
+            partition=self.name, users=self.users, accounts=self.accounts, groups=self.groups
+        )
 
     def partition(self) -> Partition:
         """The partition as it is stored."""

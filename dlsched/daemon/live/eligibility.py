@@ -24,6 +24,7 @@ from dlsched.daemon.live.dependencies import (
 )
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.tenant_limits import TenantLimits
+from dlsched.daemon.partition_access import PartitionAccess
 from dlsched.db.records import JobSpec
 from dlsched.protocol.messages import JobId
 
@@ -58,7 +59,8 @@ class Eligibility:
         self._arrays: dict[int, list[int]] = {}  # live elements by the array's first element
         self.tenant_limits = TenantLimits()
         self._longest: Longest = {}
-        self._too_long: dict[int, str] = {}  # jobs above their partition's limit, and how far
+        self._access = PartitionAccess()
+        self._outside: dict[int, str] = {}  # jobs that their partition is not for, or too long for
 
     def enter(self, job: int, spec: JobSpec) -> None:
         """Enter a new job."""
@@ -79,7 +81,7 @@ class Eligibility:
         self._dependents.discard(job)
         self._verdicts.pop(job, None)
         self._judge_again.pop(job, None)
-        self._too_long.pop(job, None)
+        self._outside.pop(job, None)
         self.tenant_limits.forget(job)
         self.held_by.pop(job, None)
         for dependency in spec.body.dependencies:
@@ -111,28 +113,32 @@ class Eligibility:
         )
 
     def note(self, job: int, spec: JobSpec) -> None:
-        """Note what a job depends on, and whether it may run as long as it asks."""
+        """Note what a job depends on, and whether it may be in its partition."""
         self._verdicts.pop(job, None)
         self._dependents.discard(job)
         for dependency in spec.body.dependencies:
             self._dependents.add(job)
             self._dependents_of.setdefault(dependency.job, set()).add(job)
-        self._check_time(job, spec)
+        self._check_partition(job, spec)
         self.tenant_limits.note(job, spec)
 
-    def limit_times(self, longest: Longest) -> None:
-        """Set the time limits of partitions; a pending job that asks for more waits."""
-        self._longest = longest
+    def limit_partitions(self, longest: Longest, access: PartitionAccess) -> None:
+        """Set time limits and lists of partitions; a pending job beyond them waits."""
+        self._longest, self._access = longest, access
         for job, row in self._jobs.row_of.items():
             if self._jobs.get("phase", row) != c.ENDED:
-                self._check_time(job, self._specs[job])
+                self._check_partition(job, self._specs[job])
 
-    def _check_time(self, job: int, spec: JobSpec) -> None:
-        self._too_long.pop(job, None)
+    def _check_partition(self, job: int, spec: JobSpec) -> None:
+        self._outside.pop(job, None)
+        if why := self._access.refusal(spec):
+            self._outside[job] = why
+            return
         most, asked = self._longest.get(spec.body.partition), spec.body.time_limit_s
         if most is not None and (asked is None or asked > most):
             asks = "no time limit" if asked is None else f"{asked:g} s"
-            self._too_long[job] = f"{asks}, partition {spec.body.partition} gives {most:g} s"
+            gives = f"partition {spec.body.partition} gives {most:g} s"
+            self._outside[job] = f"PartitionTimeLimit: {asks}, {gives}"
 
     def judge_dependents_of(self, job: int) -> None:
         """Judge anew the jobs that depend on a job, or on its array: it has started or ended."""
@@ -189,7 +195,7 @@ class Eligibility:
         stopped = jobs["held"] | jobs["orphan"]
         stopped |= (jobs["begin_at"] > now) | (jobs["not_before"] > now)
         blocked = [j for j, (verdict, _) in self._verdicts.items() if verdict is not Verdict.HOLDS]
-        stopped[[jobs.row_of[job] for job in (*blocked, *self._too_long)]] = True
+        stopped[[jobs.row_of[job] for job in (*blocked, *self._outside)]] = True
         for row in np.flatnonzero(stopped & pending).tolist():
             eligible[row] = False
             job = jobs.get("job", row)
@@ -219,8 +225,7 @@ class Eligibility:
             verdict, why = self._verdicts[job]
             if verdict is not Verdict.HOLDS:
                 return why
-        too_long = self._too_long.get(job)
-        return f"PartitionTimeLimit: {too_long}" if too_long else ""
+        return self._outside.get(job, "")
 
     def _limit_arrays(
         self, eligible: Bools, reasons: dict[int, str], claimed: Container[int]

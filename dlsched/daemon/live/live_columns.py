@@ -103,7 +103,7 @@ class LiveColumns:
         self.claims = Claims(self.jobs, self.nodes, self.accounting)
         self.ended: dict[JobId, JobOutcome] = {}
         self.eligibility = Eligibility(self.jobs, self.requests.specs, self.ended)
-        self.eligibility.limit_times(self.rules.longest_s)
+        self.eligibility.limit_partitions(self.rules.longest_s, self.rules.access)
         self.finished: list[int] = []
         self.changed = False
         self._learn_from = learn_from

@@ -63,7 +63,7 @@ class LiveState(LiveColumns):
             self.jobs.usage.settle(max(self._now, 0.0))  # what was used fades anew from now on
             self.jobs.usage.half_life_s = rules.site.half_life_s
         self.constraints.set_rules(rules)
-        self.eligibility.limit_times(rules.longest_s)
+        self.eligibility.limit_partitions(rules.longest_s, rules.access)
         self.request_round()
 
     def set_quotas(self, quotas: Mapping[QuotaHolder, Quota], parents: Mapping[str, str]) -> None:

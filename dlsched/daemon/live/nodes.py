@@ -20,6 +20,7 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.reservations import Reservation
 from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.daemon.live.gpu_use import GpuUse
+from dlsched.daemon.partition_access import PartitionAccess
 from dlsched.daemon.reported.training_profiles import Place
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
 from dlsched.protocol.messages import GpuId, NodeName, Share
@@ -39,6 +40,7 @@ class ClusterRules:
         features: of nodes, by name.
         cells: the cells of machines and virtual clusters, see `CellRules`.
         reservations: nodes that are kept.
+        access: whose jobs may be in which partitions.
     """
 
     partitions: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class ClusterRules:
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cells: bytes = b""
     reservations: tuple[Reservation, ...] = ()
+    access: PartitionAccess = field(default_factory=PartitionAccess)
 
     @property
     def has_quotas(self) -> bool:

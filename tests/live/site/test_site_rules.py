@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -147,6 +148,45 @@ def test_partitions_limit_times_and_users(site: LoginNode) -> None:
     assert "DefaultTime=1:00 MaxTime=10:00" in told
     assert "AllowGroups=no-such-group" in site.typed("scontrol show partition lab")
     cancel(site, job, plain)
+
+
+def _lists_of_short(site: LoginNode, **lists: list[str]) -> None:
+    """Other lists of partition `short`, as an operator writes and reloads them."""
+    changed = [p | lists if p["name"] == "short" else p for p in PARTITIONS]
+    site.cluster.sections["partitions"] = changed
+    site.cluster.write_config()
+
+
+def _waits_outside(site: LoginNode, job: int) -> None:
+    said = "AccountNotAllowed: partition short is for "
+    eventually("it waits", lambda: (site.cluster.job(job).reason or "").startswith(said))
+    assert site.typed(f'squeue -h -j {job} -o "%T %R"').strip() == "PENDING (AccountNotAllowed)"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
+def test_a_waiting_job_follows_the_lists_of_its_partition(site: LoginNode) -> None:
+    words = ("submit", "--parsable", "-p", "short", "-G", "1", "-D", "/", "-o", "/dev/null")
+    code, out, error = as_user(site.cluster, *words, "--", "sleep", "600")
+    assert code == 0, error
+    runs = int(out)
+    site.cluster.until(runs, "RUNNING")
+    job = int(as_user(site.cluster, *words, "--hold", "--", "sleep", "600")[1])
+    _lists_of_short(site, users=["zoe"])
+    assert "partitions" in site.typed("dlsched admin reload")
+    site.typed(f"scontrol release {job}")
+    _waits_outside(site, job)
+    moved = site.run(f"dlsched update {job} -p lab")
+    assert (moved.returncode, f"job {job}: AccountNotAllowed" in moved.stderr) == (1, True)
+    site.cluster.kill("daemon")
+    _lists_of_short(site, groups=["no-such-group"])
+    site.cluster.start_daemon()
+    site.cluster.wait_until_up()
+    _waits_outside(site, job)
+    assert site.cluster.job(runs).state == "RUNNING"  # what runs goes on
+    _lists_of_short(site)
+    site.typed("dlsched admin reload")
+    site.cluster.until(job, "RUNNING")
+    cancel(site, job, runs)
 
 
 def test_constraints_choose_nodes_by_features(site: LoginNode) -> None:

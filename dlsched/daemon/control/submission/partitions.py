@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import grp
-import os
-import pwd
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +11,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
 from dlsched.daemon.settings import PartitionSection, Settings
 from dlsched.daemon.tenants import TenantsOfUser
+from dlsched.daemon.user_groups import groups_of
 from dlsched.rpc.identity import Identity
 
 GB = 1e9
@@ -40,14 +38,8 @@ def check_access(found: PartitionSection | None, whose: TenantsOfUser, account: 
     """
     if found is None or not found.is_restricted or whose.operator:
         return
-    mine = {("user", whose.user), ("account", account), *(("group", g) for g in whose.groups)}
-    lists = {"user": found.users, "account": found.accounts, "group": found.groups}
-    allowed = [(kind, name) for kind, names in lists.items() for name in names]
-    if mine.isdisjoint(allowed):
-        raise NotAllowed(
-            f"AccountNotAllowed: partition {found.name} is for "
-            f"{', '.join(f'{kind} {name}' for kind, name in allowed)} only"
-        )
+    if why := found.access.refusal(whose.user, account, whose.groups):
+        raise NotAllowed(why)
 
 
 def time_within(
@@ -94,21 +86,6 @@ def host_defaults(
     return given
 
 
-def groups_of(user: str) -> frozenset[str]:
-    """The names of a user's Unix groups; none for a user that this machine does not know."""
-    try:
-        main = pwd.getpwnam(user).pw_gid
-    except KeyError:
-        return frozenset()
-    found = set()
-    for number in os.getgrouplist(user, main):
-        try:
-            found.add(grp.getgrgid(number).gr_name)
-        except KeyError:
-            continue
-    return frozenset(found)
-
-
 async def tenants_of(cluster: Cluster, caller: Identity, user: str = "") -> TenantsOfUser:
     """What a user's jobs may name; Unix groups are looked up where a partition asks for them.
 
@@ -120,4 +97,5 @@ async def tenants_of(cluster: Cluster, caller: Identity, user: str = "") -> Tena
     name, groups = user or caller.name, frozenset[str]()
     if any(each.groups for each in cluster.settings.partitions):
         groups = await asyncio.to_thread(groups_of, name)  # may ask a directory server
+        cluster.note_groups(name, groups)
     return TenantsOfUser(cluster.tenants, name, operator=caller.is_operator, groups=groups)

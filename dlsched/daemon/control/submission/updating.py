@@ -174,8 +174,7 @@ class _Changes:
             table = self.cluster.driver.table
             partition = fields.get("partition", table.field(row, "partition")) or ""
             account = fields.get("account", table.field(row, "account")) or ""
-            whose = replace(self.whose, user=owner_of(self.cluster, row))
-            check_access(partition_for(partition, self.cluster.settings), whose, account)
+            self._check_partition(row, partition, account)
         said = _lines(self.cluster, row, self.fields, self.caller, name)
         if "dependencies" in fields:
             refuse_circle(self.cluster, row.job, fields["dependencies"])
@@ -225,6 +224,19 @@ class _Changes:
         if "grace_s" in fields:
             check_grace(found, fields["grace_s"])
         return {"priority_class": found.name} if "priority_class" in fields else {}
+
+    def _check_partition(self, row: Job, partition: str, account: str) -> None:
+        """Refuse a partition that is not for the job, which would only wait there."""
+        owner = owner_of(self.cluster, row)
+        if owner == self.caller.name:
+            check_access(partition_for(partition, self.cluster.settings), self.whose, account)
+            return
+        partition_for(partition, self.cluster.settings)
+        spec = self.cluster.driver.table.spec(row)
+        access = self.cluster.live.rules.access
+        spec = replace(spec, body=replace(spec.body, account=account))
+        if why := access.refusal(spec, partition=partition):
+            raise NotAllowed(why)
 
     def _limit_array(self, row: Job, limit: int) -> None:
         """A limit is the whole array's: every element that has not ended has it."""
