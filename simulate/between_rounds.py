@@ -93,13 +93,13 @@ class BetweenRounds:
         world, cycle, coming = self._world, self._cycle, self._coming
         until = min(until, coming.last_time)  # from then on it matters whether units move
         upcoming = min(coming.next_time, self._progress.next_end())
-        if cycle.parts.scheduling.rests:
+        if cycle.parts.rest:
             quiet, is_open = None, upcoming <= tick
         else:
             upcoming, is_open = min(upcoming, tick), self._has_room(world.waiting_gpus)
         if upcoming >= until or not is_open or len(world.waiting) > FEW or not self._is_plain():
             return None
-        if not cycle.parts.scheduling.rests:
+        if not cycle.parts.rest:
             quiet = cycle.parts.scheduling.quiet_rounds(cycle.ctx, cycle.admitted)
             if quiet is None:
                 return None

@@ -291,9 +291,7 @@ class Engine:
     def _tick_time(self) -> float:
         """The next tick at which a full decision could change anything; inf when none could."""
         cycle, world = self.cycle, self.world
-        if not (world.waiting or len(cycle.held_back)) and (
-            cycle.parts.scheduling.rests or not world.running
-        ):
+        if not (world.waiting or len(cycle.held_back)) and (cycle.parts.rest or not world.running):
             return math.inf
         due = max(self._stable, self.now)
         if due > self.now:
@@ -425,7 +423,7 @@ class Engine:
         if isinstance(world.progress, WholeSteps):
             return self._whole_steps(world.progress)
         if self._is_full():
-            if world.waiting or not self.parts.scheduling.rests:
+            if world.waiting or not self.parts.rest:
                 return self._decide_in("full")
             self._dirty = self._touched = False
             self.cycle.ctx.changes.clear()

@@ -13,7 +13,9 @@ from dlsched.core.cluster.occupancy import Occupancy
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import BadInput, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
+from dlsched.core.host_shares import HostPolicy
 from dlsched.core.round.steps import Parts
+from dlsched.core.semantics import Semantics
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
@@ -32,6 +34,27 @@ def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
                     f"{stage} {part.name} needs the column {column}, which {missing.size} of "
                     f"{plural(len(units), 'job')} of {trace.name} lack (first: job {first})"
                 )
+
+
+def refuse_host_part(parts: Parts, cluster: Cluster, semantics: Semantics) -> None:
+    """Refuse a part that gives processors and memory where nodes do not say how many they have.
+
+    Raises:
+        BadInput: says what is missing.
+    """
+    if parts.host is None:
+        return
+    own = isinstance(parts.scheduling, HostPolicy)  # it ranks all the same
+    if not own and not cluster.tracks_host:
+        raise BadInput(
+            f"host {parts.host.name} gives processors and memory, which the cluster's nodes do not "
+            "say: a cluster file has `cpus` and `memory_gb` of [[nodes]]"
+        )
+    if semantics.drift:
+        raise BadInput(
+            f"host {parts.host.name}: in semantics {semantics.name} jobs do whole steps in rounds, "
+            "in which processors and memory do not change"
+        )
 
 
 def pools_ever(pools: Pools, scripted: Sequence[ClusterEvent]) -> Pools:

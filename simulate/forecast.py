@@ -89,6 +89,9 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         admission = fresh.get("admission") or twin_of(present.parts.admission)
         if type(admission) is type(scheduling):  # one part fills both stages
             admission = scheduling
+        host = twin_of(present.parts.host)
+        if type(host) is type(scheduling):
+            host = scheduling
         parts = Parts(
             scheduling=scheduling,
             placement=fresh.get("placement") or twin_of(present.parts.placement),
@@ -97,6 +100,7 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             launch=present.parts.launch,
             preemption=present.parts.preemption,
             fairness=twin_of(present.parts.fairness),
+            host=host,
         )
         recorder = Recorder(timeline=False, segments=segments)
         fork = _fork(present, parts, horizon, recorder, true_work, arrivals)

@@ -28,13 +28,14 @@ from dlsched.core.speed.belief import Belief
 from dlsched.core.speed.colocation import ColocationTable
 from dlsched.core.speed.interference import NoInterference, SharedSpeed, TablePairs
 from dlsched.core.speed.scaling import Scaling, TableScaling
+from dlsched.core.speed.sensitivity import SensitiveSpeed
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.core.speed.truth import PerformanceModel, PlainDuration, Speeds
 from dlsched.core.units import Status, UnitTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.failures import with_failures
 from simulate.engine import Engine
-from simulate.feasibility import check_needs, pools_ever, refuse_impossible
+from simulate.feasibility import check_needs, pools_ever, refuse_host_part, refuse_impossible
 from simulate.forecast import forecaster
 from simulate.goodput.application import Application
 from simulate.goodput.trainings import Oracle, Trainings, trainings_of
@@ -43,6 +44,8 @@ from simulate.interference import interference_of
 from simulate.population import populate, restarts_of
 from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
+from simulate.profiles.host import HostProfiled, host_profiled
+from simulate.profiles.host_files import HostTables
 from simulate.profiles.jobs import Profiled, profiled
 from simulate.progress.measured import MeasuredProgress
 from simulate.progress.strategy import Progress, Setting
@@ -66,6 +69,7 @@ def replay(
     patterns: BatchPatterns | None = None,
     pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
+    host: HostTables | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace.
@@ -81,6 +85,7 @@ def replay(
         pairs: speeds of pairs of workloads on the same GPUs, relative to each one alone.
         applications: measured trainings; every job is then one of them, with epochs and batch sizes
             of its own.
+        host: profiles of how fast models run with more or fewer processors and memory.
         on_progress: called now and then with the number of jobs that have ended.
 
     Raises:
@@ -98,6 +103,7 @@ def replay(
         patterns=patterns,
         pairs=pairs,
         applications=applications,
+        host=host,
     )
     engine.on_progress = on_progress
     stopped = engine.run()
@@ -124,6 +130,7 @@ def prepare(
     patterns: BatchPatterns | None = None,
     pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
+    host: HostTables | None = None,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
@@ -137,6 +144,7 @@ def prepare(
         patterns: how the batch sizes of trainings grow.
         pairs: speeds of pairs of workloads, relative to alone.
         applications: measured trainings.
+        host: profiles of processors and memory.
 
     Raises:
         BadInput: unknown parts or options, missing columns, unknown tracked jobs, a bad load.
@@ -151,18 +159,19 @@ def prepare(
     if throughputs is not None:
         jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
     trainings = None if applications is None else _trainings(trace, cluster, applications)
+    fed = _fed(trace, cluster, host, semantics, jobs, parts)
     units, work, pools, visible = populate(
         trace,
         cluster,
         load=settings.load,
         profiled=jobs,
-        work=None if trainings is None else trainings.work,
+        work=next((each.work for each in (trainings, fed) if each is not None), None),
     )
     best_s = None if jobs is None else jobs.best_s
     sharing = interference_of(settings.interference, trace, pairs, jobs)
     if sharing is not None and trainings is not None:
         raise BadInput("--interference: trainings that were measured share no GPUs")
-    alone = performance or (PlainDuration() if jobs is None else jobs.speed)
+    alone = _alone(performance, jobs, fed, semantics)
     if trainings is not None:
         trainings.bound(units)
         best_s = trainings.alone_s(units.gang, cluster.largest_node)
@@ -194,6 +203,7 @@ def prepare(
         sharing=None if isinstance(sharing, TablePairs) else sharing,  # `by_type` says it
         goodput=trainings,
         epochs=None if jobs is None else jobs.epochs,
+        by_host=None if fed is None else fed.speeds,
     )
     ctx = RoundContext(
         now=0.0,
@@ -244,6 +254,50 @@ def prepare(
 
         check_after_each_decision(engine)
     return engine
+
+
+def _fed(
+    trace: Trace,
+    cluster: Cluster,
+    host: HostTables | None,
+    semantics: Semantics,
+    jobs: Profiled | None,
+    parts: Parts,
+) -> HostProfiled | None:
+    """The jobs of a trace under profiles of processors and memory; None where there are none.
+
+    Raises:
+        BadInput: a model without a profile; whole rounds of steps; throughputs beside; a host part
+            where nodes do not say what they have.
+    """
+    refuse_host_part(parts, cluster, semantics)
+    if host is None:
+        return None
+    if semantics.drift:
+        raise BadInput(
+            f"semantics {semantics.name} has rounds of whole steps, in which processors and memory "
+            "do not change; leave out the profiles of processors and memory"
+        )
+    if jobs is not None:
+        raise BadInput(
+            "--profiles: throughputs by GPU type and profiles of processors and memory count work "
+            "in different ways; name one of them"
+        )
+    return host_profiled(trace, cluster, host, semantics)
+
+
+def _alone(
+    performance: PerformanceModel | None,
+    jobs: Profiled | None,
+    fed: HostProfiled | None,
+    semantics: Semantics,
+) -> PerformanceModel:
+    """How fast jobs really run that have their GPUs to themselves."""
+    inside = performance or (PlainDuration() if jobs is None else jobs.speed)
+    if fed is None:
+        return inside
+    round_s = semantics.grid_length if semantics.whole_steps else None
+    return SensitiveSpeed(inside, fed.speeds, round_s=round_s)
 
 
 def _progress_of(

@@ -198,6 +198,7 @@ def study(
     launch: OneOrMore[str] = "",
     preemption: OneOrMore[str] = "",
     metrics: OneOrMore[str] = "",
+    host: OneOrMore[str] = "",
     loads: OneOrMore[float | None] = None,
     seeds: OneOrMore[int] = 0,
     options: Mapping[str, object] | Sequence[str] = (),
@@ -230,7 +231,7 @@ def study(
     Args:
         trace: files or folders of any known format, or traces in memory; each a workload.
         cluster: `16x8:v100`, a TOML file, or a description.
-        policies: names; this and the next seven: one or several.
+        policies: names; this and the next eight: one or several.
         placement: see `dlsched policy list`, as for the other parts.
         admission: which jobs enter the queue.
         fairness: how tenants share.
@@ -238,6 +239,7 @@ def study(
         launch: what a start costs.
         preemption: which progress a suspension saves.
         metrics: what jobs report.
+        host: which processors and memory jobs get.
         loads: submit gaps are divided by these; None: as recorded.
         seeds: of everything random.
         options: KEY: VALUE, or KEY=VALUE texts; see `-o`.
@@ -298,6 +300,7 @@ def study(
         launch=_several(launch),
         preemption=_several(preemption),
         metrics=_several(metrics),
+        host=_several(host),
         load=_several(loads),
         seed=_several(seeds),
     )

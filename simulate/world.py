@@ -155,6 +155,9 @@ class World:
         Returns:
             rows that the policy ended, because they reached their target.
         """
+        for row in allocation.host_shares:
+            if row not in allocation.launched:
+                self.progress.change_speed(row, now)
         if len(allocation.suspended) + len(allocation.launched) >= MANY and self._alike(allocation):
             self._move_all(allocation.suspended, allocation.launched, now)
             return []

@@ -9,6 +9,7 @@ from typing import Any
 from dlsched.composition.number_files import read_numbers
 from dlsched.composition.settings import PartSettings, split_options
 from dlsched.core.errors import BadInput
+from dlsched.core.host_shares import HostPolicy
 from dlsched.core.options import accepts, show_value
 from dlsched.core.round.steps import Parts
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
@@ -25,6 +26,7 @@ STAGE_WORDS = {
     "launch": "launch",
     "preemption": "preemption",
     "metrics": "metrics",
+    "host": "host",
 }
 
 _ADMISSION_OF = {"hived": "cells"}  # what a placement can never serve is refused at once
@@ -67,6 +69,8 @@ def build_parts(
     made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
     if type(made["admission"]) is type(made["scheduling"]):  # one part fills both stages
         made["admission"] = made["scheduling"]
+    if type(made.get("host")) is type(made["scheduling"]):
+        made["host"] = made["scheduling"]
     return Parts(
         scheduling=made["scheduling"],
         placement=made["placement"],
@@ -76,6 +80,7 @@ def build_parts(
         preemption=made["preemption"],
         metrics=made["metrics"],
         fairness=made.get("fairness"),
+        host=made.get("host"),
     )
 
 
@@ -112,6 +117,9 @@ def part_names(
     }
     if fairness != "none":
         chosen["fairness"] = fairness
+    host = settings.host or own_host(settings.policy)
+    if host not in ("", "none"):
+        chosen["host"] = host
     return chosen
 
 
@@ -123,6 +131,16 @@ def own_admission(policy: str) -> str:
     """
     kind = find("scheduling", policy.partition(":")[0])
     return kind.name if issubclass(kind, AdmissionPolicy) else ""
+
+
+def own_host(policy: str) -> str:
+    """The host part that a policy is itself; "" where it is none.
+
+    Raises:
+        BadInput: a policy of an unknown name.
+    """
+    kind = find("scheduling", policy.partition(":")[0])
+    return kind.name if issubclass(kind, HostPolicy) else ""
 
 
 def option_names(
@@ -250,6 +268,7 @@ def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics)
         preemption=parts.preemption,
         metrics=parts.metrics,
         fairness=parts.fairness,
+        host=parts.host,
     )
 
 

@@ -39,8 +39,8 @@ class PartSettings:
     """The parts of a run, and how its time works.
 
     Attributes:
-        policy, placement, admission, fairness, estimate, launch, preemption, metrics: parts by
-            name; "" means the default; a name may carry its first option's value after a colon
+        policy, placement, admission, fairness, estimate, launch, preemption, metrics, host: parts
+            by name; "" means the default; a name may carry its first option's value after a colon
             ("noise:0.5", "load-threshold:1.2").
         options: KEY=VALUE texts as the user gave them, for all runs.
         clock: "rounds" or "events"; "" leaves it to the semantics.
@@ -57,6 +57,7 @@ class PartSettings:
     launch: str = ""
     preemption: str = ""
     metrics: str = ""
+    host: str = ""
     options: tuple[str, ...] = ()
     clock: str = ""
     round_s: float | None = None

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.calendar import Booking
 from dlsched.core.cluster.occupancy import Placement
+
+
+class HostShare(NamedTuple):
+    """What a row has of its nodes for each of its GPUs; NaN: as it asks.
+
+    Attributes:
+        cpus: processors.
+        memory_gb: 10^9 bytes of memory.
+    """
+
+    cpus: float
+    memory_gb: float
+
 
 Misfit = Literal["skip", "stop", "tail-preempt"]
 Rebuild = Literal["sticky", "full", "counted"]
@@ -107,6 +120,8 @@ class Allocation:
         stable_until: as in `Ranking`.
         nodes_wanted: the cluster size the policy would like, None for no wish (autoscaling).
         columns: extra output columns, by name and row.
+        host_shares: rows on GPUs that are given other processors or memory than before, with what
+            they have now for each GPU.
         order: the rows that were ranked, best first; None where the policy does not rank.
         terms: the numbers behind the order, by name; each has a value for each row of `order`.
     """
@@ -121,5 +136,6 @@ class Allocation:
     stable_until: float = -np.inf
     nodes_wanted: int | None = None
     columns: dict[str, dict[int, float]] = field(default_factory=dict)
+    host_shares: dict[int, HostShare] = field(default_factory=dict)
     order: Rows | None = None
     terms: Mapping[str, Floats] = field(default_factory=dict)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from dlsched.core.arrays import Floats
 from dlsched.core.cluster.occupancy import Occupancy, Placement, lowest_bits, lowest_node
 from dlsched.core.units import UnitTable
 
@@ -30,13 +27,16 @@ class GpuRequest:
 
     @property
     def cpus_per_gpu(self) -> float:
-        """CPU cores for each GPU of the gang, NaN when unknown."""
-        return float(self._table.cpus[self.row]) / max(self.gang, 1)
+        """CPU cores for each GPU of the gang, as given, else as asked; NaN when unknown."""
+        given = self._table.gpu_cpus.item(self.row)
+        return self._table.cpus.item(self.row) / max(self.gang, 1) if math.isnan(given) else given
 
     @property
     def memory_per_gpu(self) -> float:
-        """GB of host memory for each GPU of the gang, NaN when unknown."""
-        return float(self._table.memory_gb[self.row]) / max(self.gang, 1)
+        """GB of host memory for each GPU of the gang, as given, else as asked; NaN when unknown."""
+        given = self._table.gpu_memory_gb.item(self.row)
+        asked = self._table.memory_gb.item(self.row)
+        return asked / max(self.gang, 1) if math.isnan(given) else given
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,12 +105,8 @@ class FreeGpus:
 
     def limit(self, request: GpuRequest, host: HostResources) -> None:
         """Count only GPUs that the node's free CPUs and memory can feed."""
-        usable = host.usable_gpus(request, self.occupancy)
-        self._usable = usable
-        self.level = [0] * len(self.occupancy.level)
-        for node, count in enumerate(usable):
-            if self.nodes >> node & 1:
-                self.level[count] |= 1 << node
+        usable = host.usable(request, self.occupancy)
+        self._usable, self.level = usable.counts, usable.level
 
     @property
     def total(self) -> int:
@@ -158,46 +154,91 @@ class FreeGpus:
         )
 
 
+class UsableGpus:
+    """For one need of cores and memory, how many free GPUs of each node it could use.
+
+    Attributes:
+        counts: by node.
+        level: `level[k]` is the set of nodes with k of them, as bits.
+        stale: nodes whose count must be looked at again, as bits.
+    """
+
+    __slots__ = ("counts", "level", "stale")
+
+    def __init__(self, nodes: int, levels: int) -> None:
+        self.counts = [0] * nodes
+        self.level = [0] * levels
+        self.level[0] = self.stale = (1 << nodes) - 1
+
+
 class HostResources:
     """Free CPU cores and host memory per node, where the cluster file gives them.
 
     A unit that does not say what it needs is held to nothing.
     """
 
-    __slots__ = ("cpus", "memory_gb")
+    __slots__ = ("_usable", "cpus", "memory_gb")
 
     def __init__(self, occupancy: Occupancy, table: UnitTable) -> None:
-        self.cpus = occupancy.cluster.cpus.copy()
-        self.memory_gb = occupancy.cluster.memory_gb.copy()
+        self.cpus: list[float] = occupancy.cluster.cpus.tolist()
+        self.memory_gb: list[float] = occupancy.cluster.memory_gb.tolist()
+        self._usable: dict[tuple[float, float], UsableGpus] = {}
         for row, placement in occupancy.held.items():
             self.change(GpuRequest(row, placement.gpus, table), placement, -1)
 
-    def _needs(self, request: GpuRequest) -> tuple[tuple[Floats, float], tuple[Floats, float]]:
-        """What is free by node, and what each GPU of a request needs of it: cores, and memory."""
-        cores = (self.cpus, request.cpus_per_gpu)
-        return cores, (self.memory_gb, request.memory_per_gpu)
+    def usable(self, request: GpuRequest, occupancy: Occupancy) -> UsableGpus:
+        """Per node how many free GPUs the request could use; what has not changed is kept."""
+        needs = request.host_needs
+        found = self._usable.get(needs)
+        if found is None:
+            found = UsableGpus(len(occupancy.free), len(occupancy.level))
+            self._usable[needs] = found
+        cores, memory = needs
+        counts, level, stale, free = found.counts, found.level, found.stale, occupancy.free
+        while stale:
+            bit = stale & -stale
+            stale ^= bit
+            node = bit.bit_length() - 1
+            count = free[node].bit_count()
+            # a hair of tolerance: shares such as 1/3 of a core must add up to the whole
+            if count and cores > 0 and self.cpus[node] < count * cores:
+                count = max(int(self.cpus[node] / cores + 1e-9), 0)
+            if count and memory > 0 and self.memory_gb[node] < count * memory:
+                count = max(int(self.memory_gb[node] / memory + 1e-9), 0)
+            if count != counts[node]:
+                level[counts[node]] ^= bit
+                level[count] |= bit
+                counts[node] = count
+        found.stale = 0
+        return found
 
-    def usable_gpus(self, request: GpuRequest, occupancy: Occupancy) -> list[int]:
-        """Per node how many free GPUs the request could use."""
-        counts = np.array([mask.bit_count() for mask in occupancy.free], np.float64)
-        for free, need in self._needs(request):
-            if not math.isnan(need) and need > 0:
-                # a hair of tolerance: shares such as 1/3 of a core must add up to the whole
-                counts = np.fmin(counts, np.floor(free / need + 1e-9))
-        return [max(int(count), 0) for count in counts]
+    def touch(self, placement: Placement) -> None:
+        """GPUs of a placement were taken or became free."""
+        changed = 0
+        for node in placement.nodes:
+            changed |= 1 << node
+        for each in self._usable.values():
+            each.stale |= changed
 
     def can_feed(self, request: GpuRequest, placement: Placement) -> bool:
         """Are there cores and memory for a request on every node of a placement?"""
+        return self.has_room(request.host_needs, placement)
+
+    def has_room(self, needs: tuple[float, float], placement: Placement) -> bool:
+        """Are so many cores and GB free for each GPU of a placement?"""
         return not any(
             need > 0 and free[node] < need * mask.bit_count() - 1e-9  # NaN needs nothing
-            for free, need in self._needs(request)
+            for free, need in zip((self.cpus, self.memory_gb), needs, strict=True)
             for node, mask in zip(placement.nodes, placement.masks, strict=True)
         )
 
     def change(self, request: GpuRequest, placement: Placement, sign: int) -> None:
         """Take (-1) or give back (+1) what the request uses on a placement."""
+        cores, memory = request.host_needs
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            gpus = mask.bit_count()
-            for free, need in self._needs(request):
-                if not math.isnan(need):
-                    free[node] += sign * need * gpus
+            gpus = sign * mask.bit_count()
+            if cores > 0:
+                self.cpus[node] += cores * gpus
+            if memory > 0:
+                self.memory_gb[node] += memory * gpus
+        self.touch(placement)

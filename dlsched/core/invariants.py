@@ -13,6 +13,7 @@ from dlsched.core.errors import InvariantBroken, plural
 from dlsched.core.units import Status, UnitTable
 
 TOLERANCE_S = 1e-6  # clocks are sums of float seconds
+TOLERANCE_SHARE = 1e-6  # of a processor or a GB
 
 
 def check_world(table: UnitTable, occupancy: Occupancy, now: float) -> None:
@@ -23,6 +24,7 @@ def check_world(table: UnitTable, occupancy: Occupancy, now: float) -> None:
     """
     check_occupancy(occupancy)
     check_units(table, occupancy, now)
+    check_shares(table, occupancy)
 
 
 def check_occupancy(occupancy: Occupancy) -> None:
@@ -104,3 +106,22 @@ def check_units(table: UnitTable, occupancy: Occupancy, now: float) -> None:
     past = table.since[running] > now + TOLERANCE_S
     if past.any():
         raise InvariantBroken(f"row {int(running[past][0])} started in the future")
+
+
+def check_shares(table: UnitTable, occupancy: Occupancy) -> None:
+    """What rows are given of their nodes' processors and memory is there."""
+    cluster = occupancy.cluster
+    for given, there, what in (
+        (table.gpu_cpus, cluster.cpus, "processors"),
+        (table.gpu_memory_gb, cluster.memory_gb, "GB of memory"),
+    ):
+        used = np.zeros(len(cluster))
+        for row, placement in occupancy.held.items():
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                used[node] += np.nan_to_num(given[row]) * mask.bit_count()
+        over = np.flatnonzero(used > there + TOLERANCE_SHARE)
+        if over.size and not occupancy.beside:
+            node = int(over[0])
+            raise InvariantBroken(
+                f"node {cluster.names[node]} gives {used[node]:g} of {there[node]:g} {what}"
+            )

@@ -52,6 +52,7 @@ class Semantics:
             step after nothing is left (Lucid); None: work flows.
         partners_left: when a row leaves GPUs that it shared, the other runs at its own speed again,
             or only if it was there first (Lucid's simulator).
+        whole_steps: a row does whole steps in a round: a part of a step at its end is lost.
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
@@ -84,6 +85,7 @@ class Semantics:
     fruitless: int = 0
     step: float | None = None
     partners_left: Literal["restored", "first-restored"] = "restored"
+    whole_steps: bool = False
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
@@ -351,6 +353,21 @@ SIA = _add(
         part_defaults={"launch": "profiled"},
     )
 )
+SYNERGY = _add(
+    Semantics(
+        name="synergy",
+        source="Synergy, OSDI 2022, and its artifact's simulator",
+        grid=300.0,
+        whole_steps=True,
+        arrivals="grid",
+        finish="tick",
+        release="tick",
+        between="none",
+        option_defaults={"rebuild": "full", "peers": "in-turn"},
+        part_defaults={"placement": "first-free"},
+    )
+)
+SYNERGY_STATIC = _add(replace(SYNERGY, name="synergy-static", origin=1.0))
 
 
 def profile(name: str) -> Semantics:

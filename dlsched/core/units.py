@@ -106,6 +106,8 @@ class UnitTable(AskedColumns):
     overhead_s: Floats = _column(np.float64, 0.0, "Seconds on GPUs without progress.")
     restart_s: Floats = _column(np.float64, 0.0, "Those of them that starts cost.")
     largest_scale: Ints = _column(np.int64, 0, "Most GPUs that it ever ran on.")
+    gpu_cpus: Floats = _column(np.float64, np.nan, "Processors given for each GPU; NaN: as asked.")
+    gpu_memory_gb: Floats = _column(np.float64, np.nan, "GB given for each GPU; NaN: as asked.")
 
     def __init__(self, count: int) -> None:
         for name, (dtype, unknown) in UNIT_COLUMNS.items():
@@ -278,6 +280,8 @@ class Units(AskedColumns):
     starts: Ints
     first_start: Floats
     gpus_now: Ints
+    gpu_cpus: Floats
+    gpu_memory_gb: Floats
 
     @property
     def running(self) -> Bools:

@@ -51,12 +51,14 @@ _OURS: dict[str, dict[str, str]] = {
         "elasticflow": _SCHEDULING + "elasticflow.policy:ElasticFlow",
         "afs": _SCHEDULING + "afs:Afs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
+        "synergy": _SCHEDULING + "synergy.policy:Synergy",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {
         "min-nodes": _PLACEMENT + "spanning:MinNodes",
         "first-free": _PLACEMENT + "spanning:FirstFree",
         "best-fit": _PLACEMENT + "spanning:BestFit",
+        "fullest": _PLACEMENT + "spanning:Fullest",
         "worst-fit": _PLACEMENT + "spanning:WorstFit",
         "roomiest": _PLACEMENT + "spanning:Roomiest",
         "random": _PLACEMENT + "spanning:RandomNodes",
@@ -118,6 +120,9 @@ _OURS |= {
     },
     "node": {
         "antman-node": "dlsched.policies.node.antman:Coordinator",
+    },
+    "host": {
+        "synergy": _SCHEDULING + "synergy.policy:Synergy",
     },
     "metrics": {
         "none": "dlsched.policies.metrics.sources:NoMetrics",

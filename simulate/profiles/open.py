@@ -16,6 +16,7 @@ from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
+from simulate.profiles.host_files import HostTables, is_host_table, read_host_files
 from simulate.profiles.throughput_file import measurements_of
 from simulate.profiles.workloads import (
     WorkloadProfiles,
@@ -50,12 +51,14 @@ class Profiles(NamedTuple):
         patterns: how batch sizes grow.
         pairs: speeds of pairs of workloads on the same GPUs, relative to each one alone.
         workloads: what each workload uses.
+        host: speeds with more or fewer processors and memory.
     """
 
     throughputs: ThroughputTable | None = None
     patterns: BatchPatterns | None = None
     pairs: ColocationTable | None = None
     workloads: WorkloadProfiles | None = None
+    host: HostTables | None = None
 
 
 def open_profiles(text: str | None) -> Profiles:
@@ -68,6 +71,7 @@ def open_profiles(text: str | None) -> Profiles:
     if text is None:
         return Profiles()
     measured: list[Measurement] = []
+    hosts: list[Path] = []
     found = Profiles()
     for name in filter(None, (part.strip() for part in text.split(","))):
         for file in _files(Path(name)):
@@ -75,6 +79,8 @@ def open_profiles(text: str | None) -> Profiles:
             if "from_epoch" in header:
                 _refuse_second(found.patterns, file, "batch sizes")
                 found = found._replace(patterns=BatchPatterns.read(file))
+            elif is_host_table(header):
+                hosts.append(file)
             elif is_colocation(header):
                 _refuse_second(found.pairs, file, "pairs")
                 found = found._replace(pairs=read_colocation(file))
@@ -85,7 +91,9 @@ def open_profiles(text: str | None) -> Profiles:
                 measured.extend(measurements_of(file))
     if measured:
         found = found._replace(throughputs=ThroughputTable(measured))
-    elif found.pairs is None and found.workloads is None:
+    if hosts:
+        found = found._replace(host=read_host_files(hosts))
+    if not any((measured, hosts, found.pairs, found.workloads)):
         raise BadInput(f"--profiles {text}: holds no throughputs")
     return found
 
@@ -98,13 +106,14 @@ def _files(place: Path) -> list[Path]:
     """
     if not place.is_dir():
         return [place]
-    words = ("throughputs", "batch_size", "colocation", "profiles")
+    words = ("throughputs", "batch_size", "colocation", "profiles", "demands", "sensitivity")
     patterns = (f"*{word}*.csv{packed}" for word in words for packed in ("", ".gz"))
     found = sorted({file for pattern in patterns for file in place.glob(pattern)})
     if not found:
         raise BadInput(
             f"{place}: a folder without *throughputs*.csv[.gz] of speeds, *colocation*.csv[.gz] of "
-            "pairs, *profiles*.csv[.gz] of workloads, or applications.csv[.gz] of measured "
+            "pairs, *profiles*.csv[.gz] of workloads, *demands*.csv[.gz] and "
+            "*sensitivity*.csv[.gz] of processors and memory, or applications.csv[.gz] of measured "
             "applications"
         )
     return found

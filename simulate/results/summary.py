@@ -63,7 +63,9 @@ def distribution_distance(one: Floats, other: Floats) -> float:
     return float(np.abs(gap).max())
 
 
-def cautions(parts: Parts, units: UnitTable, true_work: Floats, *, typed: bool) -> list[str]:
+def cautions(
+    parts: Parts, units: UnitTable, true_work: Floats, *, typed: bool, fed: bool
+) -> list[str]:
     """Sentences about what a policy needs to know and does not: speeds, samples of this trace.
 
     Args:
@@ -71,8 +73,14 @@ def cautions(parts: Parts, units: UnitTable, true_work: Floats, *, typed: bool) 
         units: all of them.
         true_work: of each unit.
         typed: are there GPU types whose speeds are not known?
+        fed: do the nodes say how many processors and how much memory they have?
     """
     said: list[str] = []
+    if parts.host is not None and not fed:
+        said.append(
+            f"{parts.host.name} gives no processors and no memory: the nodes do not say what they "
+            "have (cluster files do, with `cpus` and `memory_gb`)"
+        )
     if np.isfinite(units.deadline).any() and not parts.scheduling.knows_deadlines:
         said.append("deadlines only count in the figures: the policy does not know of them")
     if typed and parts.scheduling.weighs_types:

@@ -41,6 +41,7 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
                 patterns=inputs.patterns,
                 pairs=inputs.pairs,
                 applications=inputs.applications,
+                host=inputs.host,
             )
 
 

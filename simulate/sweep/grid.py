@@ -15,6 +15,7 @@ from simulate.sweep.run import Run
 
 PARTS = (
     "policy", "placement", "admission", "fairness", "estimate", "launch", "preemption", "metrics",
+    "host",
 )  # fmt: skip
 
 
@@ -30,6 +31,7 @@ class Dimensions:
     launch: tuple[str, ...] = ("",)
     preemption: tuple[str, ...] = ("",)
     metrics: tuple[str, ...] = ("",)
+    host: tuple[str, ...] = ("",)
     load: tuple[float | None, ...] = (None,)
     seed: tuple[int, ...] = (0,)
 

@@ -101,6 +101,7 @@ def plan(
         patterns=measured.patterns,
         pairs=measured.pairs,
         applications=applications,
+        host=measured.host,
     )
     if not skips:
         for trace, source in zip(traces, sources.traces, strict=True):

@@ -17,6 +17,7 @@ from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
+from simulate.profiles.host_files import HostTables
 from simulate.replay import replay
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings
@@ -34,6 +35,7 @@ class Inputs:
     patterns: BatchPatterns | None = None
     pairs: ColocationTable | None = None
     applications: Mapping[str, Application] | None = None
+    host: HostTables | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ def execute(
             patterns=inputs.patterns,
             pairs=inputs.pairs,
             applications=inputs.applications,
+            host=inputs.host,
             on_progress=on_progress,
         )
     except DlschedError as error:

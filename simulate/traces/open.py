@@ -16,6 +16,7 @@ from simulate.traces.formats.helios import HELIOS, VENUS
 from simulate.traces.formats.lucid import LUCID
 from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
 from simulate.traces.formats.simulators import BLOX, TIRESIAS
+from simulate.traces.formats.synergy import SYNERGY
 from simulate.traces.options import ReadOptions
 from simulate.traces.textfile import first_line
 from simulate.traces.trace import Trace
@@ -35,6 +36,7 @@ FORMATS: dict[str, Reader] = {
     "chronus": CHRONUS.read,
     "elasticflow": ELASTICFLOW.read,
     "lucid": LUCID.read,
+    "synergy": SYNERGY.read,
     "tiresias": TIRESIAS.read,
     "blox": BLOX.read,
     "gavel": GAVEL.read,
@@ -54,6 +56,7 @@ _BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
     ("chronus", CHRONUS.recognises),
     ("elasticflow", ELASTICFLOW.recognises),
     ("lucid", LUCID.recognises),
+    ("synergy", SYNERGY.recognises),
     ("tiresias", TIRESIAS.recognises),
     ("blox", BLOX.recognises),
     ("gavel", GAVEL.recognises),

@@ -87,6 +87,11 @@ class ReplayCall:
         "--preemption NAME[,NAME]", "Which progress a suspension saves. [default: checkpoint]"
     )
     metrics: Text = typed("--metrics NAME[,NAME]", "What jobs report. [default: none]")
+    host: Text = typed(
+        "--host NAME[,NAME]",
+        "Which processors and memory jobs get beside their GPUs. [default: what they ask for]",
+        mark=WITH_SNAPSHOT,
+    )
     options: list[str] | None = typed(
         "-o --option KEY=VALUE",
         "An option of the parts that have it; POLICY.KEY, placement.KEY or admission.KEY "

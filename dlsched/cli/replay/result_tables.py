@@ -53,7 +53,7 @@ def run_line(results: Sequence[ReplayResult], dimensions: Dimensions) -> str:
         named = tuple(filter(None, getattr(dimensions, key, ())))
         if key != "fairness" or set(values) != {"none"}:
             told.append(f"{key} {', '.join(named or dict.fromkeys(values))}")
-    for key in ("launch", "preemption", "metrics"):
+    for key in ("launch", "preemption", "metrics", "host"):
         if any(getattr(dimensions, key)):
             told.append(f"{key} {', '.join(getattr(dimensions, key))}")
     if variants := variants_of(results):

@@ -20,6 +20,7 @@ from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
+from dlsched.core.host_shares import HostPolicy
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
@@ -43,7 +44,8 @@ class Parts:
     """The stages of a run, each chosen by name and replaceable at a round's boundary.
 
     Without launch, preemption or metrics a start costs the run's restart overhead, a suspension
-    saves all work, and jobs report nothing.
+    saves all work, and jobs report nothing. Without host, units have the processors and the memory
+    that they ask for.
     """
 
     scheduling: SchedulingPolicy[Any]
@@ -54,6 +56,12 @@ class Parts:
     preemption: PreemptionPart[Any] | None = None
     metrics: MetricsPart[Any] | None = None
     fairness: FairnessPolicy[Any] | None = None
+    host: HostPolicy[Any] | None = None
+
+    @property
+    def rest(self) -> bool:
+        """Does a decision change nothing while no unit waits?"""
+        return self.scheduling.rests and self.host is None
 
     def stages(self) -> dict[str, Stage[Any]]:
         """The parts by stage; one object may fill several."""
@@ -68,6 +76,7 @@ class Parts:
             "preemption": self.preemption,
             "metrics": self.metrics,
             "fairness": self.fairness,
+            "host": self.host,
         }
         return parts | {stage: part for stage, part in optional.items() if part is not None}
 
@@ -212,7 +221,13 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
     whole = policy.preemptive and ctx.mode == "full"
     others = None if policy.pairs_units or not ctx.may_share else CoLocation(ctx)
     entitlements = _entitle(parts, ctx)
-    walk = Walk(ctx, parts.placement, preemptive=policy.preemptive, entitlements=entitlements)
+    walk = Walk(
+        ctx,
+        parts.placement,
+        preemptive=policy.preemptive,
+        entitlements=entitlements,
+        host=parts.host,
+    )
     try:
         if others is not None:
             others.set_aside(walk)
@@ -220,6 +235,8 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         policy.allocate(units, ctx, walk)
         if others is not None:
             others.put_back(walk)
+        if walk.feeding is not None:
+            walk.feeding.settle()
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise blamed_on(policy, error) from error

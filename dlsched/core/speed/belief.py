@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dlsched.core.speed.epochs import Epochs
     from dlsched.core.speed.interference import Interference
     from dlsched.core.speed.scaling import Scaling
+    from dlsched.core.speed.sensitivity import HostSpeeds
     from dlsched.core.speed.truth import Speeds
 
 
@@ -40,6 +41,7 @@ class Belief:
             of pairs.
         goodput: fitted models of trainings, and their batch sizes; None: there are none.
         epochs: how trainings go on, epoch by epoch; None: nothing is known.
+        by_host: what units gain by processors and memory of their nodes; None: nothing is known.
     """
 
     by_type: Speeds | None = None
@@ -47,6 +49,7 @@ class Belief:
     sharing: Interference | None = None
     goodput: GoodputBelief | None = None
     epochs: Epochs | None = None
+    by_host: HostSpeeds | None = None
 
     def rate(self, rows: Rows, gpu_types: Sequence[str], count: Ints) -> Floats:
         """Steps per second of rows that have their GPUs to themselves, [row, type].

@@ -293,7 +293,9 @@ class _Misfits:
     def _ask(self, row: int) -> object:
         table = self._walk.table
         request = GpuRequest(row, int(table.gang[row]), table)
-        host = request.host_needs if self._walk.tracks_host else None
+        host: object = request.host_needs if self._walk.tracks_host else None
+        if self._walk.feeding is not None:
+            host = self._walk.feeding.wanted(row)
         return (
             int(table.pool[row]),
             self._walk.placement.sameness(request),

@@ -14,21 +14,24 @@ from typing import NoReturn
 
 import numpy as np
 
-from dlsched.core.allocation import Allocation, Grant, Refused
+from dlsched.core.allocation import Allocation, Grant, HostShare, Refused
 from dlsched.core.arrays import Bools, Floats, Rows
 from dlsched.core.cluster.calendar import Booking
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import PolicyFailed, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
+from dlsched.core.host_shares import HostPolicy
 from dlsched.core.stage import ClaimingPlacement, Entitlements, PlacementPolicy
 from dlsched.core.units import WAITING, Units
 from dlsched.core.walk.claims import Claims
+from dlsched.core.walk.feeding import Feeding
 from dlsched.core.walk.shape import fits_shape, place_shaped
 from dlsched.core.walk.tenancy import Tenancy
 
 ANYWHERE = -1  # every node, as bits
 WHOLE = 1.0 + 1e-9  # of a GPU: three thirds must make it
+NOWHERE = Placement((), ())
 UNSAID = 1e-6  # what a row counts for that says nothing: it fits beside any but a whole one
 
 
@@ -40,6 +43,7 @@ class Walk:
         suspended: rows that lost their GPUs, with where they were, in order.
         launched: rows that got GPUs, in order.
         claims: how rows get GPUs of a placement that keeps a book; None with others.
+        feeding: how rows get processors and memory, where a part decides that; None: as they ask.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Walk:
         *,
         preemptive: bool,
         entitlements: Entitlements | None = None,
+        host: HostPolicy[object] | None = None,
     ) -> None:
         self.ctx = ctx
         self.table = ctx.table
@@ -59,12 +64,17 @@ class Walk:
         self.launched: dict[int, Placement] = {}
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
         self._journal: list[tuple[str, int, Placement]] = []
+        self._given_before: dict[int, HostShare] = {}  # of rows that were given another share
+        self._shares: list[HostShare] = []  # of "give" in the journal
         self._anew = False  # a full rebuild: no row has a claim to its old GPUs
         tracked = self.occupancy.cluster.tracks_host
         self._host = HostResources(self.occupancy, self.table) if tracked else None
         self.claims = Claims(self, placement) if isinstance(placement, ClaimingPlacement) else None
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
+        )
+        self.feeding = (
+            None if host is None or self._host is None else Feeding(self, host, self._host)
         )
 
     # -- what a policy may say --------------------------------------------------------------------
@@ -94,11 +104,13 @@ class Walk:
         if self.claims is not None:
             return self.claims.place(row, want, nodes)
         returns = self.may_return(row)
+        if self.feeding is not None:
+            return self.feeding.place(row, want, nodes, returns=returns)
         if returns and not self._anew:
             back = self.rejoin(row, want, nodes)
             if back is not None:
                 return back
-        return self._place_anywhere(row, want, nodes, returns=returns)
+        return self.place_anywhere(row, want, nodes, returns=returns)
 
     def may_return(self, row: int) -> bool:
         """Was a row suspended in this walk, so that it may have its own GPUs back?"""
@@ -110,9 +122,10 @@ class Walk:
         """Has no row a claim to its old GPUs?"""
         return self._anew
 
-    def _place_anywhere(
+    def place_anywhere(
         self, row: int, want: int, nodes: int, *, returns: bool
     ) -> Placement | Refused:
+        """Give a row GPUs that the placement chooses, with the processors it is given or asks."""
         pool = self.table.pool.item(row)
         open_gpus = (
             self.free_gpus(pool)
@@ -262,6 +275,7 @@ class Walk:
     def set_aside(self, row: int) -> None:
         """Take a row off its GPUs while a policy decides; what else it uses stays counted."""
         placement = self.occupancy.release(row)
+        self._touch(placement)
         self.suspended[row] = placement
         self._journal.append(("set aside", row, placement))
 
@@ -277,6 +291,7 @@ class Walk:
             self.occupancy.take(row, placement)
         else:
             self.occupancy.join(row, beside)
+        self._touch(placement)
         self._journal.append(("put back", row, placement))
 
     def give_up(self, row: int) -> None:
@@ -487,8 +502,12 @@ class Walk:
             elif kind == "set aside":
                 del self.suspended[row]
                 self.occupancy.take_again(row, placement)
+                self._touch(placement)
             elif kind == "put back":
                 self.suspended[row] = self.occupancy.release(row)
+                self._touch(placement)
+            elif kind == "give":
+                self._set_share(row, self._shares.pop())
             elif kind == "give up":
                 self._count(row, placement, +1)
             elif kind == "reserve":
@@ -503,7 +522,40 @@ class Walk:
     def answer(self) -> Allocation:
         """What was decided."""
         self._answer.reserved = dict(self.occupancy.reserved)
+        held = self.occupancy.held
+        for row, before in self._given_before.items():
+            if row in held and (share := self.share_of(row)) != before:
+                self._answer.host_shares[row] = share
         return self._answer
+
+    # -- processors and memory --------------------------------------------------------------------
+
+    def share_of(self, row: int) -> HostShare:
+        """What a row is given of its nodes for each GPU; NaN: as it asks."""
+        return HostShare(self.table.gpu_cpus.item(row), self.table.gpu_memory_gb.item(row))
+
+    def give(self, row: int, share: HostShare) -> None:
+        """Give a row processors and memory for each of its GPUs from now on."""
+        before = self.share_of(row)
+        if share == before:
+            return
+        self._given_before.setdefault(row, before)
+        self._set_share(row, share)
+        self._shares.append(before)
+        self._journal.append(("give", row, NOWHERE))
+
+    def _set_share(self, row: int, share: HostShare) -> None:
+        held = self.occupancy.held.get(row)
+        if held is not None and self._host is not None:
+            self._host.change(GpuRequest(row, held.gpus, self.table), held, +1)
+        self.table.gpu_cpus[row], self.table.gpu_memory_gb[row] = share
+        if held is not None and self._host is not None:
+            self._host.change(GpuRequest(row, held.gpus, self.table), held, -1)
+
+    def _touch(self, placement: Placement) -> None:
+        """GPUs have come or gone, but not what their row uses beside."""
+        if self._host is not None:
+            self._host.touch(placement)
 
     # -- for following a ranking ------------------------------------------------------------------
 
@@ -511,6 +563,11 @@ class Walk:
     def counting_decides(self) -> bool:
         """Does counting GPUs by pool decide which rows fit?"""
         return self.placement.spans and self.requests_are_alike and self.ctx.gpus_are_alike
+
+    @property
+    def order_so_far(self) -> Rows | None:
+        """The rows as they were ranked, best first; None where they were not."""
+        return self._answer.order
 
     @property
     def tracks_host(self) -> bool:
@@ -581,6 +638,8 @@ class Walk:
             self.tenancy.count(row, sign * placement.gpus)
         if self._host is not None:
             self._host.change(GpuRequest(row, placement.gpus, self.table), placement, -sign)
+        if self.feeding is not None:
+            self.feeding.note(row, placement, sign)
 
 
 def _a_time(time: float) -> float:

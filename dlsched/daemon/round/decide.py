@@ -52,7 +52,7 @@ def decide(snapshot: LiveSnapshot, cpu_clock: Callable[[], float] | None = None)
         ctx.forecast = None
     cycle.admit()
     waits = ctx.table.status[cycle.active] == WAITING
-    has_work = waits.any() or (len(waits) > 0 and not cycle.parts.scheduling.rests)
+    has_work = waits.any() or (len(waits) > 0 and not cycle.parts.rest)
     allocation = cycle.decide() if has_work else Allocation()
     return _told(prepared, allocation)
 

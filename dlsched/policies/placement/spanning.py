@@ -184,6 +184,25 @@ class BestFit(PlacementPolicy[NoOptions]):
         return free.across(sorted(parts))
 
 
+class Fullest(PlacementPolicy[NoOptions]):
+    """The node with the fewest free GPUs that holds the gang; else the fullest nodes one by one."""
+
+    name = "fullest"
+    summary = "the fullest node that holds the gang, else the fullest nodes first; may span"
+    spans = True
+
+    def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
+        """Nodes by free GPUs ascending, also by those that lack processors or memory."""
+        of_node = free.occupancy.free
+        some = members(free.with_at_least(1))
+        nodes = [node for _, node in sorted((of_node[node].bit_count(), node) for node in some)]
+        for node in nodes:
+            if free.usable_on(node) >= request.gang:
+                return free.one_node(node, request.gang)
+        parts = taken_in_turn(request.gang, free, nodes)
+        return too_few(request, free) if parts is None else free.across(sorted(parts))
+
+
 class FreeGpusWithout(FreeGpus):
     """The same free GPUs without some nodes."""
 

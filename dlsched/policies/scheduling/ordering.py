@@ -57,8 +57,8 @@ class PersistentOrder:
     def __init__(self) -> None:
         self._rank: dict[int, int] = {}
 
-    def sort(self, units: Units, key: Floats, *, remember: bool = True) -> Rows:
-        """Positions sorted by the key, smallest first.
+    def sort(self, units: Units, *keys: Floats, remember: bool = True) -> Rows:
+        """Positions sorted by the keys, most important first, smallest first.
 
         `remember` keeps the result for the next time; not where only some rows are sorted, as in a
         fill, or the others would lose their places.
@@ -68,7 +68,7 @@ class PersistentOrder:
         last = len(rank) + len(rows)
         previous = np.array([rank.get(row, last) for row in rows], np.int64)
         base = np.argsort(previous, kind="stable")
-        order = base[np.argsort(key[base], kind="stable")]
+        order = base[order_by(*(key[base] for key in keys))]
         if remember:
             self._rank = {rows[position]: place for place, position in enumerate(order.tolist())}
         return order

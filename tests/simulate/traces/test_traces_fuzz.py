@@ -41,6 +41,7 @@ SEEDS = {
     "lucid": "seq,job_id,vc,submit_s,num_gpus,duration_s,model,dataset,batchsize,amp,gpu_util,"
     "gpu_mem_mib,share_score,est_lucid_s,est_qssf_s\n"
     "0,7,a,5,1,60,PPO,LunarLander,64,0,12.4,2051,0,62,59\n",
+    "synergy": "job_id,model,submit_time,total_iterations,num_gpus\n0,alexnet,5,3349,1\n",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
     "0,1,0,1,vgg,50,1\n",
     "blox": "job_id,submit_time,num_gpus,duration\n0,0,1,1000\n",

@@ -127,3 +127,18 @@ def test_lucid_rows_out_of_order_name_the_line(trace_file):
     rows += "0,3,b,6,8,50,PPO,LunarLander,64,0,12.4,2051.0,0,40,41\n"
     with pytest.raises(BadInput, match=r":3: seq must ascend"):
         open_trace(trace_file(LUCID + rows))
+
+
+def test_synergy_jobs_have_iterations_and_keep_their_times(trace_file):
+    rows = "0,alexnet,8,23349,1\n1,gnmt,126,26435,4\n"
+    trace = open_trace(trace_file("job_id,model,submit_time,total_iterations,num_gpus\n" + rows))
+    assert trace.source == "synergy"
+    assert trace.submit_time.tolist() == [8, 126]
+    assert trace.columns["total_iterations"].tolist() == [23349, 26435]
+    assert np.isnan(trace.duration).all()
+
+
+def test_a_synergy_job_without_iterations_names_the_line(trace_file):
+    path = trace_file("job_id,model,submit_time,total_iterations,num_gpus\n0,alexnet,8,0,1\n")
+    with pytest.raises(BadInput, match=r":2: total_iterations must be a number above 0"):
+        open_trace(path)
