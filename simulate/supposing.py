@@ -20,8 +20,9 @@ from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, not_known
 from dlsched.core.job_rewards import reward_curve
 from dlsched.core.rewards import RewardCurve
-from dlsched.core.scenarios import INTERVAL, SCENARIOS, Verdict, verdict_of
+from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE, Verdict, verdict_of
 from simulate.engine import Engine
+from simulate.latest_submit import LaterSubmit
 from simulate.outlook import Outlook
 from simulate.replay import prepare
 from simulate.results.tables import Segments
@@ -58,6 +59,8 @@ class Supposed:
         ends: likewise.
         interval: 10 % and 90 % quantile of its start, and of its end.
         on_time: the chance to meet its deadline; NaN without one.
+        latest_submit: when it can be submitted at the latest and be as sure to keep its deadline;
+            NaN where it is not sure to.
         reward: what it is expected to earn; NaN without a curve.
         gpu_s: GPU time that it takes.
         others_later_s: how much later other jobs end than as it is, on average.
@@ -72,6 +75,7 @@ class Supposed:
     ends: Floats
     interval: tuple[float, float, float, float]
     on_time: float
+    latest_submit: float
     reward: float
     gpu_s: float
     others_later_s: float
@@ -207,12 +211,10 @@ class _Future:
         if not arrivals:
             coming = coming[visible[coming] <= self.at]
         engine.predict(coming.tolist())
+        self._engine, self._coming = engine, coming
+        self._overrides = {"scheduling": choice.policy} if choice.policy else None
         self.outlook = Outlook(
-            engine,
-            UNKNOWN_S,
-            segments=True,
-            arrivals=coming,
-            overrides={"scheduling": choice.policy} if choice.policy else None,
+            engine, UNKNOWN_S, segments=True, arrivals=coming, overrides=self._overrides
         )
         for factor, _ in SCENARIOS:
             self.outlook.look(factor, math.inf, math.inf)
@@ -235,6 +237,7 @@ class _Future:
         later = (outlook.ends[0] - first.outlook.ends[0])[others]
         gained = (outlook.rewards() - first.outlook.rewards())[others]
         later = later[~np.isnan(later)]
+        on_time = float(outlook.chance_to_meet_deadlines()[place])
         return Supposed(
             choice=self.choice,
             gpus=self._gpus,
@@ -242,10 +245,23 @@ class _Future:
             starts=np.array([starts[place] for starts in outlook.starts]),
             ends=np.array([ends[place] for ends in outlook.ends]),
             interval=(interval[0], interval[1], interval[2], interval[3]),
-            on_time=float(outlook.chance_to_meet_deadlines()[place]),
+            on_time=on_time,
+            latest_submit=self._latest_submit() if on_time >= SURE else math.nan,
             reward=outlook.reward(place),
             gpu_s=float(outlook.gpu_s[place]),
             others_later_s=float(later.mean()) if later.size else math.nan,
             others_reward=float(np.nansum(gained)),
             segments=outlook.segments,
         )
+
+    def _latest_submit(self) -> float:
+        assert self.due is not None
+        later = LaterSubmit(
+            present=self._engine,
+            row=self.row,
+            due=self.due,
+            unknown_s=UNKNOWN_S,
+            arrivals=self._coming,
+            overrides=self._overrides,
+        )
+        return later.latest(self.at)

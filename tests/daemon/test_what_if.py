@@ -101,6 +101,27 @@ def test_the_jobs_that_must_move_for_a_deadline_are_named(tmp_path: Path) -> Non
     with_queue(tmp_path, scene)
 
 
+def test_the_latest_submit_that_keeps_a_deadline_is_told(tmp_path: Path) -> None:
+    """In the longest case 4 GPUs come free after 1500 s, and 2 more jobs take 900 s before it."""
+
+    async def scene(running: Running, caller: Caller, first: int, second: int, third: int) -> None:
+        words = ("--gpus", "4", "--expected", "100s", "--deadline", "now+9000seconds")
+        found = await asked(running, *words)
+        latest = seconds_to(found, found["outcomes"][0], "latest_submit_at")
+        assert latest == pytest.approx(9000 - 150, abs=30)
+        code, out, _ = await dlsched(running, "whatif", *words, "--policy", "srtf")
+        assert code == 0
+        assert "SUBMIT BY" in out.splitlines()[0]
+        last = out.splitlines()[-1]
+        assert "; the fewest GPUs that keep it: 4; the latest submit that keeps it is " in last
+        found = await asked(running, *words[:-1], "now+2000seconds")
+        assert found["outcomes"][0]["latest_submit_at"] is None
+        found = await asked(running, str(second))  # it is submitted already
+        assert found["outcomes"][0]["latest_submit_at"] is None
+
+    with_queue(tmp_path, scene)
+
+
 def test_a_running_job_and_one_that_is_not_submitted_are_predicted(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH --time=10\ntrue\n")

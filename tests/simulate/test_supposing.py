@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import RewardCurve
+from simulate.latest_submit import TO_S
 from simulate.supposing import Answer, Choice, suppose
 
 jobs_of = st.lists(
@@ -129,3 +130,50 @@ def test_what_cannot_be_answered_is_said(lab: Any, job: str, columns: Any, messa
     trace = lab.trace([(0, 1, 10), (0, 9, 10)], **columns)
     with pytest.raises(BadInput, match=message):
         ask(lab, trace, "fifo", job)
+
+
+def test_the_latest_submit_waits_for_as_long_as_there_is_time_to_spare(lab: Any) -> None:
+    """Nothing else is there: 60 s of work in the longest case, to be done within 500 s."""
+    trace = lab.trace([(0, 2, 40)], deadline=[500.0])
+    [told] = ask(lab, trace, "fifo", "A").supposed
+    assert told.latest_submit == pytest.approx(440.0)
+
+
+@pytest.mark.parametrize(("deadline", "latest"), [(149.0, math.nan), (150.0, 90.0), (170.0, 110.0)])
+def test_a_job_that_has_to_wait_may_be_submitted_when_gpus_come_free(
+    deadline: float, latest: float, lab: Any
+) -> None:
+    """In the longest case GPUs are free after 90 s, and it takes 60 s."""
+    trace = lab.trace([(0, 4, 60), (0, 4, 40)], deadline=[math.nan, deadline])
+    [told] = ask(lab, trace, "fifo", "B").supposed
+    assert told.latest_submit == pytest.approx(latest, nan_ok=True)
+
+
+@settings(max_examples=25)
+@given(
+    jobs=jobs_of, policy=st.sampled_from(["fifo", "easy", "srtf", "edf"]), work=st.integers(1, 99)
+)
+def test_submitted_then_it_keeps_the_deadline_and_a_little_later_it_does_not(
+    jobs: list[Any], policy: str, work: int, lab: Any
+) -> None:
+    """A replay of each case, in which it is really submitted then, says the same."""
+    jobs = [(0, gpus, takes) for _, gpus, takes in jobs]
+    due, no_deadlines = 600.0, [math.nan] * len(jobs)
+    trace = lab.trace([*jobs, (0, 2, work)], deadline=[*no_deadlines, due])
+    latest = ask(lab, trace, policy, str(trace.job_id[-1])).supposed[0].latest_submit
+
+    def is_sure(at: float) -> bool:
+        def end(factor: float) -> float:
+            real = [*((0, gpus, takes * factor) for _, gpus, takes in jobs), (at, 2, work * factor)]
+            expected = [*(float(takes) for *_, takes in jobs), float(work)]
+            said = lab.trace(real, expected=expected, deadline=[*no_deadlines, due - at])
+            result = lab.run(said, policy, cluster="1x4", clock="events", estimate="declared")
+            return float(result.jobs.finish_time[-1])
+
+        return all(end(factor) <= due + 1e-6 for factor in (0.5, 1.0, 1.5))
+
+    if math.isnan(latest):
+        assert not is_sure(0.0)
+    else:
+        assert is_sure(latest)
+        assert not is_sure(latest + TO_S)

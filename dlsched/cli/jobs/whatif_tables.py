@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from dlsched.cli.jobs.predicted import range_text
+from dlsched.cli.output.deadline_answer import Kept, deadline_text
 from dlsched.cli.output.json_output import print_json
 from dlsched.cli.output.listing import Column, print_listing
 from dlsched.cli.output.terminal import terminal
@@ -77,20 +79,21 @@ def title_of(outcome: WhatIfOutcome, reply: WhatIfReply) -> str:
 
 def _deadline(reply: WhatIfReply) -> str:
     """Say which alternative meets the deadline at the least cost, or else when one could."""
-    asked = f"deadline {clock_text(reply.deadline_at, reply.at)}"
-    kept = [each for each in reply.outcomes if each.verdict == "ok"]
-    if kept:
-        cheapest = min(kept, key=lambda each: each.gpu_s)
-        hours = f"{cheapest.gpu_s / 3600:.1f} GPU-hours"
-        return f"{asked}: kept at the least cost by: {title_of(cheapest, reply)} ({hours})"
-    later = [each for each in reply.outcomes if each.end.HasField("p90")]
-    if not later:
-        return f"{asked}: whether it can be kept is not predicted"
-    first = min(later, key=lambda each: each.end.p90)
-    at = clock_text(first.end.p90, reply.at)
-    return (
-        f"{asked}: no alternative is sure to keep it; "
-        f"the earliest that can be kept is {at}: {title_of(first, reply)}"
+    alternatives = [
+        Kept(
+            title=title_of(each, reply),
+            gpus=each.gpus,
+            gpu_s=each.gpu_s,
+            is_sure=each.verdict == "ok",
+            latest_end=each.end.p90 if each.end.HasField("p90") else math.nan,
+            latest_submit=each.latest_submit_at if each.HasField("latest_submit_at") else math.nan,
+        )
+        for each in reply.outcomes
+    ]
+    return deadline_text(
+        f"deadline {clock_text(reply.deadline_at, reply.at)}",
+        alternatives,
+        lambda at: clock_text(at, reply.at),
     )
 
 
@@ -130,6 +133,10 @@ def _of_alternatives(reply: WhatIfReply) -> list[Column[_Numbered]]:
         told = row[1]
         return f"{told.on_time:.0%} {told.verdict}" if told.HasField("on_time") else "-"
 
+    def submit_by(row: _Numbered) -> str:
+        told = row[1]
+        return clock_text(told.latest_submit_at, now) if told.HasField("latest_submit_at") else "-"
+
     def gpu_hours(row: _Numbered) -> str:
         return f"{row[1].gpu_s / 3600:.1f}" if row[1].HasField("gpu_s") else "-"
 
@@ -152,6 +159,9 @@ def _of_alternatives(reply: WhatIfReply) -> list[Column[_Numbered]]:
     ]
     if reply.HasField("deadline_at"):
         columns.insert(8, Column("on_time", "ON TIME", "chance to meet the deadline", on_time))
+        if any(each.HasField("latest_submit_at") for each in reply.outcomes):
+            doc = "the latest submit that keeps the deadline"
+            columns.insert(9, Column("submit_by", "SUBMIT BY", doc, submit_by))
     for name, title, doc in (
         ("reward", "REWARD", "that the job is expected to earn"),
         ("others_reward", "OTHERS EARN", "how much more other jobs earn"),
@@ -253,6 +263,9 @@ def _object(outcome: WhatIfOutcome, reply: WhatIfReply) -> dict[str, Any]:
         "basis": outcome.basis or None,
         "why_not": outcome.why or None,
         "verdict": outcome.verdict or None,
+        "latest_submit_at": utc_text(outcome.latest_submit_at)
+        if outcome.HasField("latest_submit_at")
+        else None,
         **{
             name: round(getattr(outcome, name), 3) if outcome.HasField(name) else None
             for name in figures

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dlsched.cli.output.deadline_answer import Kept, deadline_text
 from dlsched.cli.replay.call import ReplayCall
 from dlsched.cli.replay.study_replay import Study, checked_study
 from dlsched.cli.replay.text_table import TextTable
@@ -136,7 +137,7 @@ def _cells(answer: Answer) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]
         return ("-" if seconds < 0 else "+") + duration_text(abs(seconds))
 
     titles = ["Alternative", "GPUs", "Start in", "Interval", "End in", "Interval"]
-    titles += ["On time"] if answer.due is not None else []
+    titles += ["On time", "Submit by"] if answer.due is not None else []
     titles += ["Reward"] if answer.curve is not None else []
     titles += ["GPU-h", "Others", "Their reward"]
     rows = []
@@ -152,6 +153,7 @@ def _cells(answer: Answer) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]
         ]
         if answer.due is not None:
             cells.append("-" if told.verdict is None else f"{told.on_time:.0%} {told.verdict}")
+            cells.append(moment(told.latest_submit))
         if answer.curve is not None:
             cells.append(number_text(told.reward))
         cells += [number_text(told.gpu_s / 3600), later(told), f"{told.others_reward:+.4g}"]
@@ -179,24 +181,22 @@ def _deadline(answer: Answer) -> list[str]:
     """Say which alternative keeps the deadline at the least GPU time, or else when one could."""
     if answer.due is None:
         return []
-    begin = f"deadline in {duration_text(answer.due - answer.at)}"
-    kept = [told for told in answer.supposed if told.verdict == "ok"]
-    if kept:
-        best = min(kept, key=lambda told: told.gpu_s)
-        hours = f"{best.gpu_s / 3600:.1f} GPU-hours"
-        fewest = min(told.gpus for told in kept)
-        return [
-            f"{begin}: kept at the least cost by: {_title(best, answer)} ({hours}); "
-            f"the fewest GPUs that keep it: {fewest}"
-        ]
-    later = [told for told in answer.supposed if not math.isnan(told.interval[3])]
-    if not later:
-        return [f"{begin}: no end is predicted"]
-    first = min(later, key=lambda told: told.interval[3])
-    at = duration_text(first.interval[3] - answer.at)
+    alternatives = [
+        Kept(
+            title=_title(told, answer),
+            gpus=told.gpus,
+            gpu_s=told.gpu_s,
+            is_sure=told.verdict == "ok",
+            latest_end=told.interval[3] - answer.at,
+            latest_submit=told.latest_submit - answer.at,
+        )
+        for told in answer.supposed
+    ]
+    due = duration_text(answer.due - answer.at)
     return [
-        f"{begin}: no alternative is sure to keep it; the earliest that can be kept is "
-        f"in {at}: {_title(first, answer)}"
+        deadline_text(
+            f"deadline in {due}", alternatives, lambda after: f"in {duration_text(after)}"
+        )
     ]
 
 
@@ -233,6 +233,7 @@ def _write_summary(answer: Answer, target: str) -> None:
                 ),
                 "on_time": _number(each.on_time),
                 "verdict": each.verdict,
+                "latest_submit_in": after(each.latest_submit),
                 "reward": _number(each.reward),
                 "gpu_s": each.gpu_s,
                 "others_later_s": _number(each.others_later_s),

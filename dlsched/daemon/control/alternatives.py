@@ -299,6 +299,8 @@ def _put_moments(
     told.must_move.extend(outcome.must_move.tolist())
     if math.isfinite(outcome.reward):
         told.reward = outcome.reward
+    if math.isfinite(outcome.latest_submit):
+        told.latest_submit_at = outcome.latest_submit + origin
     if deadline is not None and len(ends) == len(SCENARIOS):
         told.on_time = float(chance_by(ends[:, None], np.array([deadline]))[0])
         told.verdict = verdict_of(told.on_time)

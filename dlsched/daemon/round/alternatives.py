@@ -170,6 +170,8 @@ class Outcome:
         reward: what the job of interest is expected to earn; NaN: nothing is said of that.
         others_reward: how much more the other jobs earn than in the first alternative; NaN: none
             has a reward.
+        latest_submit: when the job of interest, which is not submitted, can be submitted at the
+            latest and be as sure to keep its deadline; NaN: it is not sure, or was submitted.
         was_cut: its time was over before all jobs had ended.
         mean_jct_s, p95_jct_s: of the jobs that end.
         all_done_s: until the last of them ends.
@@ -189,6 +191,7 @@ class Outcome:
     others_later_s: float = math.nan
     reward: float = math.nan
     others_reward: float = math.nan
+    latest_submit: float = math.nan
     was_cut: bool = False
     mean_jct_s: float = math.nan
     p95_jct_s: float = math.nan

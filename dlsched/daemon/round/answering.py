@@ -15,13 +15,14 @@ import numpy as np
 
 from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput
-from dlsched.core.scenarios import INTERVAL, SCENARIOS
-from dlsched.core.units import Units
+from dlsched.core.scenarios import INTERVAL, SCENARIOS, SURE
+from dlsched.core.units import FUTURE, Units
 from dlsched.daemon.round.alternatives import Alternative, Outcome, Question, row_of
-from dlsched.daemon.round.forecasting import HORIZON_S, Outlook, basis_of
+from dlsched.daemon.round.forecasting import HORIZON_S, Outlook, basis_of, latest_submit
 from dlsched.daemon.round.must_move import must_move
 from dlsched.daemon.round.parts import refuse_unfit
 from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, prepare
+from dlsched.daemon.round.snapshot import LiveSnapshot
 
 MOST_JOBS = 2_000  # in one answer
 MOST_BLOCKS = 20_000
@@ -44,7 +45,10 @@ def answer(question: Question) -> list[Outcome]:
             if future.needs_interval and not future.outlook.was_cut:
                 patience_s = until - time.monotonic()
                 future.outlook.look(factor, HORIZON_S, patience_s, only=future.only)
-    found = [future.outcome(futures[0]) for future in futures]
+    found = [
+        replace(future.outcome(futures[0]), latest_submit=future.latest_submit(until))
+        for future in futures
+    ]
     as_it_is = next((k for k, each in enumerate(question.alternatives) if each.job), None)
     if as_it_is is not None:
         alternative, outlook = question.alternatives[as_it_is], futures[as_it_is].outlook
@@ -59,11 +63,9 @@ class _Future:
     def __init__(self, question: Question, alternative: Alternative) -> None:
         self._question = question
         self._job = alternative.job
+        self._alternative = alternative
         snapshot = question.present(alternative)
-        prepared = prepare(snapshot)
-        if prepared is None:
-            raise BadInput("there are no nodes: nothing can be predicted")
-        self._prepared = prepared
+        self._prepared = prepared = _prepared(snapshot)
         # the row of interest, if it alone is: of others only the likeliest scenario is told
         self.only = row_of(snapshot, self._job) if self._job and not question.lists_jobs else None
         self.needs_interval = bool(self._job) or question.lists_jobs
@@ -96,6 +98,23 @@ class _Future:
             **self._figures(),
             **more,
         )
+
+    def latest_submit(self, until: float) -> float:
+        """When a job that is not submitted can be submitted at the latest and keep its deadline.
+
+        NaN for a job that is submitted, or not sure to keep its deadline.
+        """
+        place = np.flatnonzero(self.outlook.jobs == self._job)
+        chance = self.outlook.chance_to_meet_deadlines()[place]
+        if self._job not in self._question.supposed or not (chance >= SURE).all() or not place.size:
+            return math.nan
+        snapshot = self._question.present(self._alternative)
+        row, columns = row_of(snapshot, self._job), dict(snapshot.columns)
+        columns["status"] = columns["status"].copy()
+        columns["status"][row] = FUTURE
+        prepared = _prepared(replace(snapshot, columns=columns))
+        prepared.ctx.table.predicted_work[row] = self._prepared.ctx.table.predicted_work[row]
+        return latest_submit(prepared, row, until)
 
     def _later_than(self, before: _Future) -> float:
         """How much later other jobs end than in another future, on average."""
@@ -154,6 +173,13 @@ class _Future:
             "block_start": blocks.start[first],
             "block_end": blocks.end[first],
         }
+
+
+def _prepared(snapshot: LiveSnapshot) -> PreparedRound:
+    prepared = prepare(snapshot)
+    if prepared is None:
+        raise BadInput("there are no nodes: nothing can be predicted")
+    return prepared
 
 
 def _resized(prepared: PreparedRound, row: int, before: int) -> list[str]:

@@ -32,6 +32,7 @@ from dlsched.daemon.round.prepared_round import PreparedRound, has_known_steps, 
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from simulate.engine import Engine
 from simulate.forecast import forecaster, read
+from simulate.latest_submit import LaterSubmit
 from simulate.results.recorder import Recorder
 from simulate.world import World
 
@@ -183,6 +184,30 @@ class Outlook(simulate.outlook.Outlook):
         unknown_s = prepared.snapshot.settings.unknown_s
         super().__init__(engine_of(prepared), unknown_s, segments=segments)
         self.jobs: Rows = prepared.snapshot.columns["job"][self.rows]
+
+
+def latest_submit(prepared: PreparedRound, row: int, until: float) -> float:
+    """When a job that is sure to keep its deadline can be submitted at the latest.
+
+    Args:
+        prepared: a round that does not see the job.
+        row: of the job.
+        until: by `time.monotonic`, when there is no time left.
+
+    Returns:
+        seconds of the policy's clock; NaN: there was no time to find out.
+    """
+    table, rows = prepared.ctx.table, np.array([row])
+    later = LaterSubmit(
+        present=engine_of(prepared, LaterArrivals(rows, table.submit_time.copy())),
+        row=row,
+        due=float(table.submit_time[row] + table.deadline[row]),
+        unknown_s=prepared.snapshot.settings.unknown_s,
+        arrivals=rows,
+        horizon_s=HORIZON_S,
+        until=until,
+    )
+    return later.latest(prepared.ctx.now)
 
 
 def _sources(prepared: PreparedRound, rows: Rows) -> list[str]:

@@ -1344,7 +1344,7 @@ class WhatIfBlocks(_message.Message):
     def __init__(self, job: _Optional[_Iterable[int]] = ..., node: _Optional[_Iterable[int]] = ..., gpus: _Optional[_Iterable[int]] = ..., start: _Optional[_Iterable[float]] = ..., end: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class WhatIfOutcome(_message.Message):
-    __slots__ = ("gpus", "gpu_types", "policy", "why", "basis", "start", "end", "on_time", "verdict", "gpu_s", "others_later_s", "jobs", "never", "mean_jct_s", "p95_jct_s", "all_done_s", "was_cut", "all", "blocks", "must_move", "reward", "others_reward")
+    __slots__ = ("gpus", "gpu_types", "policy", "why", "basis", "start", "end", "on_time", "verdict", "gpu_s", "others_later_s", "jobs", "never", "mean_jct_s", "p95_jct_s", "all_done_s", "was_cut", "all", "blocks", "must_move", "reward", "others_reward", "latest_submit_at")
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_TYPES_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -1367,6 +1367,7 @@ class WhatIfOutcome(_message.Message):
     MUST_MOVE_FIELD_NUMBER: _ClassVar[int]
     REWARD_FIELD_NUMBER: _ClassVar[int]
     OTHERS_REWARD_FIELD_NUMBER: _ClassVar[int]
+    LATEST_SUBMIT_AT_FIELD_NUMBER: _ClassVar[int]
     gpus: int
     gpu_types: _containers.RepeatedScalarFieldContainer[str]
     policy: str
@@ -1389,7 +1390,8 @@ class WhatIfOutcome(_message.Message):
     must_move: _containers.RepeatedScalarFieldContainer[int]
     reward: float
     others_reward: float
-    def __init__(self, gpus: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., why: _Optional[str] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., gpu_s: _Optional[float] = ..., others_later_s: _Optional[float] = ..., jobs: _Optional[int] = ..., never: _Optional[int] = ..., mean_jct_s: _Optional[float] = ..., p95_jct_s: _Optional[float] = ..., all_done_s: _Optional[float] = ..., was_cut: _Optional[bool] = ..., all: _Optional[_Iterable[_Union[WhatIfJob, _Mapping]]] = ..., blocks: _Optional[_Union[WhatIfBlocks, _Mapping]] = ..., must_move: _Optional[_Iterable[int]] = ..., reward: _Optional[float] = ..., others_reward: _Optional[float] = ...) -> None: ...
+    latest_submit_at: float
+    def __init__(self, gpus: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., policy: _Optional[str] = ..., why: _Optional[str] = ..., basis: _Optional[str] = ..., start: _Optional[_Union[PredictedMoment, _Mapping]] = ..., end: _Optional[_Union[PredictedMoment, _Mapping]] = ..., on_time: _Optional[float] = ..., verdict: _Optional[str] = ..., gpu_s: _Optional[float] = ..., others_later_s: _Optional[float] = ..., jobs: _Optional[int] = ..., never: _Optional[int] = ..., mean_jct_s: _Optional[float] = ..., p95_jct_s: _Optional[float] = ..., all_done_s: _Optional[float] = ..., was_cut: _Optional[bool] = ..., all: _Optional[_Iterable[_Union[WhatIfJob, _Mapping]]] = ..., blocks: _Optional[_Union[WhatIfBlocks, _Mapping]] = ..., must_move: _Optional[_Iterable[int]] = ..., reward: _Optional[float] = ..., others_reward: _Optional[float] = ..., latest_submit_at: _Optional[float] = ...) -> None: ...
 
 class WhatIfNode(_message.Message):
     __slots__ = ("name", "gpus", "gpu_type")

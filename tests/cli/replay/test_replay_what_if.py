@@ -59,6 +59,26 @@ def test_alternatives_are_answered_in_a_table_json_and_a_page(
     assert labels == names
 
 
+def test_the_latest_submit_that_keeps_the_deadline_is_told(dlsched: Any, tmp_path: Path) -> None:
+    """At the worst the GPUs come free after 75 s; it takes 60 s on 8 GPUs and 15 s on 4."""
+    queue, figures = tmp_path / "queue.csv", tmp_path / "told.json"
+    queue.write_text("job_id,submit_time,num_gpus,duration,deadline\nr0,0,8,50,\nnew,0,8,40,300\n")
+    shown = dlsched(
+        "replay", queue, *CALL, "--policy", "fifo", "--what-if-gpus", "4:10,8:180",
+        "--summary-out", figures,
+    )  # fmt: skip
+    assert (shown.code, shown.err) == (0, "")
+    _, titles, *rows, last = shown.out.splitlines()
+    assert "Submit by" in titles
+    assert ["4.00 min" in row for row in rows] == [True, False, False]
+    outcomes = json.loads(figures.read_text())["outcomes"]
+    assert [each["latest_submit_in"] for each in outcomes] == [240.0, 285.0, None]
+    assert last == (
+        "deadline in 5.00 min: kept at the least cost by: 4 GPUs (0.0 GPU-hours); the fewest "
+        "GPUs that keep it: 4; the latest submit that keeps it is in 4.75 min: 4 GPUs"
+    )
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -93,6 +93,26 @@ def test_the_jobs_ahead_that_must_move_for_a_deadline(
     assert found.must_move.tolist() == ahead[:moves]
 
 
+@pytest.mark.parametrize(
+    ("deadline", "latest"), [(299.0, math.nan), (300.0, 150.0), (420.0, 270.0)]
+)
+def test_the_latest_submit_of_a_job_that_is_not_submitted(
+    live: Any, deadline: float, latest: float
+) -> None:
+    """In the longest case GPUs come free after 150 s, and it needs 150 s of its own."""
+    lab = live.LiveLab((4,), parts={"scheduling": "fifo"})
+    lab.submit(0.0, 4, expected_s=100.0)
+    lab.round(0.0)
+    mine = lab.submit(0.0, 4, expected_s=100.0, deadline_at=deadline)
+    other = lab.submit(0.0, 2, expected_s=100.0, deadline_at=deadline)
+    found = asked(
+        lab, 0.0, Alternative(job=mine), Alternative(job=other, gang=4), supposed=(mine, other)
+    )
+    assert [each.latest_submit for each in found] == [pytest.approx(latest, nan_ok=True)] * 2
+    [real] = asked(lab, 0.0, Alternative(job=mine), supposed=(other,))
+    assert math.isnan(real.latest_submit)  # it is submitted
+
+
 def test_a_running_job_with_other_gpus_waits_again_and_keeps_its_work(live: Any) -> None:
     lab = live.LiveLab((4,), parts={"scheduling": "fifo"})
     runs = lab.submit(0.0, 4, expected_s=100.0)
