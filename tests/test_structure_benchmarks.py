@@ -16,6 +16,8 @@ from benchmarks.measure import ROOT, calls_per_decision, dlsched
 from simulate.replay import replay
 from simulate.settings import RunSettings
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "reference_las.py"
 
 

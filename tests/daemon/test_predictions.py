@@ -16,6 +16,8 @@ from .cluster_of_tests import Caller, Running, eventually, job
 from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches
 
+pytestmark = pytest.mark.slow
+
 
 async def predicted(caller: Caller) -> dict[int, Any]:
     views: dict[int, Any] = {}

@@ -21,6 +21,8 @@ from .test_configuration import TEXT
 from .test_daily import play, reaches, refused
 from .test_replayed import dlsched
 
+pytestmark = pytest.mark.slow
+
 
 async def queued(running: Running, caller: Caller) -> tuple[int, int]:
     """A long job holds all 4 GPUs, and a short one waits behind it."""

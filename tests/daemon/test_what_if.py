@@ -22,6 +22,8 @@ from .scripted_agent import ScriptedAgent
 from .test_daily import play, reaches, refused
 from .test_replayed import dlsched
 
+pytestmark = pytest.mark.slow
+
 
 async def asked(running: Running, *words: str) -> dict[str, Any]:
     """The JSON answer of a question, and a table that can be printed too."""

@@ -76,6 +76,8 @@ from dlsched.protocol.simulation.truth import Database
 from tests.db.ledgers import live_part
 from tests.postgres import PostgresCluster
 
+pytestmark = pytest.mark.slow
+
 Draw = st.DrawFn
 NODES = [NodeName(f"n{k}") for k in range(1, 4)]
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)

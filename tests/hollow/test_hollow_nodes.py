@@ -22,6 +22,8 @@ from dlsched.rpc.v1 import run_pb2
 from tests.daemon.cluster_of_tests import BEAT, Caller, Running, eventually, job
 from tests.daemon.cluster_of_tests import settings_of as of
 
+pytestmark = pytest.mark.slow
+
 NODES, GPUS = 20, 4
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
 BRIEF = SimulatedJobs.parse("0.05:0.3")

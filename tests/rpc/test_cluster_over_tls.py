@@ -24,9 +24,12 @@ from dlsched.rpc.server import ServerTrust
 from dlsched.rpc.tls import KeyFiles
 from tests.other_users import BECOME
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can run an agent whose jobs are other users'"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can run an agent whose jobs are other users'"
+    ),
+]
 BEAT = "\n[timing]\nbeat_s = 0.4\n"
 SCRIPT = "#!/bin/sh\necho seen by $(id -u)\n"
 AS_USER = (

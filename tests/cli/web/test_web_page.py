@@ -17,6 +17,8 @@ from dlsched.client.daemon_client import filter_of
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.browser import browse, chromium
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["chromium"]
 
 
@@ -130,7 +132,6 @@ def test_a_user_without_a_daemon_is_told_so_at_once(cluster: LocalCluster) -> No
     assert "0.0.0.0:0 is not a loopback address" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "flags"),
     [

@@ -10,7 +10,10 @@ import pytest
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.nvml_stub import COMPILER, build_stub
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the driver with")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler to build the driver with"),
+]
 
 
 class Driven(LocalCluster):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from dlsched.torture.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_audit_has_each_act_with_its_user(small: LocalCluster) -> None:

@@ -18,6 +18,8 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = """#!{python}
 import json, os, sys
 words = sys.argv[1:]
@@ -169,7 +171,6 @@ def test_enroot_is_called_as_it_wants(tmp_path: Path) -> None:
         assert variables["NVIDIA_VISIBLE_DEVICES"] == variables["CUDA_VISIBLE_DEVICES"]
 
 
-@pytest.mark.slow
 def test_a_real_apptainer_runs_a_job(tmp_path: Path) -> None:
     """A root folder as a sandbox image: the machine's own programs, without a download."""
     tool = shutil.which("apptainer") or shutil.which("singularity")

@@ -11,6 +11,8 @@ import pytest
 from dlsched.system import ports
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 NODES = """
 [[nodes]]

@@ -20,6 +20,8 @@ import pytest
 from dlsched.torture.local_cluster import LocalCluster, eventually
 from tests.live.conftest import DATABASES, database_of
 
+pytestmark = pytest.mark.slow
+
 MAIL = """#!/bin/bash
 {{ printf '%s\\n' "$@"; cat; echo ----; }} >>{folder}/mail.txt
 """
@@ -207,7 +209,6 @@ def test_an_array_is_told_of_as_a_whole(telling: LocalCluster, sink: Sink) -> No
     eventually("each has ended", lambda: all(sink.events("/site", each + k) for k in (0, 1)))
 
 
-@pytest.mark.slow
 def test_most_of_a_time_limit_is_told_once_a_run(telling: LocalCluster, sink: Sink) -> None:
     words = ("--mail-type", "TIME_LIMIT_80,TIME_LIMIT_90,END", "-t", "10s")
     job = _submit(telling, *words, wrap="sleep 600")
@@ -217,7 +218,6 @@ def test_most_of_a_time_limit_is_told_once_a_run(telling: LocalCluster, sink: Si
     assert sink.events("/site", job) == ["time_limit_80", "time_limit_90", "end"]
 
 
-@pytest.mark.slow
 def test_a_webhook_that_fails_is_called_again_and_delays_no_other(
     telling: LocalCluster, sink: Sink
 ) -> None:
@@ -269,7 +269,6 @@ def test_receivers_that_a_site_does_not_allow_are_refused(
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.slow
 def test_notices_survive_a_killed_daemon(telling: LocalCluster, sink: Sink) -> None:
     """The webhook is away when the job ends; daemon after daemon is killed; then it is told."""
     sink.answers["/users/away"] = [503, 503]

@@ -9,6 +9,8 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster
 
+pytestmark = pytest.mark.slow
+
 CLAIM = "import os; os.getuid = lambda: 1; from dlsched.cli.main import run; run()"
 REFUSED = "only an operator may raise a priority above 0; a lower one lets other jobs go first"
 

@@ -14,6 +14,8 @@ import pytest
 
 from dlsched.torture.local_cluster import QUICK, LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 # what a hook does is in a file named after it, so that a test can change it
 HOOK = """#!/bin/bash
 echo "$DLSCHED_HOOK $DLSCHED_JOB_ID $DLSCHED_RUN $$" >>{folder}/hooks.txt
@@ -132,7 +134,6 @@ def test_a_gang_whose_prolog_fails_on_one_node_begins_nowhere(hooked: Hooked) ->
     assert hooked.ran(job).count("prolog 1") == hooked.ran(job).count("epilog 1")
 
 
-@pytest.mark.slow
 def test_a_prolog_that_hangs_is_killed_and_a_cancel_does_not_wait_for_it(hooked: Hooked) -> None:
     hooked.says("prolog", "sleep 600")
     job = hooked.submit("true", nodelist="n1")

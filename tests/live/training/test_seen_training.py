@@ -16,6 +16,8 @@ import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("reporting_program.py")
 
 
@@ -110,7 +112,6 @@ def test_prometheus_and_the_page_have_a_running_training(cluster: LocalCluster) 
     )
 
 
-@pytest.mark.slow
 def test_a_loss_that_is_no_number_is_told(cluster: LocalCluster) -> None:
     job = started(cluster, 10_000, 0.01, 5)
     eventually("the event", lambda: "not-finite" in cluster.cli("show", str(job)), within=60)
@@ -128,7 +129,6 @@ def test_a_loss_that_is_no_number_is_told(cluster: LocalCluster) -> None:
     assert "not reported: m" in cluster.output(job)
 
 
-@pytest.mark.slow
 def test_the_last_report_outlives_daemon_and_job(cluster: LocalCluster) -> None:
     job = started(cluster, 40, 0.05)
     cluster.until(job, "COMPLETED", within=60)
@@ -143,7 +143,6 @@ def test_the_last_report_outlives_daemon_and_job(cluster: LocalCluster) -> None:
     assert stored != ["-"]
 
 
-@pytest.mark.slow
 def test_other_users_see_no_curves_and_no_logs(cluster: LocalCluster) -> None:
     job = started(cluster, 10_000, 0.01)
     eventually("it reports", lambda: shown(cluster, job)["metrics"], within=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def test_sessions_fit_one_gpu_if_they_fit_one_lane() -> None:
     assert fits_together([], 0)
 
 
+@pytest.mark.slow
 def test_ten_thousand_random_operations_keep_the_inequality() -> None:
     chance = random.Random(14)
     lanes, count = Lanes(16_384), 0
