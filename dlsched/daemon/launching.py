@@ -145,6 +145,13 @@ def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
         executed_s=facts.executed_s,
         **{row.launch: table.field(job, row.name) for row in FIELDS if row.launch},
     )
+    if (
+        body.max_nodes
+        and body.gang
+        and body.ntasks_per_node
+        and body.ntasks == body.ntasks_per_node * len(body.gang)
+    ):
+        message.ntasks = body.ntasks_per_node * len(run.members)
     if spec.array is not None and spec.task is not None:
         message.array_job = job.job - spec.index
         message.array_task = spec.task

@@ -170,9 +170,10 @@ FIELDS: tuple[Field, ...] = (
         longest=1024, update="waiting", csv="constraint",
     ),
     _row("nodes", "whole",
-        _option("nodes", "-N --nodes", "On exactly so many nodes.", "N", slurm=True),
+        _option("nodes", "-N --nodes", "On so many nodes: 2, or 2-4.", "N", slurm=True),
         least=1, most=100_000, kept="no",
     ),
+    _row("max_nodes", "whole", label="most nodes", least=1, most=100_000),
     _row("ntasks", "whole",
         _option("ntasks", "-n --ntasks", "Ranks that `dlsched run` starts.", "N", slurm=True),
         label="ntasks", least=1, most=1_000_000, launch="ntasks",
@@ -580,6 +581,7 @@ class JobFields:
     sla: str = ""
     resume_from: str = ""
     gpu_retries: int | None = None
+    max_nodes: int | None = None
     keep_checkpoints: int | None = None
     warn_signal: int = 0
     warn_before_s: float = 0.0

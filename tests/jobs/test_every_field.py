@@ -99,6 +99,7 @@ SAID: dict[str, tuple[str, object]] = {
     "submit_host": ("", None),
     "terminal": ("", None),  # of the user: tests/live/slurm/test_interactive.py
     "umask": ("", 0o022),
+    "max_nodes": ("-N 1-2 --gpus-per-node 1", 2),
     "gpu_retries": ("--gpu-retries 2", 2),  # the site gives 3
     "reservation": ("", None),  # needs one: tests/daemon/test_reservations.py
     "resume_from": ("", None),  # tests/live/training/test_continuing.py

@@ -53,6 +53,7 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
     found: dict[str, dict[str, str]] = {mark: {} for mark in _MARKS}
     notes: list[str] = []
     unknown: list[str] = []
+    wrong: list[str] = []
     idle: dict[str, None] = {}
     for place, mark, text in _lines(name, script, notes):
         try:
@@ -61,16 +62,21 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
             raise BadInput(f"{place}: {mark}: {str(error).lower()}") from None
         for each in parsed(f"{place}: {mark}", words, is_slurm=mark == "#SBATCH"):
             if each.option is not None:
-                put(found[mark], each.option, f"{place}: {each.word}", each.value)
+                try:
+                    put(found[mark], each.option, f"{place}: {each.word}", each.value)
+                except BadInput as error:
+                    wrong.append(str(error))
             elif each.is_idle:
                 idle[each.word] = None
             else:
                 unknown.append(f"{place}: {mark} {shorten(each.word)}")
     if unknown and not ignore_unknown:
         which = "it" if len(unknown) == 1 else "them"
-        raise BadInput(
+        wrong.append(
             f"{', '.join(unknown)}: not supported (--ignore-unknown-directives leaves {which} out)"
         )
+    if wrong:
+        raise BadInput("; ".join(wrong))
     notes += [f"{each}: left out" for each in unknown]
     notes += idle_note(name, idle)
     return Directives(layer=merged(*found.values()), notes=tuple(notes))

@@ -13,7 +13,17 @@ from dlsched.jobs.field import Value
 
 # fields that several options together give
 FROM_RESOURCES = (
-    *("gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "gpu_share", "cpus"),
+    *(
+        "gpus",
+        "nodes",
+        "max_nodes",
+        "gpus_per_node",
+        "gpu_types",
+        "min_gpus",
+        "max_gpus",
+        "gpu_share",
+        "cpus",
+    ),
     *("memory_bytes", "tmp_bytes", "ntasks", "ntasks_per_node", "cpus_per_task"),
 )
 
@@ -24,6 +34,7 @@ class Resources:
 
     gpus: int | None = None
     nodes: int | None = None
+    max_nodes: int | None = None
     gpus_per_node: int | None = None
     gpu_types: tuple[str, ...] = ()
     min_gpus: int | None = None
@@ -65,7 +76,7 @@ def resources(options: Mapping[str, str]) -> Resources:
     )
     # GPUs of the whole job may lie on any number of nodes; what is said for each node needs one
     fewest = bool({"gpus_per_node", "ntasks_per_node"} & set(options)) or total is None
-    nodes = _nodes(options["nodes"], fewest=fewest) if "nodes" in options else None
+    nodes, most = _nodes(options["nodes"], ranged=fewest) if "nodes" in options else (None, None)
     ntasks, tasks_per_node = number("ntasks"), number("ntasks_per_node")
     if ntasks and tasks_per_node and nodes is None:
         nodes = -(-ntasks // tasks_per_node)
@@ -93,6 +104,7 @@ def resources(options: Mapping[str, str]) -> Resources:
     return Resources(
         gpus=gpus,
         nodes=nodes,
+        max_nodes=most,
         gpus_per_node=on_node,
         gpu_types=_types(total, per_node, per_task),
         min_gpus=low,
@@ -107,14 +119,19 @@ def resources(options: Mapping[str, str]) -> Resources:
     )
 
 
-def _nodes(text: str, *, fewest: bool) -> int | None:
-    """A number of nodes; of a range `LOW-HIGH`, the fewest, or None: any number will do."""
+def _nodes(text: str, *, ranged: bool) -> tuple[int | None, int | None]:
+    """A number of nodes, and the most of a range `LOW-HIGH`.
+
+    Without `ranged` the GPUs of the whole job are said, and any number of nodes will do.
+    """
     low, dash, high = text.partition("-")
     if not dash or not low:
-        return whole_number("--nodes", text, least=1, most=65_536)
+        return whole_number("--nodes", text, least=1, most=65_536), None
     least = whole_number("--nodes", low, least=1, most=65_536)
     most = whole_number("--nodes", high, least=least, most=65_536)
-    return least if fewest or least == most else None
+    if least == most:
+        return least, None
+    return (least, most) if ranged else (None, None)
 
 
 def _agreed(total: GpuWish | None, part: GpuWish, count: int, word: str) -> GpuWish:

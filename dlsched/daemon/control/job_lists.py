@@ -86,7 +86,9 @@ class JobLists:
                 pending_gpus += sum(row.request.gang)
             elif not row.status.is_terminal:
                 running += 1
-                running_gpus += sum(row.request.gang)
+                run = ledger.live_run(row.job)
+                shares = () if run is None else run.shares
+                running_gpus += sum(len(share.gpus) for share in shares)
         return control_pb2.QueueSummary(
             running=running,
             running_gpus=running_gpus,

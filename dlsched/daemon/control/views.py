@@ -128,6 +128,9 @@ class Views:
         if last is not None:
             view.nodes.extend(last.members)
         if run is not None:
+            if spec.body.max_nodes:
+                view.gang[:] = [len(member.gpus) for member in run.members.values()]
+                view.gpus = sum(view.gang)
             held = 0
             for member in run.members.values():
                 node = ledger.nodes[member.node]

@@ -21,6 +21,7 @@ from dlsched.daemon.live.dependencies import JobOutcome, outcome_of
 from dlsched.daemon.live.eligibility import Eligibility
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.job_requests import JobRequests
+from dlsched.daemon.live.node_ranges import NodeRanges
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes, natural
 from dlsched.daemon.live.placement_constraints import PlacementConstraints
 from dlsched.daemon.live.run_accounting import RunAccounting
@@ -99,6 +100,7 @@ class LiveColumns:
         self.nodes = LiveNodes()
         self.constraints = PlacementConstraints(self.rules)
         self.requests = JobRequests(self.jobs, self.constraints, origin=origin)
+        self.ranges = NodeRanges(self.jobs, self.nodes, self.requests, self.constraints)
         self.accounting = RunAccounting(self.jobs, self.nodes)
         self.claims = Claims(self.jobs, self.nodes, self.accounting)
         self.ended: dict[JobId, JobOutcome] = {}
@@ -156,6 +158,7 @@ class LiveColumns:
             if run is not None:
                 started = loaded.run_times.get(run.key.run_id, (None, None))[0]
                 since = now if started is None else min(started - self.origin, now)
+                self.ranges.keep(job_id, len(run.members))
                 self.accounting.begin(job_id, run, since, counts=False)
                 self.accounting.follow(job_id, run, now)
             self._see_orphan(ledger, job_id)
@@ -314,6 +317,7 @@ class LiveColumns:
         row = self.jobs.row_of[job]
         if job not in self.accounting.run_ids:
             is_first = math.isnan(self.jobs.get("first_start", row))
+            self.ranges.keep(job, len(run.members))
             self.accounting.begin(job, run, now, counts=True)
             self.claims.drop(job)
             self._reasons.pop(job, None)

@@ -81,6 +81,15 @@ class LiveState(LiveColumns):
         self._reasons.update(reasons)
         return eligible
 
+    def offer_ranges(self, now: float) -> None:
+        """Set how many nodes jobs with a range of nodes ask for in the next round."""
+        self.ranges.offer(
+            unreserved=lambda job: self.unreserved(job, now),
+            is_seen=lambda job: not self.eligibility.hindrance(job, now),
+            claimed=self.claims,
+            where=self.accounting.where,
+        )
+
     def note_seen(self) -> None:
         """Note that a snapshot has all that is here now."""
         self._seen = self._stamp

@@ -34,6 +34,7 @@ class Wishes:
     Attributes:
         pool: what names their pool of nodes.
         shape: GPUs on each node; empty: anywhere.
+        most_nodes: of a range of nodes; 0: it asks for none.
         host_nodes: on how many nodes jobs without GPUs run; 0: they have GPUs.
         whole_nodes: do they share their nodes with no other job?
         kind: of their training.
@@ -42,6 +43,7 @@ class Wishes:
 
     pool: PoolKey
     shape: tuple[int, ...]
+    most_nodes: int
     host_nodes: int
     whole_nodes: bool
     kind: Kind
@@ -64,6 +66,7 @@ def wishes_of(body: JobBody) -> Wishes:
             body.tmp_bytes or 0,
         ),
         shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
+        most_nodes=(body.max_nodes or 0) if sum(gang) else 0,
         host_nodes=0 if sum(gang) else len(gang),
         whole_nodes=body.exclusive,
         kind=kind_of(body),
@@ -77,6 +80,7 @@ class PlacementConstraints:
     Attributes:
         rules: partitions and virtual clusters.
         shapes: GPUs on each node, of jobs that ask for a layout.
+        ranges: the most nodes that jobs take that ask for a range.
         whole_nodes: jobs that share their nodes with no other job.
         host_only: on how many nodes jobs run that have no GPUs.
         kinds: model and batch size of live jobs, as `kind_of` has them.
@@ -85,6 +89,7 @@ class PlacementConstraints:
     def __init__(self, rules: ClusterRules) -> None:
         self.rules = rules
         self.shapes: dict[int, tuple[int, ...]] = {}
+        self.ranges: dict[int, int] = {}
         self.whole_nodes: set[int] = set()
         self.host_only: dict[int, int] = {}
         self.kinds: dict[int, Kind] = {}
@@ -103,6 +108,8 @@ class PlacementConstraints:
             self.host_only.update(dict.fromkeys(jobs, wishes.host_nodes))
         elif wishes.shape:
             self.shapes.update(dict.fromkeys(jobs, wishes.shape))
+        if wishes.most_nodes:
+            self.ranges.update(dict.fromkeys(jobs, wishes.most_nodes))
         if wishes.whole_nodes:
             self.whole_nodes.update(jobs)
         self.kinds.update(dict.fromkeys(jobs, wishes.kind))
@@ -113,6 +120,7 @@ class PlacementConstraints:
     def forget(self, job: int) -> None:
         """Remove a job that has ended, or that asks for something else now."""
         self.shapes.pop(job, None)
+        self.ranges.pop(job, None)
         self.whole_nodes.discard(job)
         self.host_only.pop(job, None)
         self.kinds.pop(job, None)

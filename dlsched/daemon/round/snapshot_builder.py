@@ -25,6 +25,7 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     """Make a snapshot: everything that the next decision depends on."""
     live = state.live
     live.note_seen()
+    live.offer_ranges(now)
     jobs = live.jobs
     names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", "steps_done", "loss")
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}

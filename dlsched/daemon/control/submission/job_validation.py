@@ -106,6 +106,7 @@ def validate(
     priority_class = whose.priority_class(wanted.priority_class, account)
     check_access(chosen, whose, account)
     gang, gpus = _gang(values)
+    _check_range(values, gang)
     values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
@@ -155,7 +156,11 @@ def validate(
         fence=m.Fence(values["fence"] or settings.fence),
         retries=bounds.check_whole("retries", wanted.retries, 0, limits.retries) or 0,
         gpu_retries=_gpu_retries(values["gpu_retries"], settings.faults.gpu_retries),
-        limits=m.Limits(time_s=body.time_limit_s, memory_bytes=body.memory_bytes, cpus=body.cpus),
+        limits=m.Limits(
+            time_s=body.time_limit_s,
+            memory_bytes=body.memory_bytes,
+            cpus=None if body.cpus is None else -(-body.cpus // len(gang or (gpus,))),
+        ),
         grace_s=_grace(values["grace_s"], limits.grace_s),
         suspend_level=m.SuspendLevel(values["suspend_level"] or m.SuspendLevel.FREEZE),
         requeue=body.requeue,
@@ -395,6 +400,22 @@ def _gang(values: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
             raise BadInput(f"{plural(total, 'GPU')} cannot be on {plural(nodes, 'node')}")
         return tuple(total // nodes + (k < total % nodes) for k in range(nodes)), total
     return None, gpus if gpus is not None else 1
+
+
+def _check_range(values: dict[str, Any], gang: tuple[int, ...] | None) -> None:
+    """Settle a range of nodes: its gang is that of the smaller number.
+
+    Raises:
+        BadInput: the larger number is below it, or its nodes have not the same number of GPUs.
+    """
+    most = values["max_nodes"]
+    if most is None:
+        return
+    if gang is None or most < len(gang) or len(set(gang)) > 1:
+        raise BadInput(f"nodes: no range up to {most} for a gang of {gang or values['gpus']}")
+    bounds.check_count("nodes", most, NODES_OF_A_JOB)
+    if most == len(gang):
+        values["max_nodes"] = None
 
 
 def _types(names: Sequence[str], capacity: Capacity, open_ended: bool) -> tuple[str, ...]:
