@@ -106,7 +106,7 @@ def check_conserved_work(engine: Engine) -> None:
         InvariantBroken: names the first unit for which it does not hold.
     """
     table = engine.world.table
-    sensitive = engine.cycle.ctx.perf.by_host is not None
+    sensitive = engine.cycle.ctx.perf.by_host is not None or engine.world.shared.gpu_seconds > 0
     if sensitive or engine.best_s is not None or (table.rate != 1.0).any():
         return  # executed work is not seconds
     held = table.executed + table.lost_s + table.overhead_s

@@ -292,7 +292,10 @@ class Engine:
         """The next tick at which a full decision could change anything; inf when none could."""
         cycle, world = self.cycle, self.world
         if not (world.waiting or len(cycle.held_back)) and (cycle.parts.rest or not world.running):
-            return math.inf
+            wakes = cycle.parts.scheduling.wakes_idle and self.now < self._wake < math.inf
+            if not wakes or self._over():
+                return math.inf
+            return world.semantics.tick_at_or_after(self._wake)
         due = max(self._stable, self.now)
         if due > self.now:
             due = min(due, self._wake)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,11 @@ def interference_said(said: str | float | None) -> tuple[str, float]:
 
 
 def interference_of(
-    name: str, trace: Trace, pairs: ColocationTable | None, jobs: Profiled | None
+    name: str,
+    trace: Trace,
+    pairs: ColocationTable | None,
+    jobs: Profiled | None,
+    harmless: Sequence[str] = (),
 ) -> Interference | None:
     """Make the source of a run.
 
@@ -51,6 +56,7 @@ def interference_of(
         trace: the jobs, with the columns that were measured of them.
         pairs: relative speeds of pairs.
         jobs: what a table of throughputs says of them.
+        harmless: models that make no difference to the job beside them, nor it to them.
 
     Returns:
         None where nothing is said: jobs that may share GPUs are then as fast as alone, and policies
@@ -70,7 +76,8 @@ def interference_of(
     if name == "utilisation":
         return LoadedGpus(_column(trace, "gpu_util", name) / WHOLE_PERCENT)
     if pairs is not None:
-        return MeasuredPairs(pairs, workloads(trace, pairs.keys))
+        measured = MeasuredPairs(pairs, workloads(trace, pairs.keys))
+        return HarmlessModels(measured, trace, harmless) if harmless else measured
     if jobs is not None and jobs.speed.has_pairs:
         return TablePairs(jobs.speed)
     if name == "measured":
@@ -79,6 +86,24 @@ def interference_of(
             "or one with model1,speed1,model2,speed2"
         )
     return None
+
+
+class HarmlessModels:
+    """Measured pairs, but for models whose pairs count as if each job were alone."""
+
+    name = "measured"
+
+    def __init__(self, measured: MeasuredPairs, trace: Trace, models: Sequence[str]) -> None:
+        """Take the measurements, the jobs, and the models that make no difference."""
+        self._measured = measured
+        known = trace.columns.get("model", np.full(len(trace), "", np.object_))
+        self._is_harmless = np.isin(known.astype(str), models)
+
+    def relative(self, rows: Sequence[int], limits: Floats, gpu_type: str, gpus: int) -> Floats:
+        """As measured, or the limits where a harmless job is among the rows."""
+        if self._is_harmless[list(rows)].any():
+            return limits
+        return self._measured.relative(rows, limits, gpu_type, gpus)
 
 
 def _column(trace: Trace, name: str, source: str) -> Floats:

@@ -22,7 +22,7 @@ from dlsched.core.errors import BadInput
 from dlsched.core.goodput.scaling import TrainingScaling
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts, refuse_chosen_gpus
-from dlsched.core.scheduling import Chooser
+from dlsched.core.scheduling import Chooser, FirstStage, Staged, StageOfPolicy
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
 from dlsched.core.speed.colocation import ColocationTable
@@ -42,6 +42,7 @@ from simulate.goodput.trainings import Oracle, Trainings, trainings_of
 from simulate.goodput.typed_trainings import TypedSpeeds, TypedTrainings, typed
 from simulate.interference import interference_of
 from simulate.population import populate, restarts_of
+from simulate.profiled_first import Begin, nothing_before, prepare_in_two
 from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.host import HostProfiled, host_profiled
@@ -93,11 +94,8 @@ def replay(
         PolicyFailed: a part failed on the way.
     """
     cpu, wall = time.process_time(), time.perf_counter()
-    engine = prepare(
-        trace,
-        cluster,
-        settings,
-        events=events,
+    known = partial(
+        prepare,
         performance=performance,
         throughputs=throughputs,
         patterns=patterns,
@@ -105,6 +103,11 @@ def replay(
         applications=applications,
         host=host,
     )
+    stage = _first_stage(settings, cluster)
+    if stage is None:
+        engine = known(trace, cluster, settings, events=events)
+    else:
+        engine = prepare_in_two(trace, cluster, settings, stage, known, events)
     engine.on_progress = on_progress
     stopped = engine.run()
     result = result_of(trace, cluster, settings, engine, stopped)
@@ -131,6 +134,8 @@ def prepare(
     pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
     host: HostTables | None = None,
+    stage: StageOfPolicy = "both",
+    begin: Begin = nothing_before,
 ) -> Engine:
     """Set up an engine, checking everything that can be known before the start.
 
@@ -145,6 +150,8 @@ def prepare(
         pairs: speeds of pairs of workloads, relative to alone.
         applications: measured trainings.
         host: profiles of processors and memory.
+        stage: which stage of the policy is replayed, where it has two.
+        begin: enters in the table and in the occupancy what has happened before.
 
     Raises:
         BadInput: unknown parts or options, missing columns, unknown tracked jobs, a bad load.
@@ -152,9 +159,8 @@ def prepare(
     if settings.load is not None and not 0 < settings.load < math.inf:
         raise BadInput(f"--load must be a positive number, not {settings.load:g}")
     semantics = resolve_semantics(settings)
-    quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
     measured = restarts_of(trace)
-    parts = build_parts(settings, semantics, has_quotas=quotas, has_restarts=measured is not None)
+    parts = _parts_of(settings, semantics, cluster, has_restarts=measured is not None, stage=stage)
     jobs = None
     if throughputs is not None:
         jobs = profiled(trace, cluster, throughputs, in_steps=semantics.drift, patterns=patterns)
@@ -168,7 +174,7 @@ def prepare(
         work=next((each.work for each in (trainings, fed) if each is not None), None),
     )
     best_s = None if jobs is None else jobs.best_s
-    sharing = interference_of(settings.interference, trace, pairs, jobs)
+    sharing = interference_of(settings.interference, trace, pairs, jobs, semantics.harmless)
     if sharing is not None and trainings is not None:
         raise BadInput("--interference: trainings that were measured share no GPUs")
     alone = _alone(performance, jobs, fed, semantics)
@@ -195,6 +201,7 @@ def prepare(
     )
     if trainings is not None:
         _say_what_is_known(trainings, world.costs, settings, measured, parts)
+    begin(units, occupancy, work)
     refusals = refuse_impossible(units, pools_ever(pools, scripted), parts, cluster)
     alive = np.flatnonzero(units.status == Status.FUTURE)
     perf = Belief(
@@ -298,6 +305,29 @@ def _alone(
         return inside
     round_s = semantics.grid_length if semantics.whole_steps else None
     return SensitiveSpeed(inside, fed.speeds, round_s=round_s)
+
+
+def _parts_of(
+    settings: RunSettings,
+    semantics: Semantics,
+    cluster: Cluster,
+    *,
+    has_restarts: bool = False,
+    stage: StageOfPolicy = "both",
+) -> Parts:
+    """The parts of a run on a cluster; a policy of two stages decides only the one named."""
+    quotas = any(vc.gpus >= 0 for vc in cluster.vcs.values())
+    parts = build_parts(settings, semantics, has_quotas=quotas, has_restarts=has_restarts)
+    if isinstance(parts.scheduling, Staged):
+        parts.scheduling.stage = stage
+    return parts
+
+
+def _first_stage(settings: RunSettings, cluster: Cluster) -> FirstStage | None:
+    """The stage of the policy that is to be replayed first; None: there is none."""
+    parts = _parts_of(settings, resolve_semantics(settings), cluster)
+    policy = parts.scheduling
+    return policy.first_stage(cluster) if isinstance(policy, Staged) else None
 
 
 def _progress_of(

@@ -266,6 +266,7 @@ class Lab:
         events: Sequence[ClusterEvent] = (),
         performance: Any = None,
         throughputs: ThroughputTable | None = None,
+        pairs: ColocationTable | None = None,
         **given: Any,
     ) -> ReplayResult:
         """A replay from beginning to end; `clock="events"` unless said otherwise."""
@@ -279,6 +280,7 @@ class Lab:
             events=events,
             performance=performance,
             throughputs=throughputs,
+            pairs=pairs,
         )
 
     @staticmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 from dlsched.core.allocation import Ranking
@@ -35,6 +36,8 @@ class SchedulingPolicy(Stage[O], ABC):
             unit has a priority. None: it must be asked.
         rounds_fill: when a round is as a fill, keeps no state, and has nothing to change until
             something happens: `always`, or where there is room for all that wait (`with room`).
+        wakes_idle: with `rests` false, does it want its wake-ups even while no unit waits or runs,
+            as long as some are to come?
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
         weighs_usage: does it decide by what owners of units have used (`UnitTable.usage`)?
@@ -49,6 +52,7 @@ class SchedulingPolicy(Stage[O], ABC):
 
     preemptive: bool = False
     rests: bool = True
+    wakes_idle: ClassVar[bool] = False
     fills: Literal["skip", "stop"] | None = None
     rounds_fill: Literal["always", "with room"] | None = None
 
@@ -155,3 +159,46 @@ class Chooser(ABC):
     @abstractmethod
     def choose(self, ctx: RoundContext) -> Mapping[str, str] | None:
         """Parts to install now, by stage; None to keep the present ones."""
+
+
+StageOfPolicy = Literal["both", "profiling", "main"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstStage:
+    """A stage of a policy that is replayed by itself, before the rest of the cluster.
+
+    Attributes:
+        nodes: those of the stage, as bits.
+        most_gpus: larger jobs skip it.
+        limit_s: seconds after which a job leaves it.
+        scales: may it borrow a node?
+        lender: the virtual cluster that lends one; "" for none.
+        semantics: the profile of this stage.
+    """
+
+    nodes: int
+    most_gpus: int
+    limit_s: float
+    scales: bool
+    lender: str
+    semantics: str
+
+
+class Staged(ABC):
+    """A scheduling policy with a stage that a replay can run first, as published simulators do.
+
+    Attributes:
+        stage: what it decides: all, or one of the two stages.
+    """
+
+    stage: StageOfPolicy = "both"
+
+    @abstractmethod
+    def first_stage(self, cluster: Cluster) -> FirstStage | None:
+        """The stage that is to be replayed first; None: both run at the same time."""
+
+    @property
+    @abstractmethod
+    def changes(self) -> Sequence[tuple[float, int]]:
+        """When the first stage borrowed a node (+1) or gave it back (-1), in seconds."""

@@ -53,6 +53,8 @@ class Semantics:
         partners_left: when a row leaves GPUs that it shared, the other runs at its own speed again,
             or only if it was there first (Lucid's simulator).
         whole_steps: a row does whole steps in a round: a part of a step at its end is lost.
+        harmless: models that neither slow down a job beside them nor are slowed down, whatever was
+            measured of pairs (Lucid's simulator).
         phases: what happens at one instant, in order.
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
@@ -86,6 +88,7 @@ class Semantics:
     step: float | None = None
     partners_left: Literal["restored", "first-restored"] = "restored"
     whole_steps: bool = False
+    harmless: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
@@ -316,7 +319,15 @@ LUCID = _add(
         between="none",
         moved_counts="preemption",
         rejoin=False,
-        option_defaults={"rebuild": "counted", "ties": "lists"},
+        partners_left="first-restored",
+        harmless=("NeuMF", "ResNet50", "BERT", "Transformer"),
+        option_defaults={
+            "rebuild": "counted",
+            "ties": "lists",
+            "restore_partner": "artifact",
+            "artifact_compat": True,
+            "memory_gib": 24.0,
+        },
         part_defaults={"placement": "whole-nodes", "preemption": "redo"},
     )
 )

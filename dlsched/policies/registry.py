@@ -52,6 +52,7 @@ _OURS: dict[str, dict[str, str]] = {
         "afs": _SCHEDULING + "afs:Afs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "synergy": _SCHEDULING + "synergy.policy:Synergy",
+        "lucid": _SCHEDULING + "lucid.policy:Lucid",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

@@ -141,8 +141,12 @@ class SharedSpeed:
             return self._alone.rate(row, placement, units, occupancy, partners)
         types = sorted({occupancy.type_of.item(node) for node in placement.nodes})
         names = [occupancy.cluster.gpu_types[code] for code in types]
+        if len(rows) > 1:  # the one that came last is first
+            rows = tuple(each for each in reversed(occupancy.held) if each in rows)
+            limits = units.gpu_limit[list(rows)]
+        place = rows.index(row)
         relative = min(
-            float(self.interference.relative(rows, limits, name, placement.gpus)[0])
+            float(self.interference.relative(rows, limits, name, placement.gpus)[place])
             for name in names
         )
         if relative != relative:  # noqa: PLR0124 - NaN

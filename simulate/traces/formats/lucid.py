@@ -14,7 +14,8 @@ from simulate.traces.normal import Rows
 from simulate.traces.table import Table
 from simulate.traces.table_format import TableFormat
 
-_KEPT = ("amp", "gpu_util", "gmem_util", "gpu_mem_mib", "share_score", "est_lucid_s", "est_qssf_s")
+_KEPT = ("amp", "gpu_util", "gmem_util", "share_score", "est_lucid_s", "est_qssf_s")
+_MIB_PER_GIB = 1024.0
 
 
 def _jobs(table: Table) -> Rows:
@@ -35,6 +36,7 @@ def _jobs(table: Table) -> Rows:
             "model": table.text("model"),
             "dataset": table.text("dataset"),
             "batch_size": table.number("batchsize"),
+            "gpu_memory_gib": table.number("gpu_mem_mib") / _MIB_PER_GIB,
             **{name: table.number(name) for name in known},
         },
     )
@@ -47,5 +49,5 @@ LUCID = TableFormat(
         "seq", "job_id", "vc", "submit_s", "num_gpus", "duration_s", "model", "dataset",
         "batchsize", "amp", "share_score", "gpu_mem_mib",
     ),
-    numbers=("seq", "submit_s", "num_gpus", "duration_s", "batchsize", *_KEPT),
+    numbers=("seq", "submit_s", "num_gpus", "duration_s", "batchsize", "gpu_mem_mib", *_KEPT),
 )  # fmt: skip

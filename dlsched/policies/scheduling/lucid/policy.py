@@ -1,0 +1,251 @@
+"""Lucid: profile a job for a short while, then start it by predicted GPU time, perhaps packed.
+
+Decides which waiting jobs start, on GPUs of their own or beside a running job (*packing*). A new
+job of few GPUs first runs on the nodes that profile, for a bounded time; what is measured there
+says whether it bears a partner. Waiting jobs go by predicted seconds x GPUs, smallest first.
+While jobs are packed, a job that does not fit is passed; else it blocks those behind it. A job that
+has left the profiling stage is never interrupted.
+
+The paper's "VC" is our virtual cluster with nodes of its own, its "sharing score" our packing
+class, and its estimate of the duration the prediction of `--estimate`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Rows
+from dlsched.core.cluster.description import Cluster
+from dlsched.core.cluster.host_lists import expand
+from dlsched.core.cluster.occupancy import Occupancy, Placement
+from dlsched.core.context import RoundContext
+from dlsched.core.errors import BadInput
+from dlsched.core.scheduling import FirstStage, SchedulingPolicy, Staged
+from dlsched.core.units import Units
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast, GivenSeries
+from dlsched.policies.scheduling.lucid.options import LucidOptions
+from dlsched.policies.scheduling.lucid.partners import Partners, Traits
+from dlsched.policies.scheduling.lucid.profiling import (
+    PROFILED,
+    PROFILING,
+    UNPROFILED,
+    ProfiledRows,
+    ProfilingQueue,
+    after,
+    are_idle,
+)
+from dlsched.policies.scheduling.ordering import TwoLists
+
+ANYWHERE = -1  # every node, as bits
+
+
+class Lucid(SchedulingPolicy[LucidOptions], Staged):
+    """Profiling, packing, and the least predicted GPU time first."""
+
+    name = "lucid"
+    summary = "profiles new jobs, packs those that bear it, least predicted GPU time first"
+    needs = frozenset({"predicted_work"})
+    preemptive = True  # the end of profiling takes GPUs from a job
+    rests = False  # profiling ends though no job waits
+    wakes_idle = True  # an idle profiling stage gives back what it borrowed
+
+    def __init__(self, options: LucidOptions) -> None:
+        super().__init__(options)
+        self.profiling = ProfilingQueue()
+        self._lists = TwoLists()
+        self._profiled = ProfiledRows()
+        self.memories = (self.profiling, self._lists, self._profiled)
+        self._began = math.nan
+        self._forecast: ArrivalForecast = GivenSeries(
+            options.predicted_jobs, options.predicted_gpus, options.slots_from
+        )
+
+    @property
+    def pairs_units(self) -> bool:
+        """It decides which jobs share GPUs."""
+        return True
+
+    def first_stage(self, cluster: Cluster) -> FirstStage | None:
+        """The profiling stage, with `artifact_compat`."""
+        chosen, nodes = self.options, self.profiling_nodes(cluster)
+        if not (chosen.artifact_compat and nodes):
+            return None
+        return FirstStage(
+            nodes=nodes,
+            most_gpus=chosen.profiling_gpus,
+            limit_s=chosen.profiling_s,
+            scales=chosen.scaling,
+            lender=chosen.lender if chosen.scaling else "",
+            semantics="lucid-queue",
+        )
+
+    @property
+    def changes(self) -> Sequence[tuple[float, int]]:
+        """When the profiling stage borrowed a node or gave it back."""
+        return self.profiling.changes
+
+    # -- the decision -----------------------------------------------------------------------------
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """End what was profiled long enough, profile, then start what waits for the cluster."""
+        if math.isnan(self._began):
+            self._began = ctx.now
+        walk.stable_until(math.inf)
+        nodes = 0 if self.stage == "main" else self.profiling_nodes(ctx.occupancy.cluster)
+        self._profiled.reserve(len(ctx.table))
+        everyone = ctx.units
+        self._lists.order(everyone, running_first=True)  # newly seen rows join the queue
+        if self.stage == "both" and ctx.mode == "full":
+            self._end_profiling(everyone, walk)
+        waiting = everyone[~walk.runs(everyone)]
+        if self.stage != "main" and nodes:
+            waiting = self._profile(waiting, nodes, walk)
+        if self.stage != "profiling":
+            self._start(waiting, walk, ~nodes & ~self.profiling.extra)
+        self._lists.moved([*walk.suspended, *walk.launched])
+        if walk.launched or walk.suspended:
+            walk.stable_until(-math.inf)  # a row may join another that has just started
+
+    def profiling_nodes(self, cluster: Cluster) -> int:
+        """The nodes that profile, as bits.
+
+        Raises:
+            BadInput: a host that the cluster has not.
+        """
+        chosen = self.options
+        if self.stage == "profiling":  # the last node is the one that it may borrow
+            return (1 << (len(cluster) - chosen.scaling)) - 1
+        if chosen.profiling_hosts:
+            hosts = expand("profiling_hosts", chosen.profiling_hosts)
+            strange = [host for host in hosts if host not in cluster.names]
+            if strange:
+                raise BadInput(f"profiling_hosts: the cluster has no node {strange[0]!r}")
+            return cluster.nodes_mask(cluster.names.index(host) for host in hosts)
+        count = min(chosen.profiling_nodes, len(cluster) // 3)
+        return cluster.nodes_mask(range(len(cluster) - count, len(cluster)))
+
+    # -- the profiling stage ----------------------------------------------------------------------
+
+    def _end_profiling(self, units: Units, walk: Walk) -> None:
+        """Rows that have been profiled long enough leave their GPUs, and wait for the cluster."""
+        table, now, limit = walk.table, walk.ctx.now, self.options.profiling_s
+        for row in units.rows[self._profiled.of(units.rows, PROFILING)].tolist():
+            if row not in walk.occupancy.held:
+                continue  # its node has failed: it is profiled anew
+            end = table.since.item(row) + max(limit, walk.ctx.min_run)
+            if now >= end and walk.is_victim(row, -1):
+                walk.take_back(row)
+                self._profiled.enter(row, PROFILED)
+            else:
+                walk.wake_at(end)
+
+    def _profile(self, waiting: Units, nodes: int, walk: Walk) -> Units:
+        """Start profiling; returns the rows that wait for the cluster."""
+        chosen = self.options
+        pools, profiling = walk.ctx.pools.nodes, nodes & walk.occupancy.open_nodes
+        may = np.array([bool(pools[pool] & profiling) for pool in waiting.pool.tolist()], np.bool_)
+        fits = may & (waiting.gang <= chosen.profiling_gpus)
+        before = self._profiled.of(waiting.rows, PROFILED)
+        new = fits & ~before & ~self._profiled.of(waiting.rows, UNPROFILED)
+        left, never = self.profiling.start(waiting.rows[new], nodes, walk)
+        for row in never:
+            self._profiled.enter(row, UNPROFILED)
+            new &= waiting.rows != row
+        for row in waiting.rows[new].tolist():
+            if row in walk.launched:
+                self._profiled.enter(row, PROFILING)
+                walk.wake_at(walk.ctx.now + chosen.profiling_s)
+        if chosen.scaling:
+            spare = self._spare(walk.occupancy, nodes)
+            gpus = chosen.profiling_gpus
+            self.profiling.scale(len(left), spare, gpus, self._forecast, walk)
+        return waiting[~new]
+
+    def _spare(self, occupancy: Occupancy, nodes: int) -> int:
+        """Idle nodes that the stage may borrow."""
+        idle = 0
+        for node in range(len(occupancy.cluster)):
+            bit = 1 << node
+            if occupancy.open_nodes & bit and not nodes & bit:
+                full = occupancy.free[node].bit_count() == occupancy.cluster.gpus.item(node)
+                idle |= bit if full else 0
+        return idle
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    def _start(self, waiting: Units, walk: Walk, nodes: int) -> None:
+        """Start or pack waiting rows, the least predicted GPU time first."""
+        packs = self._packs(walk.ctx)
+        if not len(waiting):
+            return
+        if self.options.sharing == "adaptive":
+            walk.wake_at(after(walk.ctx.now, self.options.check_s))
+        table = walk.table
+        traits = self._traits(walk.ctx, given=nodes == ANYWHERE)
+        service = waiting.predicted_work * waiting.gang
+        order = np.argsort(service, kind="stable")
+        rows = waiting.rows[order]
+        walk.ranked(rows, {"gpu_seconds": service[order]})
+        partners = self._partners(rows, traits, walk) if packs else None
+        closed: set[tuple[int, int]] = set()
+        for row in rows.tolist():
+            pool, gang = table.pool.item(row), table.gang.item(row)
+            host = partners.of(row) if partners is not None else None
+            if host is not None and partners is not None and walk.has_room(row, host):
+                walk.share(row, host)
+                self._profiled.joins(row)
+                walk.output("packed", row, 1.0)
+                partners.joined(host)
+                continue
+            if (pool, gang if packs else 0) in closed:
+                continue
+            placed = walk.place(row, nodes=nodes)
+            if isinstance(placed, Refused) and nodes != ANYWHERE:
+                placed = self._place_large(row, nodes, walk, placed)
+            if isinstance(placed, Refused):
+                walk.refuse(row, placed)
+                closed.add((pool, gang if packs else 0))
+            elif partners is not None:
+                partners.started(row)
+
+    def _place_large(
+        self, row: int, nodes: int, walk: Walk, refused: Refused
+    ) -> Placement | Refused:
+        """A row for which the cluster is too small even when idle may have nodes that profile."""
+        mine = nodes & walk.ctx.pools.nodes[walk.table.pool.item(row)]
+        return walk.place(row) if are_idle(mine, walk.occupancy) else refused
+
+    def _packs(self, ctx: RoundContext) -> bool:
+        """Are jobs packed now? Looked at once in a while; not before the first look."""
+        chosen = self.options
+        look = math.floor(ctx.now / chosen.check_s) * chosen.check_s
+        if chosen.sharing == "never" or look < self._began:
+            return False
+        return chosen.sharing == "always" or self._forecast.jobs(look) > chosen.quiet_jobs
+
+    def _partners(self, rows: Rows, traits: Traits, walk: Walk) -> Partners:
+        """The running rows that may get a partner, by start."""
+        table, occupancy = walk.table, walk.occupancy
+        held = [row for row in occupancy.held if row not in occupancy.beside]
+        alone = np.array(held, np.int64)
+        apart = self._profiled.of(alone, PROFILING)
+        if self.options.restore_partner == "artifact":
+            apart |= self._profiled.joined(alone)
+        alone = alone[~apart]
+        running = Units(table, alone, walk.ctx.now, np.ones(len(alone), np.bool_))
+        hosts = alone[self._lists.order(running, running_first=True)]
+        return Partners(hosts, rows, traits, self.options)
+
+    def _traits(self, ctx: RoundContext, *, given: bool) -> Traits:
+        """What is known of rows; without a profiling stage what is `given` with them."""
+        extra, unknown = ctx.table.extra, np.full(len(ctx.table), np.nan)
+        score = extra.get("share_score", unknown)
+        if not given:
+            rows = np.arange(len(ctx.table))
+            score = np.where(self._profiled.of(rows, PROFILED), score, np.nan)
+        return Traits(ctx.table, score)
