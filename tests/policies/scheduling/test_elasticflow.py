@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +161,16 @@ jobs_strategy = st.lists(
 )
 
 
+BETWEEN_ROUNDS: list[tuple[Any, ...]] = [  # the last comes, and starts, where nothing was due
+    *[(0, 30, None, "good", 1)] * 7,
+    *((0, 181, None, "good", 1), (0, 325, None, "poor", 4), (61, 283, 205, "fair", 8)),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("clock", ["rounds", "events"])
 @settings(max_examples=20)
+@example(jobs=BETWEEN_ROUNDS, overhead=20.0)
 @given(jobs=jobs_strategy, overhead=st.sampled_from([0.0, 20.0]))
 def test_no_job_is_admitted_that_misses_its_deadline(
     tmp_path_factory: pytest.TempPathFactory,
@@ -175,6 +183,39 @@ def test_no_job_is_admitted_that_misses_its_deadline(
     done = found.status == "completed"
     deadline = found.extra.get("deadline", np.full(len(found), np.nan))
     assert not (done & (found.jct > deadline + 1e-6)).any()
+
+
+def test_a_job_that_starts_between_rounds_is_planned_in_the_next_one(tmp_path: Path) -> None:
+    """On the two GPUs that were idle when it came it would be late."""
+    found = replayed(tmp_path, BETWEEN_ROUNDS, overhead=20.0)
+    assert found.status.tolist() == ["completed"] * 10
+    assert found.jct[9] <= 205
+    assert found.resizes[9] >= 1
+
+
+def test_a_plan_waits_for_the_restart_that_goes_on() -> None:
+    """Of a restart of 20 s, begun 5 s ago, 15 s are left; a change would begin another one."""
+    free = Steps.always(8)
+    going = Demand(100.0, 200.0, sizes(), has=1, restart=20.0, since=5.0)
+    assert plan(going, free, 10.0).real_end == 115.0
+    assert plan(replace(going, since=np.inf), free, 10.0).real_end == 100.0
+    assert plan(going, free, 10.0, first=1).real_end == 115.0
+    assert plan(going, free, 10.0, first=2).real_end == 70.0
+    late = plan(replace(going, due=110.0, sizes=sizes(total=1)), Steps.always(1), 10.0)
+    assert (late.keeps, late.real_end) == (False, 115.0)
+
+
+def test_the_plans_of_a_promise_stay_where_planning_anew_breaks_it() -> None:
+    """The first job holds two of four GPUs by its old plan, whatever is thought of its work now."""
+    planner = Planner(4, 10.0)
+    behind = Demand(1000.0, 100.0, sizes(total=4))
+    kept = Plan(Steps.always(2), 100.0, 100.0, keeps=True)
+    door = Door([behind], planner, together=False, promised={0: kept})
+    answers = door.ask([Demand(200.0, 100.0, sizes(total=4)), Demand(10.0, 100.0, sizes(total=4))])
+    assert [answer.enters for answer in answers] == [True, False]
+    assert door.plans[0] is kept
+    assert as_steps(door.plans[1]) == [(0.0, 2)]
+    assert answers[1].earliest == 110.0
 
 
 def test_a_job_is_declined_with_the_earliest_deadline_that_can_be_kept(tmp_path: Path) -> None:
@@ -213,11 +254,13 @@ def test_without_admission_every_job_runs_and_some_are_late(tmp_path: Path) -> N
 def test_its_state_comes_back_and_follows_a_packed_table() -> None:
     policy, again = ElasticFlow(ElasticFlowOptions()), ElasticFlow(ElasticFlowOptions())
     steps = Steps(np.array([0.0, 60.0]), np.array([2, 1]))
-    policy._promises.promise([3])
+    policy._promises.promise([3], [None], 7.0)
     policy._promises.keep([3, 5], [Plan(steps, 120.0, 110.0, True)] * 2, 7.0)
     again.load_state_dict(policy.state_dict())
     again.renumber(np.array([5, 3]), 0)
-    kept = again._promises.kept_instead([1], [Plan(steps, 120.0, 110.0, False)], 8, 37.0)
+    kept = again._promises.kept_instead(
+        [1], [Plan(steps, 120.0, 110.0, False)], Planner(8, 60.0), 37.0
+    )
     assert kept is not None
     assert as_steps(kept[0]) == [(0.0, 2), (30.0, 1)]
     assert kept[0].real_end == 80.0

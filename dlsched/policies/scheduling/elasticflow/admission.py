@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dlsched.core.allocation import Refused
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
-from dlsched.policies.scheduling.elasticflow.planning import Demand
-from dlsched.policies.scheduling.elasticflow.timeline import FOREVER
+from dlsched.policies.scheduling.elasticflow.planning import Demand, Plan
+from dlsched.policies.scheduling.elasticflow.timeline import FOREVER, Steps
+
+NO_PROMISES: Mapping[int, Plan | None] = {}
+NO_PLANS: Mapping[int, Plan] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +30,46 @@ class Answer:
 
 
 class Door:
-    """Lets jobs in, one after the other or all at once; jobs without deadline always."""
+    """Lets jobs in, one after the other or all at once; jobs without deadline always.
 
-    def __init__(self, there: Sequence[Demand], planner: Planner, *, together: bool) -> None:
+    Attributes:
+        plans: by place among those that are there, then those that entered: the plans by which
+            deadlines are kept.
+        promised: the places of those whose deadlines are to be kept.
+    """
+
+    def __init__(
+        self,
+        there: Sequence[Demand],
+        planner: Planner,
+        *,
+        together: bool,
+        promised: Mapping[int, Plan | None] = NO_PROMISES,
+    ) -> None:
         """Begin with the jobs that are there.
 
         Args:
             there: their demands, in the order of ties.
             planner: of their GPUs.
             together: as the released simulator, one answer for all that come.
+            promised: places of those whose deadlines are to be kept, and the plans that they
+                have; these stay where planning anew breaks one of the promises.
         """
         self._there = list(there)
         self._planner = planner
         self._together = together
-        self._late = self._late_ones(self._there)
+        self.promised = set(promised)
+        self.plans, self._free = self._plan(self._there)
+        kept = {place: each for place, each in promised.items() if each is not None}
+        self._stays = not self._are_kept(self.plans) and planner.hold_together(kept.values())
+        if self._stays:
+            self.plans, self._free = self._plan(self._there, kept)
+        self._late = self._late_ones(self.plans)
 
     def ask(self, new: Sequence[Demand]) -> list[Answer]:
         """The answers to jobs that come, in order."""
         if self._together:
-            enters = not self._late_ones([*self._there, *new])
+            enters = not self._late_ones(self._plan([*self._there, *new])[0])
             return [
                 Answer(True) if enters or demand.due >= FOREVER else self._no(demand)
                 for demand in new
@@ -53,22 +77,43 @@ class Door:
         return [self._ask_one(demand) for demand in new]
 
     def _ask_one(self, demand: Demand) -> Answer:
-        if demand.due < FOREVER and not self._fits(demand):
-            return self._no(demand)
+        if demand.due < FOREVER:
+            found = self._with(demand)
+            if found is None:
+                return self._no(demand)
+            self.plans, self._free = found
+            self.promised.add(len(self._there))
         self._there.append(demand)
         return Answer(True)
 
-    def _late_ones(self, demands: Sequence[Demand]) -> int:
-        """How many of some jobs cannot keep their deadlines."""
-        some = [demand for demand in demands if demand.due < FOREVER]
-        if not some:
-            return 0
-        plans, _ = self._planner.plan_all([some[place] for place in by_deadline(some)])
-        return sum(not plan.keeps for plan in plans)
+    def _plan(
+        self, demands: Sequence[Demand], fixed: Mapping[int, Plan] = NO_PLANS
+    ) -> tuple[dict[int, Plan], Steps]:
+        """Plans of the jobs with deadlines, by place, and the GPUs that these leave free."""
+        places = [place for place in by_deadline(demands) if demands[place].due < FOREVER]
+        own = {order: fixed[place] for order, place in enumerate(places) if place in fixed}
+        plans, free = self._planner.around([demands[place] for place in places], own)
+        return dict(zip(places, plans, strict=True)), free
+
+    def _are_kept(self, plans: Mapping[int, Plan]) -> bool:
+        return all(plans[place].keeps for place in self.promised if place in plans)
+
+    @staticmethod
+    def _late_ones(plans: Mapping[int, Plan]) -> int:
+        """How many cannot keep their deadlines."""
+        return sum(not plan.keeps for plan in plans.values())
+
+    def _with(self, demand: Demand) -> tuple[dict[int, Plan], Steps] | None:
+        """Plans with one job more; None where it is late, or another is because of it."""
+        if self._stays:
+            own, free = self._planner.beside(demand, self._free)
+            return ({**self.plans, len(self._there): own}, free) if own.keeps else None
+        plans, free = self._plan([*self._there, demand])
+        is_late = self._late_ones(plans) > self._late or not self._are_kept(plans)
+        return None if is_late else (plans, free)
 
     def _fits(self, demand: Demand) -> bool:
-        """Is no other job late because of this one, and it is not late itself?"""
-        return self._late_ones([*self._there, demand]) <= self._late
+        return self._with(demand) is not None
 
     def _no(self, demand: Demand) -> Answer:
         """The earliest deadline that could be kept, by halving; infinite: none."""

@@ -55,6 +55,8 @@ class Demands:
         useful = self._useful(units)
         has = units.gpus_now
         restart = ctx.restart_overhead if self._restarts else 0.0
+        pause = units.table.progress_from[units.rows] - start  # of a restart that goes on
+        since = np.where(units.running & (pause > 0), restart - pause, np.inf)
         return [
             Demand(
                 max(left.item(place), 1e-9),
@@ -68,6 +70,7 @@ class Demands:
                 ),
                 has.item(place),
                 restart,
+                since.item(place),
             )
             for place in range(len(units))
         ]

@@ -7,7 +7,7 @@ its planned GPU time, for each GPU that it gets more.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,6 +54,19 @@ class Planner:
             free = free.plus(each.use, -1)
         return self._plan(demands, fixed, free)
 
+    def beside(self, demand: Demand, free: Steps) -> tuple[Plan, Steps]:
+        """Plan one job into free GPUs; returns its plan, and what is free then."""
+        make = plan_greedily if self.shares == "greedy" else plan
+        own = make(demand, free, self.slot)
+        return own, free.plus(own.use, -1)
+
+    def hold_together(self, plans: Iterable[Plan]) -> bool:
+        """Are there GPUs enough for all of these plans?"""
+        use = Steps.always(0)
+        for each in plans:
+            use = use.plus(each.use)
+        return int(use.gpus.max()) <= self.total
+
     def _plan(
         self, demands: Sequence[Demand], fixed: Mapping[int, Plan], free: Steps
     ) -> tuple[list[Plan], Steps]:
@@ -61,15 +74,9 @@ class Planner:
         for place, demand in enumerate(demands):
             own = fixed.get(place)
             if own is None:
-                own = self._one(demand, free)
-                free = free.plus(own.use, -1)
+                own, free = self.beside(demand, free)
             plans.append(own)
         return plans, free
-
-    def _one(self, demand: Demand, free: Steps) -> Plan:
-        if self.shares == "greedy":
-            return plan_greedily(demand, free, self.slot)
-        return plan(demand, free, self.slot)
 
     def give_the_rest(
         self, demands: Sequence[Demand], plans: list[Plan], free: Steps, marginal: Marginal

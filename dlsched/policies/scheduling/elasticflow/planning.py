@@ -64,6 +64,7 @@ class Demand:
         sizes: what it can run on.
         has: GPUs that it holds now.
         restart: seconds without work after each change of its GPUs.
+        since: seconds for which it has held them, as far as a restart may still go on.
     """
 
     left: float
@@ -71,6 +72,7 @@ class Demand:
     sizes: Sizes
     has: int = 0
     restart: float = 0.0
+    since: float = np.inf
 
     def work(self, gpus: Ints, lasts: Floats, before: int, since: float = np.inf) -> Floats:
         """Steps in stretches of time; [..., stretch].
@@ -182,17 +184,17 @@ def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
     starts, lasts = known.times[:until], np.diff(known.times[: until + 1])
     if until:
         lasts[-1] = demand.due - starts[-1]
-    begin, left, before, since = 0, demand.left, demand.has, np.inf
+    begin, left, before, since = 0, demand.left, demand.has, demand.since
     gpus = np.zeros(until, np.int64)
     if first:
-        rest = demand.seconds(left, first, demand.restart if first != before else 0.0)
+        rest = demand.seconds(left, first, demand.pause(np.array([first]), lasts, before, 0, since))
         anew = float(free.times[1]) if len(free.times) > 1 else aligned
         if in_slots(rest, slot) <= anew and rest <= demand.due:
             return _ending(Steps.always(first), 0.0, rest, slot, demand)
         begin = int(np.searchsorted(known.times, anew))
         gpus[:begin] = first
-        left -= float(demand.work(np.array([first]), np.array([anew]), before)[0])
-        before, since = first, anew if first != before else np.inf
+        left -= float(demand.work(np.array([first]), np.array([anew]), before, since)[0])
+        before, since = first, anew if first != before else since + anew
     can = demand.sizes.below[known.gpus[begin:until]]
     found = _smallest(demand, can, lasts[begin:], left, before, since)
     if found is None:
@@ -253,10 +255,10 @@ def _late(demand: Demand, known: Steps, gpus: Ints, lasts: Floats, slot: float, 
     can[-1] = first or sizes.below[-1]  # after the last time all GPUs are free
     gpus = np.concatenate([gpus, can])
     lasts = np.concatenate([lasts, np.diff(known.times[until:]), [FOREVER]])
-    done = np.cumsum(demand.work(gpus, lasts, demand.has))
+    done = np.cumsum(demand.work(gpus, lasts, demand.has, demand.since))
     last = int((done >= demand.left).argmax())
     left = demand.left - (float(done[last - 1]) if last else 0.0)
-    pause = demand.pause(gpus, lasts, demand.has, last)
+    pause = demand.pause(gpus, lasts, demand.has, last, demand.since)
     rest = demand.seconds(left, int(gpus[last]), pause)
     gpus[last + 1 :] = 0
     plan = _ending(Steps(known.times, gpus).merged(), float(known.times[last]), rest, slot, demand)

@@ -106,16 +106,23 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             there = self._promises.in_order(ctx.units[ctx.units.pool == pool])
             total = ctx.occupancy.free_in(ctx.pools.nodes[pool] & ctx.occupancy.open_nodes)
             total += int(there.gpus_now.sum())
+            is_promise = self.options.arrivals == "one-by-one" and self.options.shares == "minimum"
             door = Door(
                 self._demands.of(there, total, ctx, start),
                 Planner(total, self._slot(ctx), self.options.shares),
                 together=self.options.arrivals == "together",
+                promised=self._promises.promised(there.rows.tolist(), start),
             )
             some = queue[new]
             answers = door.ask(self._demands.of(some, total, ctx, start))
             enters[new] = [answer.enters for answer in answers]
-            if self.options.arrivals == "one-by-one" and self.options.shares == "minimum":
-                self._promises.promise(queue.rows[new & enters].tolist())
+            if is_promise:
+                rows = [*there.rows.tolist(), *queue.rows[new & enters].tolist()]
+                self._promises.promise(
+                    [rows[place] for place in sorted(door.promised)],
+                    [door.plans.get(place) for place in sorted(door.promised)],
+                    start,
+                )
             for row, submit, answer in zip(
                 some.rows.tolist(), some.submit_time.tolist(), answers, strict=True
             ):
@@ -128,6 +135,7 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Plan all jobs anew, and give each pool's jobs their GPUs."""
         if ctx.mode == "fill":
+            self._promises.missed(ctx)
             total = int(ctx.occupancy.free_in(ctx.occupancy.open_nodes))
             start_waiting(walk, units, self._demands.of(units, total, ctx, ctx.now))
             return
@@ -156,7 +164,7 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         planner = Planner(total, self._slot(ctx), self.options.shares)
         plans, free = planner.plan_all(demands)
         rows = units.rows.tolist()
-        kept = self._promises.kept_instead(rows, plans, total, ctx.now)
+        kept = self._promises.kept_instead(rows, plans, planner, ctx.now)
         if kept is not None:
             plans, free = planner.around(demands, kept)
         due = [

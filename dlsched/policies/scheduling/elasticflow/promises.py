@@ -6,7 +6,7 @@ first, usually finds a better one, but may fail to find any: then the old plans 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from dlsched.core.arrays import Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
+from dlsched.policies.scheduling.elasticflow.planner import Planner
 from dlsched.policies.scheduling.elasticflow.planning import Plan
 from dlsched.policies.scheduling.elasticflow.timeline import Steps
 
@@ -38,6 +39,11 @@ class Promises:
 
     # -- when -------------------------------------------------------------------------------------
 
+    def missed(self, ctx: RoundContext) -> None:
+        """Something has happened between rounds, and plans are made in rounds only."""
+        if ctx.changes:
+            self.due = -np.inf
+
     def is_due(self, ctx: RoundContext) -> bool:
         """Is it time to plan anew?"""
         changed = bool(ctx.changes) or self._version != ctx.perf.version(ctx.active)
@@ -54,37 +60,46 @@ class Promises:
 
     # -- plans ------------------------------------------------------------------------------------
 
-    def promise(self, rows: Iterable[int]) -> None:
-        """From now on the deadlines of these are to be kept."""
+    def promise(self, rows: Sequence[int], plans: Sequence[Plan | None], start: float) -> None:
+        """From now on the deadlines of these are to be kept, by plans from `start` on."""
         self._promised.update(rows)
+        found = ((row, plan) for row, plan in zip(rows, plans, strict=True) if plan is not None)
+        self._made.update((row, (start, plan)) for row, plan in found)
 
     def keep(self, rows: Sequence[int], plans: Sequence[Plan], now: float) -> None:
         """These are the plans of some jobs from now on, which stay in this order."""
         self._coming.extend(rows)
         self._made.update((row, (now, plan)) for row, plan in zip(rows, plans, strict=True))
 
+    def promised(self, rows: Sequence[int], now: float) -> dict[int, Plan | None]:
+        """The plans of those that were promised one, by place; None: it is over, or was late."""
+        return {
+            place: self._plan_of(row, now)
+            for place, row in enumerate(rows)
+            if row in self._promised
+        }
+
+    def _plan_of(self, row: int, now: float) -> Plan | None:
+        at, plan = self._made.get(row, (now, None))
+        if plan is None or not plan.keeps or at + plan.end <= now:
+            return None
+        return plan.after(now - at)
+
     def kept_instead(
-        self, rows: Sequence[int], plans: Sequence[Plan], total: int, now: float
+        self, rows: Sequence[int], plans: Sequence[Plan], planner: Planner, now: float
     ) -> dict[int, Plan] | None:
         """Old plans to stay with, by place, where new ones break a promise; None where none does.
 
         Args:
             rows: all jobs.
             plans: their new plans.
-            total: GPUs; old plans hold only where there are enough for all of them.
+            planner: of their GPUs; old plans hold only where there are enough for all of them.
             now: seconds.
         """
-        old = {
-            place: made[1].after(now - made[0])
-            for place, row in enumerate(rows)
-            if row in self._promised and (made := self._made.get(row)) is not None and made[1].keeps
-        }
+        old = {place: plan for place, plan in self.promised(rows, now).items() if plan is not None}
         if all(plans[place].keeps for place in old):
             return None
-        use = Steps.always(0)
-        for plan in old.values():
-            use = use.plus(plan.use)
-        return old if int(use.gpus.max()) <= total else None
+        return old if planner.hold_together(old.values()) else None
 
     # -- order ------------------------------------------------------------------------------------
 
