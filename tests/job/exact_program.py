@@ -109,16 +109,8 @@ def leave(job: Any, given: Any) -> None:
         raise SystemExit(7)
 
 
-def main() -> None:
-    """Train; print the number of steps and the sum of the weights."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["plain", "elastic"])
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--leave", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--background", action="store_true")
-    given = parser.parse_args()
-    torch.set_num_threads(1)
+def train(given: Any) -> None:
+    """Train with the given kind of loop; print the number of steps and the sum of the weights."""
     every = given.leave - 1 if given.background else None
     with attach(
         folder=given.folder, every_s=None, every_steps=every, background=given.background
@@ -127,7 +119,22 @@ def main() -> None:
         net = (plain if given.kind == "plain" else elastic)(job, given)
         weights = str([each.tolist() for each in net.parameters()])
         print("ends", job.steps, hashlib.sha256(weights.encode()).hexdigest())
-    torch.distributed.destroy_process_group()
+
+
+def main() -> None:
+    """Read the arguments and train."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["plain", "elastic"])
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--leave", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--background", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    try:
+        train(given)
+    finally:  # also after `leave`: threads of the group must not outlive the interpreter
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
