@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.other_users import BECOME
 
 __all__ = ["LoginNode"]
 
+WITHIN_S = 100
 SCRIPTS = Path(__file__).parent / "slurm" / "scripts"
 
 
@@ -32,16 +34,24 @@ class LoginNode:
         self.path = f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
     def run(self, line: str) -> subprocess.CompletedProcess[str]:
-        """Run one line of a shell."""
-        return subprocess.run(
+        """Run one line of a shell; one that does not end fails with the stacks of its programs."""
+        process = subprocess.Popen(
             ["bash", "-c", line],
             cwd=self.home,
-            env={**self.cluster.environment, "PATH": self.path},
-            capture_output=True,
+            env={**self.cluster.environment, "PATH": self.path, "PYTHONFAULTHANDLER": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=100,
-            check=False,
+            start_new_session=True,
         )
+        try:
+            out, err = process.communicate(timeout=WITHIN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGABRT)  # Python prints where each thread is
+            out, err = process.communicate()
+            raise AssertionError(f"{line}: no end in {WITHIN_S} s\n{out}\n{err}") from None
+        return subprocess.CompletedProcess(line, process.returncode, out, err)
 
     def terminal(self, line: str) -> Terminal:
         """A line typed on a terminal of its own."""

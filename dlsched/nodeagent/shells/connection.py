@@ -1,6 +1,8 @@
 """A keeper's end of the connection of one attached client, which an agent passes on.
 
-No more than `OUTPUT_WINDOW` bytes are on their way to the client: it says what it has taken.
+No more than `OUTPUT_WINDOW` bytes are on their way to the client: it says what it has taken. After
+the last frame the agent closes: a keeper that closed first, with frames unread, would have the
+kernel cut off what it sent last.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ class Connection:
         self._loop, self._socket = loop, socket
         self._on_open, self._on_close = on_open, on_close
         self.is_open, self._ends, self._asked = True, False, False
+        self._has_said_all = False
         self._incoming = frames.Frames()
         self._outgoing = bytearray()
         loop.watch(socket.fileno(), self._ready)
@@ -71,6 +74,8 @@ class Connection:
             return
         except OSError:
             data = b""
+        if data and self._ends:
+            return  # nothing is done with what comes after the end
         try:
             for kind, content in self._incoming.feed(data):
                 self._take(kind, content)
@@ -143,16 +148,18 @@ class Connection:
             self._send(frames.TAKEN, frames.COUNT.pack(shell.given))
 
     def notice(self, text: str) -> None:
-        """Send one line about the job."""
+        """Send one line about the job, unless all is said."""
+        if self._ends:
+            return
         self._send(frames.NOTICE, text.encode())
 
     def refuse(self, why: str) -> None:
-        """Say why the client is not attached, and close."""
+        """Say why the client is not attached; nothing follows."""
         self._ends = True
         self._send(frames.REFUSED, why.encode())
 
     def finish(self, end: dict[str, object]) -> None:
-        """Say how it ended, and close."""
+        """Say how it ended; nothing follows."""
         self._ends = True
         self._leave()
         self._send(frames.ENDED, json.dumps(end).encode())
@@ -174,9 +181,9 @@ class Connection:
             del self._outgoing[:sent]
         if not self.is_open:
             return
-        if self._ends and not self._outgoing:
-            self.close()
-            return
+        if self._ends and not self._outgoing and not self._has_said_all:
+            self._has_said_all = True
+            self._socket.shutdown(lean_socket.SHUT_WR)
         self._loop.set_mask(self._socket.fileno(), READABLE | (WRITABLE if self._outgoing else 0))
 
     def close(self) -> None:

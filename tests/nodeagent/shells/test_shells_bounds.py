@@ -198,6 +198,21 @@ def test_input_beyond_the_bound_ends_the_connection_and_not_the_program(
     assert keeping.shell.received - keeping.shell.given <= 2 * INPUT_WINDOW
 
 
+def test_the_end_arrives_although_frames_of_the_client_are_unread(
+    keep: Callable[..., Keeping],
+) -> None:
+    keeping = keep("sleep", "60")
+    client = keeping.client()
+    client.connection.attach(keeping.shell, 0, started=True)
+    keeping.settle()
+    client.send(frame(frames.END))  # as a client without input does at once
+    keeping.shell.has_ended(5, 0, "")
+    keeping.until(lambda: client.closed)
+    assert (client.kinds[-1], json.loads(client.last)["code"]) == (frames.ENDED, 5)
+    assert client.connection.is_open  # until the agent closes
+    client.close()
+
+
 @pytest.mark.parametrize(
     "sent",
     [
