@@ -11,7 +11,7 @@ from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput, not_known
 from dlsched.core.speed.colocation import ColocationTable, MeasuredPairs
 from dlsched.core.speed.interference import Interference, NoInterference, TablePairs
-from dlsched.core.speed.stages import StagedJobs, Stages
+from dlsched.core.speed.stages import MEASURED_FACTORS, MOST_TOGETHER, StagedJobs, Stages
 from dlsched.core.speed.utilisation import LoadedGpus
 from simulate.profiles.jobs import Profiled
 from simulate.profiles.workloads import workloads
@@ -19,6 +19,7 @@ from simulate.traces.trace import Trace
 
 SOURCES = ("none", "measured", "stages", "utilisation")
 STAGE_COLUMNS = tuple(f"{name}_ms" for name in Stages._fields)
+STAGED = (*STAGE_COLUMNS, "iteration_ms")
 PER_SECOND, WHOLE_PERCENT = 1000.0, 100.0
 
 
@@ -31,7 +32,7 @@ def interference_said(said: str | float | None) -> tuple[str, float]:
     Raises:
         BadInput: neither a source nor a part.
     """
-    if said is None or said in ("", *SOURCES):
+    if said is None or str(said).partition(":")[0] in ("", *SOURCES):
         return str(said or ""), 0.0
     try:
         part = float(said)
@@ -52,7 +53,8 @@ def interference_of(
     """Make the source of a run.
 
     Args:
-        name: one of `SOURCES`; "" takes what was measured of pairs, where anything was.
+        name: one of `SOURCES`, `stages` perhaps with its factors after a colon; "" takes what was
+            measured of pairs, where anything was, else the stages of jobs that have them.
         trace: the jobs, with the columns that were measured of them.
         pairs: relative speeds of pairs.
         jobs: what a table of throughputs says of them.
@@ -65,14 +67,13 @@ def interference_of(
     Raises:
         BadInput: an unknown name, or nothing was measured of what the source needs.
     """
-    if name not in ("", *SOURCES):
+    name, colon, factors = name.partition(":")
+    if name not in ("", *SOURCES) or (colon and name != "stages"):
         raise not_known("--interference:", name, SOURCES)
     if name == "none":
         return NoInterference()
     if name == "stages":
-        stages = np.stack([_column(trace, each, name) for each in STAGE_COLUMNS], axis=1)
-        iteration = _column(trace, "iteration_ms", name)
-        return StagedJobs(stages / PER_SECOND, iteration / PER_SECOND)
+        return _staged(trace, _factors(factors) if colon else MEASURED_FACTORS)
     if name == "utilisation":
         return LoadedGpus(_column(trace, "gpu_util", name) / WHOLE_PERCENT)
     if pairs is not None:
@@ -85,7 +86,37 @@ def interference_of(
             "--interference measured: no speeds of pairs; --profiles needs a table with co_model, "
             "or one with model1,speed1,model2,speed2"
         )
-    return None
+    return _staged(trace) if all(_is_known(trace, each) for each in STAGED) else None
+
+
+def _staged(trace: Trace, factors: tuple[float, ...] = MEASURED_FACTORS) -> StagedJobs:
+    stages = np.stack([_column(trace, each, "stages") for each in STAGE_COLUMNS], axis=1)
+    iteration = _column(trace, "iteration_ms", "stages")
+    return StagedJobs(stages / PER_SECOND, iteration / PER_SECOND, factors)
+
+
+def _factors(text: str) -> tuple[float, ...]:
+    """How many times longer 1, 2, … jobs on the same GPUs take, from "1.015,1.33,1.5,1.3".
+
+    Raises:
+        BadInput: not so many numbers above 0.
+    """
+    try:
+        found = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        found = ()
+    if len(found) != MOST_TOGETHER or not all(0 < each < np.inf for each in found):
+        raise BadInput(
+            f"--interference stages:{text}: needs {MOST_TOGETHER} numbers above 0, how many times "
+            "longer 1, 2, … jobs on the same GPUs take than planned"
+        )
+    return found
+
+
+def _is_known(trace: Trace, name: str) -> bool:
+    """Does any job have a number in this column?"""
+    column: np.ndarray[Any, Any] | None = trace.columns.get(name)
+    return column is not None and column.dtype != np.object_ and not np.isnan(column).all()
 
 
 class HarmlessModels:
@@ -112,13 +143,12 @@ def _column(trace: Trace, name: str, source: str) -> Floats:
     Raises:
         BadInput: no job has one, or one is negative.
     """
-    column: np.ndarray[Any, Any] | None = trace.columns.get(name)
-    known = column is not None and column.dtype != np.object_
-    if column is None or not known or np.isnan(column).all():
+    if not _is_known(trace, name):
         raise BadInput(
             f"--interference {source}: no job of {trace.name} has {name}, in the trace or in "
             "--profiles"
         )
+    column = trace.columns[name]
     wrong = np.flatnonzero(column < 0)
     if wrong.size:
         raise BadInput(

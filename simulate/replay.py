@@ -26,7 +26,7 @@ from dlsched.core.scheduling import Chooser, FirstStage, Staged, StageOfPolicy
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.belief import Belief
 from dlsched.core.speed.colocation import ColocationTable
-from dlsched.core.speed.interference import NoInterference, SharedSpeed, TablePairs
+from dlsched.core.speed.interference import Interference, NoInterference, SharedSpeed, TablePairs
 from dlsched.core.speed.scaling import Scaling, TableScaling
 from dlsched.core.speed.sensitivity import SensitiveSpeed
 from dlsched.core.speed.throughput_table import ThroughputTable
@@ -174,9 +174,7 @@ def prepare(
         work=next((each.work for each in (trainings, fed) if each is not None), None),
     )
     best_s = None if jobs is None else jobs.best_s
-    sharing = interference_of(settings.interference, trace, pairs, jobs, semantics.harmless)
-    if sharing is not None and trainings is not None:
-        raise BadInput("--interference: trainings that were measured share no GPUs")
+    sharing = _sharing(settings, trace, pairs, jobs, trainings, semantics)
     alone = _alone(performance, jobs, fed, semantics)
     if trainings is not None:
         trainings.bound(units)
@@ -328,6 +326,26 @@ def _first_stage(settings: RunSettings, cluster: Cluster) -> FirstStage | None:
     parts = _parts_of(settings, resolve_semantics(settings), cluster)
     policy = parts.scheduling
     return policy.first_stage(cluster) if isinstance(policy, Staged) else None
+
+
+def _sharing(
+    settings: RunSettings,
+    trace: Trace,
+    pairs: ColocationTable | None,
+    jobs: Profiled | None,
+    trainings: Trainings | None,
+    semantics: Semantics,
+) -> Interference | None:
+    """How jobs on the same GPUs slow each other down; trainings that were measured share none.
+
+    Raises:
+        BadInput: the user says it of such trainings, or nothing is known of what is asked for.
+    """
+    if trainings is None:
+        return interference_of(settings.interference, trace, pairs, jobs, semantics.harmless)
+    if settings.interference:
+        raise BadInput("--interference: trainings that were measured share no GPUs")
+    return None
 
 
 def _progress_of(

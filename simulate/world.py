@@ -25,6 +25,7 @@ from dlsched.core.service_clock import ServiceClock
 from dlsched.core.speed.truth import PerformanceModel
 from dlsched.core.stage import LaunchPart, PreemptionPart
 from dlsched.core.units import COMPLETED, RUNNING, WAITING, UnitTable
+from simulate.progress.every_change import EveryChange
 from simulate.progress.lazy import LazyProgress
 from simulate.progress.stepped import SteppedProgress
 from simulate.progress.strategy import Progress, Setting
@@ -37,6 +38,8 @@ def _progress_under(semantics: Semantics) -> type[Progress]:
     """How units get on whose speed is known, under a profile."""
     if semantics.drift:
         return WholeSteps
+    if semantics.overhead == "every-change":
+        return EveryChange
     return LazyProgress if semantics.step is None else SteppedProgress
 
 

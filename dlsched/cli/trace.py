@@ -22,8 +22,8 @@ FormatOption = Annotated[
     option(
         "--format NAME",
         "auto, dlsched, philly, philly-passed, helios, venus, pai, alibaba2023, acme, slurm, "
-        "chronus, elasticflow, lucid, synergy, tiresias, blox, gavel, shockwave, pollux or sia; "
-        "auto detects it from header and content.",
+        "chronus, elasticflow, lucid, muri, synergy, tiresias, blox, gavel, shockwave, pollux or "
+        "sia; auto detects it from header and content.",
     ),
 ]
 WorkloadOption = Annotated[

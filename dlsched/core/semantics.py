@@ -64,7 +64,8 @@ class Semantics:
             of seconds at work, unless something is decided when the work is done already.
         between: what happens between grid ticks when something changes: nothing, a fill of idle
             GPUs, or a full decision.
-        overhead: which starts lose the restart overhead: every one, or all but the first.
+        overhead: which starts lose the restart overhead: every one, or all but the first; or, at
+            every change, all running rows lose it again for each row on their GPUs (Muri).
         restart_overhead: seconds without progress after a start, where the run does not say.
         owes_restarts: a restart that is interrupted is paid for later.
         shape_moves: a move to other GPUs of the same type, as many on each node, is a restart like
@@ -95,7 +96,7 @@ class Semantics:
     finish: Literal["exact", "tick"] = "exact"
     release: Literal["exact", "tick", "slots"] = "exact"
     between: Literal["none", "fill", "full"] = "fill"
-    overhead: Literal["every-start", "restarts"] = "every-start"
+    overhead: Literal["every-start", "restarts", "every-change"] = "every-start"
     restart_overhead: float = 0.0
     owes_restarts: bool = False
     shape_moves: Literal["restart", "free"] = "restart"
@@ -348,6 +349,23 @@ LUCID_TIRESIAS = _add(
 )
 LUCID_QUEUE = _add(
     replace(LUCID, name="lucid-queue", step=None, option_defaults={"newest": "by-size"})
+)
+MURI = _add(
+    Semantics(
+        name="muri",
+        source="Muri, SIGCOMM 2022, and its artifact's simulator",
+        grid=None,
+        between="full",
+        overhead="every-change",
+        restart_overhead=10.0,
+        option_defaults={
+            "ties": "published",
+            "rebuild": "full",
+            "clock": "held",
+            "jump": "whole",
+        },
+        part_defaults={"placement": "yarn"},
+    )
 )
 SIA = _add(
     replace(

@@ -14,6 +14,7 @@ from simulate.traces.formats.elasticflow import ELASTICFLOW
 from simulate.traces.formats.gavel import GAVEL, SHOCKWAVE
 from simulate.traces.formats.helios import HELIOS, VENUS
 from simulate.traces.formats.lucid import LUCID
+from simulate.traces.formats.muri import MURI
 from simulate.traces.formats.philly_tables import ATTEMPTS, PASSED
 from simulate.traces.formats.simulators import BLOX, TIRESIAS
 from simulate.traces.formats.synergy import SYNERGY
@@ -36,6 +37,7 @@ FORMATS: dict[str, Reader] = {
     "chronus": CHRONUS.read,
     "elasticflow": ELASTICFLOW.read,
     "lucid": LUCID.read,
+    "muri": MURI.read,
     "synergy": SYNERGY.read,
     "tiresias": TIRESIAS.read,
     "blox": BLOX.read,
@@ -56,6 +58,7 @@ _BY_HEADER: tuple[tuple[str, Callable[[Sequence[str]], bool]], ...] = (
     ("chronus", CHRONUS.recognises),
     ("elasticflow", ELASTICFLOW.recognises),
     ("lucid", LUCID.recognises),
+    ("muri", MURI.recognises),
     ("synergy", SYNERGY.recognises),
     ("tiresias", TIRESIAS.recognises),
     ("blox", BLOX.recognises),

@@ -51,7 +51,11 @@ class TiresiasOptions:
     knob: float = option(
         0.0, "promote after waiting this many times the executed time; 0 never does", low=0.0
     )
-    jump: Literal["exact", "artifact"] = option("exact", "when a demotion is noticed")
+    jump: Literal["exact", "artifact", "whole"] = option(
+        "exact",
+        "when a demotion is noticed: at once, as in the artifact, or (whole) once the job has "
+        "executed whole seconds, as in Muri's simulator",
+    )
     index: Literal["theory", "artifact"] = option(
         "theory", "the Gittins index as in the paper or as in the artifact"
     )
@@ -231,7 +235,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         self, units: Units, executed: Floats | None, falling: Falling, walk: Walk
     ) -> Floats | None:
         """Move rows to the tails of their new queues, in order of arrival, one step a decision."""
-        slack = REACHED_S if self.options.jump == "exact" else 0.0
+        slack = 0.0 if self.options.jump == "artifact" else REACHED_S
         falls = self._service(falling) >= self._limit(falling) - slack
         if executed is None or self.options.knob <= 0:
             rows = falling.rows[falls]
@@ -316,6 +320,8 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             return limit - some.executed
         if self.options.jump == "artifact":
             return np.asarray(np.floor((limit - some.executed) / some.gang))
+        if self.options.jump == "whole":
+            return np.asarray(np.ceil(limit / some.gang) - some.executed)
         return np.asarray((limit - some.executed * some.gang) / some.gang)
 
     # -- state ------------------------------------------------------------------------------------

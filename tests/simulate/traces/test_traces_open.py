@@ -24,6 +24,8 @@ HEADERS = {
     "deadline,best_effort",
     "lucid": "seq,job_id,vc,submit_s,num_gpus,duration_s,model,dataset,batchsize,amp,gpu_util,"
     "gpu_mem_mib,share_score,est_lucid_s,est_qssf_s",
+    "muri": "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,"
+    "iteration_ms,data_ms,gpu_ms,network_ms,opportunistic",
     "synergy": "job_id,model,submit_time,total_iterations,num_gpus",
     "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval",
     "gavel": "job_id,job_type,scale_factor,total_steps,arrival_time_s",

@@ -142,3 +142,25 @@ def test_a_synergy_job_without_iterations_names_the_line(trace_file):
     path = trace_file("job_id,model,submit_time,total_iterations,num_gpus\n0,alexnet,8,0,1\n")
     with pytest.raises(BadInput, match=r":2: total_iterations must be a number above 0"):
         open_trace(path)
+
+
+MURI = (
+    "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,iteration_ms,data_ms,"
+    "gpu_ms,network_ms,opportunistic\n"
+)
+
+
+def test_muri_jobs_take_their_iterations_each_a_little_longer_for_being_measured(trace_file):
+    trace = open_trace(trace_file(MURI + "0,5,8,60,gpt2,4,1000,437,0.6,419,49,1\n"))
+    assert trace.source == "muri"
+    assert trace.submit_time.tolist() == [5]
+    assert trace.duration[0] == pytest.approx(1000 * 0.437 * 1.015)
+    assert trace.columns["data_ms"].tolist() == [0.6]
+    assert trace.columns["opportunistic"].tolist() == [1]
+    assert np.isnan(trace.columns["restart_overhead"]).all()
+
+
+def test_a_muri_job_without_a_stage_names_the_line(trace_file):
+    path = trace_file(MURI + "0,5,8,60,gpt2,4,1000,437,,419,49,1\n")
+    with pytest.raises(BadInput, match=r":2: data_ms must be 0 or more"):
+        open_trace(path)
