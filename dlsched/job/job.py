@@ -29,6 +29,7 @@ from dlsched.job.saving.save_signal import SaveSignal
 from dlsched.job.star import Star
 from dlsched.job.step_signs import StepSigns
 from dlsched.job.stop_signal import StopSignal
+from dlsched.job.turns import Turns
 
 PREEMPTED = 143  # exit code of a job that was asked to stop: 128 + SIGTERM
 REPORT_S = 1.0  # at least between two reports
@@ -92,6 +93,7 @@ class Job:
         self._gang = gang
         self._first = 0  # the step that this run began from
         self._link = KeeperLink(runtime.control_socket, runtime.rank, runtime.run_id)
+        self._turns = Turns(self._link, is_on=runtime.gpu_share < 1)
         self.checkpoint = Checkpoints(runtime, runtime.checkpoint_folder or folder, self._link)
         self.signs = StepSigns()
         self._hook = sys.excepthook
@@ -165,6 +167,28 @@ class Job:
         agreement.meet(self.steps, self._wish(time.monotonic()))
         self._last_step = time.monotonic()
         return True
+
+    def step_begin(self, *, steps_left: int | None = None) -> None:
+        """Wait for this job's turn on GPUs that it shares; every rank calls it before every step.
+
+        A job that has its GPUs alone goes on at once. The model may be loaded in a turn of its own,
+        before the first step.
+
+        Args:
+            steps_left: steps that the training still needs, this one included, if it knows.
+
+        Raises:
+            JobError: when the step before has not ended.
+        """
+        self._turns.begin(self._take_messages, steps_left)
+
+    def step_end(self) -> None:
+        """Give the turn back, before `step`, with what memory the step has used.
+
+        Raises:
+            JobError: when no step has begun.
+        """
+        self._turns.end()
 
     def step_or_leave(self, **numbers: float) -> None:
         """Note that a training step is done, as `step` does, for loops that cannot be left.
@@ -324,6 +348,8 @@ class Job:
                     )
                 case words.Limit():
                     self.limit = message
+                case words.Turn():
+                    self._turns.given(message)
                 case words.UseBatch():
                     self.batch = message
                 case words.CheckpointAnswer():

@@ -25,6 +25,9 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 - Rank 0 of an elastic training sends `trained` about every 30 s and when it stops: measured times,
   gradient noise, batch limits. The daemon fits a model to it and answers `use_batch` when another
   batch size would be better; the ranks use it as soon as they can.
+- A rank of a job that shares its GPUs sends `step_begin` and waits for `turn`; `step_end` gives the
+  turn back. All ranks of the run have the turn together, one step each. Jobs whose GPUs are on
+  several nodes get it at once.
 - A rank that can write its stacks sends `hello` with the capability `stacks` and the descriptor of
   a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
 - `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a
@@ -184,6 +187,24 @@ class Trained(Message):
     progress: float = 0.0  # in steps at the initial batch size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBegin(Message):
+    """The rank waits for its turn on shared GPUs; the answer is `turn`."""
+
+    type: ClassVar[str] = "step_begin"
+    held_bytes: int = 0  # of memory, now
+    left_s: float | None = None  # seconds of steps that the training still needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnd(Message):
+    """The rank's turn is over."""
+
+    type: ClassVar[str] = "step_end"
+    held_bytes: int = 0  # of memory, now
+    most_bytes: int = 0  # at once, during the step
+
+
 # -- a caller of `dlsched run` to the keeper -------------------------------------------------------
 
 
@@ -264,6 +285,15 @@ class UseBatch(Message):
     accumulation: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(Message):
+    """The rank may begin its step."""
+
+    type: ClassVar[str] = "turn"
+    memory_bytes: int | None = None  # that the process may hold; None: no limit is known
+    shared: bool = False  # others use the memory that it frees at the end of the step
+
+
 # -- the keeper to a caller of `dlsched run` -------------------------------------------------------
 
 
@@ -322,11 +352,23 @@ FromJob = (
     | Restored
     | Leaving
     | Trained
+    | StepBegin
+    | StepEnd
     | RunRanks
     | SignalRanks
 )
 FromKeeper = (
-    Stop | StopAt | Limit | CheckpointAnswer | UseBatch | Started | Output | Exited | Done | Refused
+    Stop
+    | StopAt
+    | Limit
+    | Turn
+    | CheckpointAnswer
+    | UseBatch
+    | Started
+    | Output
+    | Exited
+    | Done
+    | Refused
 )
 
 
@@ -476,7 +518,9 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a fie
     "Mapping[str, float]": _mapping(_real),
     "Mapping[str, str]": _mapping(_text),
 }
-_OF_TRAININGS = (StepDone, Failed, Doing, Restored, Leaving, Trained, CheckpointMade)
+_OF_TRAININGS = (
+    StepDone, Failed, Doing, Restored, Leaving, Trained, CheckpointMade, StepBegin, StepEnd,
+)  # fmt: skip
 _FROM_JOB: dict[str, Any] = {
     kind.type: kind for kind in (Hello, *_OF_TRAININGS, RunRanks, SignalRanks)
 }
@@ -486,6 +530,7 @@ _FROM_KEEPER: dict[str, Any] = {
         Stop,
         StopAt,
         Limit,
+        Turn,
         CheckpointAnswer,
         UseBatch,
         Started,

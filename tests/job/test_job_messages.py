@@ -18,6 +18,8 @@ FROM_JOB = [
         optimiser_s=(0.625, 1.0), gradient_sqr=0.5, gradient_var=4.0, initial=32, maximum=64,
         local_max=16, may_accumulate=True, local_now=8, progress=12.5,
     ),
+    words.StepBegin(held_bytes=5, left_s=2.5),
+    words.StepEnd(held_bytes=5, most_bytes=9),
     words.RunRanks(argv=("a", "b c"), ntasks=4, environment={"A": "ü"}, label=True),
     words.SignalRanks(number=15),
 ]
@@ -26,6 +28,7 @@ FROM_KEEPER = [
     words.Stop(reason="migrate", deadline_s=30.0),
     words.StopAt(step=12),
     words.Limit(share=0.5, memory_bytes=1),
+    words.Turn(memory_bytes=10, shared=True),
     words.UseBatch(local=16, accumulation=2),
     words.CheckpointAnswer(accepted=False, why="run 2 is over", path="/c/x"),
     words.Started(ranks=4),

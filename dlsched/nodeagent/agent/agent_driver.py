@@ -19,6 +19,7 @@ from typing import Any
 from dlsched.core.errors import BadInput
 from dlsched.nodeagent.agent.clients import Clients
 from dlsched.nodeagent.agent.gang_ranks import GangRanks
+from dlsched.nodeagent.agent.gpu_turns import GpuTurns
 from dlsched.nodeagent.agent.health_check import HealthCheck
 from dlsched.nodeagent.agent.keeper_start import KeeperStart
 from dlsched.nodeagent.agent.keepers import Keepers, Message
@@ -90,6 +91,7 @@ class AgentDriver:
         self.ranks = GangRanks(
             self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
         )
+        self.turns = GpuTurns(settings.turns, gpus.inventory, self.running_run, self.keepers.send)
         self.starts = 0  # of keepers, since this process began
         self.ends: Counter[m.ExitReason] = Counter()  # of runs, likewise
         self.clients = Clients(self.state.node, self.tasks, self.keepers, self.running_run)
@@ -118,6 +120,8 @@ class AgentDriver:
         if self.state.ended is not before.ended and before.started:
             fresh = self.state.ended.keys() - before.ended.keys()
             self.ends.update(self.state.ended[run_id].reason for run_id in fresh)
+            for run_id in fresh:
+                self.turns.gone(run_id)
         for command in commands:
             self._do(command)
 
@@ -180,6 +184,8 @@ class AgentDriver:
             key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
             if key is not None:
                 self.tasks.start(self._commit(key, message["checkpoint"]))
+        elif "turn" in message:
+            self.turns.from_keeper(run_id, message["turn"])
         else:
             self.ranks.from_keeper(run_id, message)
 

@@ -12,11 +12,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from dlsched.core.errors import BadInput, not_known
 from dlsched.nodeagent.keeper.run_files import LONGEST_NAME
 from dlsched.nodeagent.ranks.launch_spec import HookSpec
+from dlsched.policies.node.salus.turns import Order
 from dlsched.protocol.timing import Timing
 from dlsched.rpc.endpoint import parse_endpoint
 from dlsched.system import ports
@@ -51,6 +52,16 @@ class HookSettings(HookSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSettings:
+    """How jobs on the same GPUs take turns, where their scripts ask for turns."""
+
+    order: Order = "fair"  # of the jobs of a lane: fifo, srtf, fair, rr or pack
+    conserves_work: bool = True  # a lane goes on with the next job when the first wants no turn
+    memory_gb: float = 0.0  # of each GPU, in 10^9 bytes; 0: what it has, less 300 MiB
+    patience_s: float = 60.0  # a longer turn is taken away, unless the job's steps last as long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of one agent."""
 
@@ -68,6 +79,7 @@ class Settings:
     tls: TlsFiles | None = None
     timing: Timing = Timing()
     hooks: HookSettings = HookSettings()
+    turns: TurnSettings = TurnSettings()
     minimum_uid: int = 1000
     allow_root: bool = False
     gpus_by_index: bool = False
@@ -171,6 +183,8 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
         values["tls"] = _group(TlsFiles, values["tls"], f"{where}: tls")
     if "hooks" in values:
         values["hooks"] = _hooks(values["hooks"], f"{where}: hooks")
+    if "turns" in values:
+        values["turns"] = _turns(values["turns"], f"{where}: turns")
     for key, value in values.items():
         kind = str(known[key].type)
         if kind in _KINDS and not isinstance(value, _KINDS[kind]):
@@ -232,6 +246,20 @@ def _hooks(given: Any, where: str) -> HookSettings:
         value = getattr(made, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 86400:
             raise BadInput(f"{where}: {name} is {value!r}: seconds are expected, above 0")
+    return made
+
+
+def _turns(given: Any, where: str) -> TurnSettings:
+    made: TurnSettings = _group(TurnSettings, given, where)
+    if made.order not in get_args(Order):
+        raise BadInput(f"{where}: order {made.order!r}: {', '.join(get_args(Order))}")
+    for name, least in (("memory_gb", "0 or more"), ("patience_s", "above 0")):
+        value = getattr(made, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < 1e9 or (name == "patience_s" and not value):
+            raise BadInput(f"{where}: {name} is {value!r}: a number {least} is expected")
+    if not isinstance(made.conserves_work, bool):
+        raise BadInput(f"{where}: conserves_work is {made.conserves_work!r}: true or false")
     return made
 
 

@@ -176,8 +176,10 @@ class Keeper:
                 self.processes.send_signal(number, at)
             case keeper.FreezeJob():
                 self.processes.suspension.freeze()
+                self.processes.turns.frozen()
             case keeper.ThawJob():
                 self.processes.suspension.thaw()
+                self.processes.turns.thawed()
             case keeper.Report(status=status):
                 if status.phase is not m.Phase.SUSPENDED or not self.processes.suspension.is_busy:
                     self._send(status)
@@ -282,9 +284,11 @@ class Keeper:
     def _new_agent(self) -> None:
         self.feed(keeper.AgentAttached(clock.boottime()))
         self._training.new_agent()
+        self.processes.turns.new_agent()
 
     def _agent_gone(self) -> None:
         """Forget the run when the agent died between deleting its record and saying so."""
+        self.processes.turns.agent_gone()
         if self.state.stage is keeper.Stage.ENDED and not self.folder.is_recorded():
             self.feed(keeper.OrderArrived(clock.boottime(), m.Forget()))
 
@@ -318,6 +322,7 @@ class Keeper:
             return
         self._training.from_agent(message)
         self.processes.calls.from_agent(message)
+        self.processes.turns.from_agent(message)
 
     def _read_lease(self, lease_watch: int) -> None:
         """Read the node lease, after a change in its folder."""
@@ -343,6 +348,7 @@ class Keeper:
         if mask & ~WRITABLE and not self._job.receive(peer):
             self.unwatch(peer.socket.fileno())
             self.processes.calls.closed(peer)
+            self.processes.turns.closed(peer)
             self._training.closed(peer)
             self._job.close(peer)
 
@@ -352,6 +358,7 @@ class Keeper:
             stopping = self.state.stop is not None
             self.processes.leaving.from_job(peer.pid, message, stopping=stopping)
         self.processes.calls.from_job(peer, message)
+        self.processes.turns.from_job(peer, message)
         if isinstance(message, words.Hello) and self.state.stage is keeper.Stage.STOPPING:
             reason = self.state.stop or m.StopReason.PREEMPT
             left = (self.state.kill_at or clock.boottime()) - clock.boottime()

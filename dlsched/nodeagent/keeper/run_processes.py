@@ -23,6 +23,7 @@ from dlsched.nodeagent.ranks.job_environment import build_environment, ranks_on_
 from dlsched.nodeagent.ranks.leaving import Leaving
 from dlsched.nodeagent.ranks.master_port import HeldPort, port_of
 from dlsched.nodeagent.ranks.rank_calls import RankCalls
+from dlsched.nodeagent.ranks.run_turns import RunTurns
 from dlsched.nodeagent.ranks.shared_output import SharedOutput
 from dlsched.nodeagent.shells.shells import Shells
 from dlsched.protocol import keeper as protocol
@@ -48,6 +49,7 @@ class RunProcesses:
     Attributes:
         containment: holds all processes of the job.
         calls: of `dlsched run`.
+        turns: of the ranks, on GPUs that the run shares.
         shells: what clients are attached to.
         suspension: of the job.
         hook: of the site.
@@ -77,6 +79,7 @@ class RunProcesses:
         self.containment: Containment = containment_of(facts.cgroup, namespace)
         self._children = Children(loop, self)
         self.calls = RankCalls(keeper)
+        self.turns = RunTurns(keeper)
         self.shells = Shells(keeper, loop)
         self.suspension = Suspension(keeper)
         self.hook = HookProcess(keeper)
@@ -117,6 +120,7 @@ class RunProcesses:
             self._warn_at(),
             self.suspension.deadline,
             self.calls.deadline,
+            self.turns.deadline,
             self._stacks.deadline,
             self._output.deadline,
             self.shells.deadline,
@@ -142,6 +146,7 @@ class RunProcesses:
             self._warn()
         self.suspension.wake(now)
         self.calls.wake(now)
+        self.turns.wake(now)
         self._stacks.wake(now)
         self._output.wake(now)
         self.shells.wake(now)
@@ -251,6 +256,7 @@ class RunProcesses:
             self._signal_handlers(number, or_all=True)
             return
         self.shells.stops()
+        self.turns.must_stop()
         if not self._running:  # no process here could exit by itself, or all have exited
             if self._ended_at is None:
                 self._code = self._code or (0 if self._exit_reported else 143)

@@ -32,6 +32,10 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         ("[tls]\nca = 'x'\n", "tls"),
         ("launcher = 'docker'\n", "launcher 'docker'"),
         ("foreign = 'kill'\n", "foreign 'kill'"),
+        ("[turns]\norder = 'lifo'\n", "turns: order 'lifo': fifo, srtf, fair, rr, pack"),
+        ("[turns]\nmemory_gb = -1\n", "turns: memory_gb is -1: a number 0 or more is expected"),
+        ("[turns]\npatience_s = 0\n", "turns: patience_s is 0: a number above 0 is expected"),
+        ("[turns]\nconserves_work = 1\n", "turns: conserves_work is 1: true or false"),
         ("name = \n", "Invalid value"),
     ],
 )

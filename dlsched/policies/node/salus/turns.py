@@ -16,7 +16,7 @@ arrived first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,6 +83,11 @@ class Turns:
         if self.running == name:
             self.running = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether any session wants to run an iteration."""
+        return any(each.arrived for each in self.sessions.values())
+
     def want(self, name: str) -> None:
         """A session wants to run its next iteration; repeating it changes nothing."""
         session = self.sessions[name]
@@ -90,12 +95,17 @@ class Turns:
             self._requests += 1
             session.arrived = self._requests
 
-    def pick(self) -> str | None:
-        """Begin the next iteration; None while one runs, and where none may begin."""
+    def pick(self, first: Collection[str] = ()) -> str | None:
+        """Begin the next iteration; None while one runs, and where none may begin.
+
+        Args:
+            first: sessions that go before all others when they want one.
+        """
         if self.running is not None or not self.sessions:
             return None
         key = _KEYS[self.order]
-        choice = self.sessions
+        hurry = {n: each for n, each in self.sessions.items() if n in first and each.arrived}
+        choice = hurry or self.sessions
         if self.conserves_work or self.order not in ("fifo", "srtf"):
             choice = {name: each for name, each in choice.items() if each.arrived}
             if not choice:
