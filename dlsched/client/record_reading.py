@@ -27,6 +27,7 @@ from dlsched.client.records import (
     Rung,
     Share,
     Shares,
+    Step,
     Summary,
     Sweep,
     SweptJob,
@@ -145,6 +146,7 @@ def job_of(view: Any) -> Job:
         **_read(Job, now) | {"metrics": dict(sorted(now.metrics.items()))},
         state=view.state or "PENDING",
         gpu_indices={each.node: tuple(each.gpus) for each in view.where},
+        steps=tuple(_record(Step, each) for each in view.steps),
         dependencies=tuple(_dependency(each) for each in view.dependencies),
         asked=known | _said(view.asked) if view.HasField("asked") else known,
     )

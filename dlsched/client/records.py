@@ -20,6 +20,21 @@ def shown_id(job: int, array_job: int | None, task: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call of `srun` or `dlsched run` in a job's last run."""
+
+    number: int
+    name: str | None = None
+    nodes: str | None = None  # a host list
+    tasks: int = 0
+    cpus: int | None = None
+    began_at: float | None = None
+    ran_s: float = 0.0
+    code: int = 0
+    signal: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job, or one element of an array."""
 
@@ -86,6 +101,7 @@ class Job:
     metrics: Mapping[str, float] = field(default_factory=dict)  # its own; only in `show`
     not_finite: tuple[str, ...] = ()  # names whose newest value was NaN or infinite
     asked: Mapping[str, Value] = field(default_factory=dict)  # further fields that were said
+    steps: tuple[Step, ...] = ()  # of its last run, once that has ended
 
     @property
     def shown_id(self) -> str:

@@ -166,6 +166,7 @@ class JobExited:
     term_s: float | None = None  # since TERM was sent; None: none was
     unasked: bool = False  # it had ended or failed before a stop was asked
     at: float | None = None  # in seconds since the epoch; None: not known
+    steps: tuple[m.StepRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -781,6 +782,7 @@ class _Turn:
             term_s=end.term_s,
             at=end.at,
             hook=hook,
+            steps=end.steps,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

@@ -189,6 +189,21 @@ NOT_RELEASED_IN_TIME = "not released in time"  # the detail of a member whose ga
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One call of `srun` or `dlsched run` in a run, once it has ended."""
+
+    number: int
+    name: str  # of its program
+    nodes: str  # a host list
+    tasks: int
+    cpus: int = 0  # of all its tasks; 0: not said
+    began_at: float = 0.0  # by the first node's clock, in seconds since the epoch
+    ran_s: float = 0.0
+    code: int = 0  # of the first of its tasks that failed
+    signal: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRecord:
     """How a run ended on one node; durable there until the leader has committed it."""
 
@@ -207,6 +222,7 @@ class ExitRecord:
     term_s: float | None = None  # from TERM to the end; None: the keeper sent none
     at: float | None = None  # when, by the node's clock, in seconds since the epoch; None: unknown
     hook: str = ""  # which of the site's hooks failed at this run, and how
+    steps: tuple[StepRecord, ...] = ()  # the newest calls of `srun`, from the first node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

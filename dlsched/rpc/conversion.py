@@ -30,6 +30,7 @@ WIRE: dict[type, type[Message]] = {
     plain.Limits: run_pb2.Limits,
     plain.DesiredRun: run_pb2.DesiredRun,
     plain.HeldRun: run_pb2.HeldRun,
+    plain.StepRecord: run_pb2.StepRecord,
     plain.ExitRecord: run_pb2.ExitRecord,
     plain.Health: node_pb2.Health,
     plain.Inventory: node_pb2.Inventory,

@@ -60,6 +60,7 @@ ELEMENTS: dict[str, int] = {
     "HeldRun.nodes": 1_000_000,
     "SyncRequest.ended": 20_000,
     "ExitRecord.nodes": 1_000_000,
+    "ExitRecord.steps": 1_000_000,
     "RunReport.metrics": 1_000,
     "RunReport.not_finite": 1_000,
     "RanksRequest.argv": 100_000,

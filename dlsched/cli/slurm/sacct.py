@@ -1,15 +1,16 @@
-"""`sacct`: jobs that have ended or run, a line each; there are no lines of steps."""
+"""`sacct`: jobs that have ended or run, with a line for each of their steps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dlsched.cli.jobs.job_columns import exit_text
 from dlsched.cli.jobs.job_filter import FilterOptions, job_filter
 from dlsched.cli.output.times import moment_or_ago
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Cell, by_names, lines, moment
+from dlsched.cli.slurm.sacct_steps import Line, with_steps
 from dlsched.client.daemon_client import Client
 from dlsched.client.records import Job
 from dlsched.client.submission.memory import memory_text
@@ -54,9 +55,11 @@ def _tres(job: Job) -> str:
     return f"cpu={_cpus(job)}{gpus},node={max(1, len(job.nodes) or len(job.gang))}"
 
 
-CELLS: dict[str, Cell[Job]] = {
-    "JobID": Cell("JobID", lambda job: job.shown_id),
-    "JobIDRaw": Cell("JobIDRaw", lambda job: str(job.job_id)),
+def _of_job(title: str, text: Callable[[Job], str]) -> Cell[Line]:
+    return Cell(title, lambda line: text(line.job))
+
+
+_OF_JOBS: dict[str, Cell[Job]] = {
     "JobName": Cell("JobName", lambda job: job.name or ""),
     "User": Cell("User", lambda job: job.user or ""),
     "Partition": Cell("Partition", lambda job: job.partition or ""),
@@ -84,12 +87,17 @@ CELLS: dict[str, Cell[Job]] = {
     "ReqMem": Cell("ReqMem", _memory),
     "Comment": Cell("Comment", lambda job: job.comment or ""),
 }
+CELLS: dict[str, Cell[Line]] = {
+    "JobID": Cell("JobID", lambda line: line.job.shown_id + line.suffix),
+    "JobIDRaw": Cell("JobIDRaw", lambda line: f"{line.job.job_id}{line.suffix}"),
+    **{name: _of_job(name, cell.text) for name, cell in _OF_JOBS.items()},
+}
 # what is not measured of jobs here; an empty cell says so
-CELLS |= {name: Cell(name, lambda job: "") for name in ("MaxRSS", "TotalCPU", "WorkDir")}
+CELLS |= {name: Cell(name, lambda line: "") for name in ("MaxRSS", "TotalCPU", "WorkDir")}
 
 
 def _parser() -> Arguments:
-    found = Arguments("sacct", "List jobs, a line each.")
+    found = Arguments("sacct", "List jobs and their steps, a line each.")
     option = found.option
     option("-j", "--jobs", help="these")
     option("-u", "--user", "--uid", help="of these users")
@@ -105,7 +113,7 @@ def _parser() -> Arguments:
     option("-e", "--helpformat", flag=True, help="print the names of --format")
     option("-q", "--qos", help="of these classes")
     option("-b", "--brief", flag=True, help=BRIEF)
-    option("-X", "--allocations", flag=True, help="no steps; there are none here")
+    option("-X", "--allocations", flag=True, help="no lines of steps")
     option("-n", "--noheader", flag=True, help="without the titles")
     option("-p", "--parsable", flag=True, help="cells end with |")
     option("-P", "--parsable2", flag=True, help="cells are joined by |")
@@ -126,8 +134,8 @@ def sacct(words: Sequence[str]) -> int:
     if given.long or names.upper() == "ALL":
         names = ",".join(CELLS)
     parts = by_names(names, CELLS, "--format")
-    # `7.batch` and `7.0` are steps, which have no lines of their own here
-    jobs = [word.partition(".")[0] for word in joined(given.jobs)]
+    named = [word.partition(".") for word in joined(given.jobs)]  # `7`, `7.batch`, `7.0`
+    jobs = [job for job, _, _ in named]
     users = joined(given.user)
     if not users and not given.allusers and not given.jobs:
         users = [own_name()]
@@ -155,8 +163,15 @@ def sacct(words: Sequence[str]) -> int:
     if classes:
         found = [job for job in found if job.priority_class in classes]
     found.sort(key=lambda job: job.job_id)
+    rows = [Line(job) for job in found]
+    if not given.allocations:
+        rows = [line for job in found for line in with_steps(job)]
+    steps = {f"{job}.{step}" for job, dot, step in named if dot}
+    if steps:
+        whole = {job for job, dot, _ in named if not dot}
+        rows = [x for x in rows if x.job.shown_id in whole or x.job.shown_id + x.suffix in steps]
     for line in lines(
-        parts, found, header=not given.noheader, separator=separator, rule=separator is None
+        parts, rows, header=not given.noheader, separator=separator, rule=separator is None
     ):
         print(f"{line}{end}")
     return 0

@@ -129,6 +129,7 @@ def _job_lines(detail: object) -> Iterator[str]:
     from dlsched.cli.slurm.formats import moment  # noqa: PLC0415
     from dlsched.cli.slurm.queue_cells import asked_features  # noqa: PLC0415
     from dlsched.cli.slurm.sacct import CELLS  # noqa: PLC0415
+    from dlsched.cli.slurm.sacct_steps import Line  # noqa: PLC0415
     from dlsched.client.records import Detail  # noqa: PLC0415
     from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
 
@@ -146,8 +147,10 @@ def _job_lines(detail: object) -> Iterator[str]:
     features = asked_features(job)
     yield f"JobId={job.job_id}{array} JobName={job.name or ''}"
     account = job.account or job.vc or ""
-    yield f"   UserId={_with_number(job.user)} Account={account} QOS={job.priority_class or ''}"
-    yield f"   Priority={job.priority or 0:g} Nice={-(job.priority or 0):g}"
+    yield (
+        f"   UserId={_with_number(job.user)} Account={account} QOS={job.priority_class or ''}\n"
+        f"   Priority={job.priority or 0:g} Nice={-(job.priority or 0):g}"
+    )
     yield (
         f"   JobState={state} Reason={reason} Dependency={','.join(job.dependencies) or '(null)'}"
     )
@@ -156,8 +159,11 @@ def _job_lines(detail: object) -> Iterator[str]:
         f"Restarts={max(0, job.starts - 1)} BatchFlag=1 "
         f"ExitCode={exit_text(job).replace('-', '0:0')}"
     )
-    yield f"   RunTime={CELLS['Elapsed'].text(job)} TimeLimit={CELLS['Timelimit'].text(job)}"
-    yield f"   SubmitTime={moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(job)}"
+    line = Line(job)
+    yield (
+        f"   RunTime={CELLS['Elapsed'].text(line)} TimeLimit={CELLS['Timelimit'].text(line)}\n"
+        f"   SubmitTime={moment(job.submitted_at)} EligibleTime={CELLS['Eligible'].text(line)}"
+    )
     start = job.started_at if job.started_at is not None else job.predicted_start_at
     yield (
         f"   StartTime={moment(start)} EndTime={moment(job.ended_at)} "
@@ -171,7 +177,7 @@ def _job_lines(detail: object) -> Iterator[str]:
         f"   NumNodes={nodes} NumCPUs={asked.get('cpus') or 1} NumTasks={tasks} "
         f"CPUs/Task={asked.get('cpus_per_task') or 1}"
     )
-    yield f"   TRES={CELLS['AllocTRES'].text(job)} Features={features}"
+    yield f"   TRES={CELLS['AllocTRES'].text(line)} Features={features}"
     memory = asked.get("memory_bytes")
     if isinstance(memory, int):
         yield f"   MinMemoryNode={memory >> 20}M"

@@ -20,6 +20,7 @@ from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, without_words
 from dlsched.protocol.messages import JobId, StopReason
+from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
 from dlsched.rpc.v1 import control_pb2
@@ -44,7 +45,10 @@ def word(row: Job, run: Run | None) -> str:
 
 def for_caller(view: control_pb2.JobView, caller: Identity) -> None:
     """Leave out of a copy of a view what only the owner of the job and operators see."""
-    if view.reason and not caller.is_operator and view.user != caller.name:
+    if caller.is_operator or view.user == caller.name:
+        return
+    view.ClearField("steps")
+    if view.reason:
         view.reason = without_words(view.reason)
 
 
@@ -216,6 +220,7 @@ def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb
         view.array_limit = spec.array.limit
     if row.exit is not None:
         view.code, view.signal = row.exit.code, row.exit.signal
+        view.steps.extend(to_wire(step) for step in row.exit.steps)
     for each_one in updated.get("dependencies", spec.body.dependencies):
         view.dependencies.add(
             kind=each_one.kind,

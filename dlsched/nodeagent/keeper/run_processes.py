@@ -407,5 +407,6 @@ class RunProcesses:
                 term_s=self.leaving.term_s(self._ended_at or now),
                 unasked=self._ended_unasked,
                 at=clock.wall() - (now - (self._ended_at or now)),
+                steps=self.calls.steps(),
             )
         )

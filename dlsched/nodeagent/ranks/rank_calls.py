@@ -21,6 +21,7 @@ from dlsched.nodeagent.ranks.job_environment import (
     STEP,
     address_of,
     compact_counts,
+    compact_names,
 )
 from dlsched.nodeagent.ranks.local_ranks import LocalRanks
 from dlsched.nodeagent.ranks.master_port import port_of
@@ -31,11 +32,14 @@ from dlsched.nodeagent.ranks.rank_plan import (
     part_of,
     plan_ranks,
 )
-from dlsched.protocol.messages import GpuId
+from dlsched.protocol.messages import GpuId, StepRecord
+from dlsched.system import clock
 
 if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.job_socket import Peer
     from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
+
+STEPS, NAME, NODES = 40, 32, 128  # calls that the exit record has room for, and their words
 
 
 class RankCalls:
@@ -51,6 +55,13 @@ class RankCalls:
         self._calls: dict[int, Call] = {}
         self.script_environment: Mapping[str, str] = {}  # of the job's first process here
         self._shares: dict[int, LocalRanks] = {}
+        self._ended: deque[StepRecord] = deque(maxlen=STEPS)
+
+    def steps(self) -> tuple[StepRecord, ...]:
+        """Return the newest calls that have begun; those that go on end with the run."""
+        live = [call.record(ends=True) for call in self._calls.values() if call.begun]
+        known = {each.number: each for each in (*self._ended, *live)}
+        return tuple(known[number] for number in sorted(known)[-STEPS:])
 
     @property
     def deadline(self) -> float | None:
@@ -136,7 +147,9 @@ class RankCalls:
 
     def _tidy(self) -> None:
         for key in [key for key, call in self._calls.items() if call.over]:
-            del self._calls[key]
+            call = self._calls.pop(key)
+            if call.begun:
+                self._ended.append(call.record())
             for number in [each for each, call in self._calls.items() if not call.begun]:
                 self._begin(number)
         for key in [key for key, share in self._shares.items() if not share.running]:
@@ -227,6 +240,9 @@ class Call:
             deque()
         )  # packet, bytes of output in it, node of its rank
         self._failed = False
+        self._first_failure = (0, 0)  # code and signal of the first task that failed
+        self._command: RankCommand | None = None
+        self._began_at = self._ended_at = clock.wall()
         self._abandoned = False
         self._done = False
         self.ranks = LocalRanks(keeper, on_output=self._output, on_exit=self._exited)
@@ -236,6 +252,27 @@ class Call:
         """Whether no rank is left, and the caller knows or is gone."""
         knows = self._done and not self._outgoing
         return (knows or self._abandoned) and not self.ranks.running
+
+    def record(self, *, ends: bool = False) -> StepRecord:
+        """Return what accounts have of the call; `ends`: its run ends while it goes on."""
+        command = self._command
+        assert command is not None, "it has begun"
+        code, number = self._first_failure
+        if ends and self._left and not (code or number):
+            number = signal.SIGKILL
+        return StepRecord(
+            number=self._number - 1,
+            name=os.path.basename(command.argv[0])[:NAME] if command.argv else "",
+            nodes=compact_names(command.nodes)[:NODES],
+            tasks=command.world,
+            cpus=command.world * command.cpus_per_task,
+            began_at=self._began_at,
+            ran_s=max(
+                (clock.wall() if ends and self._left else self._ended_at) - self._began_at, 0.0
+            ),
+            code=code,
+            signal=number,
+        )
 
     def begin(self, taken: Collection[GpuId] = ()) -> None:
         """Start all ranks, unless their GPUs are among those `taken` by other calls.
@@ -275,6 +312,7 @@ class Call:
             cpus_per_task=request.cpus_per_task,
             changed=self._changed,
         )
+        self._command, self._began_at = command, clock.wall()
         streams = None
         if len(self.peer.streams) >= 2 and not request.label:
             streams = (self.peer.streams[0], self.peer.streams[1])
@@ -309,6 +347,9 @@ class Call:
             return
         self._left.discard(rank)
         self._send(words.Exited(rank=rank, code=code, signal=number, node=self._node_of[rank]))
+        self._ended_at = clock.wall()
+        if (code or number) and not any(self._first_failure):
+            self._first_failure = (code, number)
         if (code or number) and self._request.kill_on_bad_exit and not self._failed:
             self._failed = True
             self._end_all()

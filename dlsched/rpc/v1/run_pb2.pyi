@@ -215,8 +215,30 @@ class HeldRun(_message.Message):
     in_doubt: bool
     def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ..., in_doubt: _Optional[bool] = ...) -> None: ...
 
+class StepRecord(_message.Message):
+    __slots__ = ("number", "name", "nodes", "tasks", "cpus", "began_at", "ran_s", "code", "signal")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_AT_FIELD_NUMBER: _ClassVar[int]
+    RAN_S_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    nodes: str
+    tasks: int
+    cpus: int
+    began_at: float
+    ran_s: float
+    code: int
+    signal: int
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., nodes: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., began_at: _Optional[float] = ..., ran_s: _Optional[float] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+
 class ExitRecord(_message.Message):
-    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook")
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +254,7 @@ class ExitRecord(_message.Message):
     TERM_S_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     HOOK_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     node: str
     reason: ExitReason
@@ -247,4 +270,5 @@ class ExitRecord(_message.Message):
     term_s: float
     at: float
     hook: str
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ...) -> None: ...
+    steps: _containers.RepeatedCompositeFieldContainer[StepRecord]
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ...) -> None: ...

@@ -163,6 +163,44 @@ def test_srun_on_a_login_node_runs_a_job_and_shows_its_output(login: LoginNode) 
     assert "cannot enter working directory /nowhere" in unstarted.stderr
 
 
+STEPS = """#!/bin/bash
+#SBATCH -J steps -N 2 --gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1
+srun hostname
+srun -N 1 -n 1 -w n2 bash -c 'exit 7'
+srun -N 1 -n 1 -w n1 sleep 599
+"""
+
+
+def test_sacct_lists_the_steps_of_a_job(login: LoginNode) -> None:
+    (login.home / "steps.sh").write_text(STEPS)
+    job = int(login.typed("sbatch --parsable steps.sh"))
+    login.cluster.until(job, "RUNNING")
+    path = login.home / f"slurm-{job}.out"
+    eventually("its second step has failed", lambda: path.exists() and "code 7" in path.read_text())
+    table = "sacct -n -P -o JobID,JobName,State,ExitCode,NodeList,AllocCPUS"
+    assert login.typed(f"{table} -j {job}.batch") == f"{job}.batch|batch|RUNNING|0:0|n1|2\n"
+    eventually(
+        "its last step runs",
+        lambda: ["sleep", "599"] in [p.cmdline() for p in login.cluster.remaining()],
+    )
+    login.typed(f"scancel {job}")
+    login.cluster.until(job, "CANCELLED")
+    head, *rest = login.typed(f"{table} -j {job}").splitlines()
+    assert re.fullmatch(rf"{job}\|steps\|CANCELLED by {ME}\|\S+\|n\[1-2\]\|2", head)
+    assert rest[0].startswith(f"{job}.batch|batch|CANCELLED|")
+    assert rest[1:3] == [
+        f"{job}.0|hostname|COMPLETED|0:0|n[1-2]|2",
+        f"{job}.1|bash|FAILED|7:0|n2|1",
+    ]
+    assert re.fullmatch(rf"{job}\.2\|sleep\|CANCELLED\|0:\d+\|n1\|1", rest[3])
+    assert login.typed(f"{table} -X -j {job}").splitlines() == [head]
+    assert login.typed(f"{table} -j {job}.1").splitlines() == [rest[2]]
+    times = "sacct -n -P -o Start,End,Elapsed,MaxRSS,User"
+    start, end, elapsed, memory, user = login.typed(f"{times} -j {job}.0").strip().split("|")
+    assert start <= end
+    assert (elapsed[:6], memory, user) == ("00:00:", "", "")
+
+
 def test_srun_enters_a_running_job(login: LoginNode) -> None:
     job = submitted(login, "--gpus=1 -w n1")
     login.cluster.until(job, "RUNNING")
@@ -172,7 +210,7 @@ def test_srun_enters_a_running_job(login: LoginNode) -> None:
     refused = login.run(f"srun --jobid={job} --gpus=1 hostname")
     assert refused.returncode == 2
     assert "--jobid: --gpus: a running job is entered by one process" in refused.stderr
-    assert login.typed(f"sacct -n -P -o jobid,state -j {job}.batch") == f"{job}|RUNNING\n"
+    assert login.typed(f"sacct -n -P -o jobid,state -j {job}.batch") == f"{job}.batch|RUNNING\n"
     step = login.run(f"scancel {job}.0")
     assert step.returncode == 2
     assert "a step is not ended by itself" in step.stderr
@@ -216,7 +254,7 @@ def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
     assert listed == f"{job}|1G|1|n1|n1|{login.home}|sleep 600"
     assert login.typed(f"SQUEUE_FORMAT=%i/%T squeue -h -j {job}") == f"{job}/RUNNING\n"
     assert login.typed(f"squeue -h -j {job} -o %all").startswith(f"{job}|{job}|{job}|N/A|main|")
-    assert login.typed(f"SACCT_FORMAT=jobid,reqmem sacct -n -P -j {job}") == f"{job}|1G\n"
+    assert login.typed(f"SACCT_FORMAT=jobid,reqmem sacct -X -n -P -j {job}") == f"{job}|1G\n"
     assert "AllocTRES" in login.typed("sacct --helpformat").split()
     login.typed(f"scontrol requeuehold {job}")
     found = login.cluster.until(job, "PENDING")

@@ -180,7 +180,7 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(login: LoginNode) -> None:
     job, text = login.ended("fails.sh", state="FAILED")
     assert f"rank 1 on {job.nodes[0]}: exit code 5" in text
     assert "not reached" not in text
-    table = login.typed(f"sacct -j {job.job_id} -n -P -o State,ExitCode")
+    table = login.typed(f"sacct -X -j {job.job_id} -n -P -o State,ExitCode")
     assert table == "FAILED|143:0\n"
 
 
@@ -248,7 +248,7 @@ def assert_told(login: LoginNode, job: int, why: str) -> None:
     assert why in login.typed(f"dlsched history -j {job} -o id,state,reason")
     (record,) = json.loads(login.typed(f"dlsched history -j {job} --json"))["jobs"]
     assert why in record["reason"]
-    assert why in login.typed(f"sacct -j {job} -n -P -o Reason")
+    assert why in login.typed(f"sacct -X -j {job} -n -P -o Reason")
     assert why in login.typed(f"dlsched queue -j {job} --json; dlsched show {job} --json")
 
 
