@@ -7,6 +7,7 @@ import numpy as np
 from dlsched.core.allocation import Allocation
 from dlsched.core.errors import InvariantBroken
 from dlsched.core.invariants import TOLERANCE_S, check_world
+from dlsched.core.parts import parts_of
 from dlsched.core.units import Status
 from simulate.engine import Engine
 from simulate.results.tables import ReplayResult
@@ -76,7 +77,7 @@ def check_records(result: ReplayResult) -> None:
     if segments is not None:
         given = np.bincount(
             segments.job, (segments.end - segments.start) * segments.gpus, minlength=len(jobs)
-        )
+        ) * parts_of(np.asarray(jobs.extra.get("gpu_share", np.zeros(len(jobs))), np.float64))
         off = np.flatnonzero(~np.isclose(given, jobs.gpu_seconds, rtol=1e-9, atol=TOLERANCE_S))
         if off.size:
             row = int(off[0])
@@ -87,7 +88,8 @@ def check_records(result: ReplayResult) -> None:
     if len(timeline.time):
         until = np.append(timeline.time[1:], result.summary["end_time"])
         drawn = float(np.sum(timeline.allocated_gpus * (until - timeline.time)))
-        drawn += float(result.summary.get("shared_gpu_seconds", 0.0))
+        drawn += float(result.summary.get("counted_twice_gpu_seconds", 0.0))
+        drawn -= float(result.summary.get("unneeded_gpu_seconds", 0.0))
         if not np.isclose(drawn, jobs.gpu_seconds.sum(), rtol=1e-9, atol=TOLERANCE_S):
             raise InvariantBroken(
                 f"the time line says {drawn} GPU-s were allocated, the jobs say "
@@ -106,7 +108,7 @@ def check_conserved_work(engine: Engine) -> None:
         InvariantBroken: names the first unit for which it does not hold.
     """
     table = engine.world.table
-    sensitive = engine.cycle.ctx.perf.by_host is not None or engine.world.shared.gpu_seconds > 0
+    sensitive = engine.cycle.ctx.perf.by_host is not None or bool(engine.world.shared.stretches)
     if sensitive or engine.best_s is not None or (table.rate != 1.0).any():
         return  # executed work is not seconds
     held = table.executed + table.lost_s + table.overhead_s

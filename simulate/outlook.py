@@ -171,6 +171,7 @@ class Outlook:
         before, after = self._present.world.table, fork.world.table
         found: Floats = (after.attained - before.attained)[self.rows]
         runs = before.status[self.rows] == RUNNING  # what they held until now is not booked yet
-        held = np.maximum(self._present.now - before.since, 0.0) * before.gpus_now
+        gpus = before.gpus_now * before.parts(np.arange(len(before)))
+        held = np.maximum(self._present.now - before.since, 0.0) * gpus
         rest: Floats = np.where(runs, np.maximum(found - held[self.rows], 0.0), found)
         return rest

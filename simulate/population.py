@@ -13,6 +13,7 @@ from dlsched.core.cluster.features import constraint_text, parse_constraint
 from dlsched.core.cluster.pools import Pools
 from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
+from dlsched.core.parts import parts_of
 from dlsched.core.rewards import RewardCurve
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
@@ -31,8 +32,19 @@ def offered_load(trace: Trace, cluster: Cluster, load: float | None = None) -> f
     span = float(trace.submit_time[-1] - trace.submit_time[0]) if len(trace) else 0.0
     if span <= 0:
         return math.nan
-    work = float(np.sum(np.ceil(trace.num_gpus) * trace.duration))
+    work = float(np.sum(np.ceil(trace.num_gpus) * parts_of(_shares(trace)) * trace.duration))
     return work * (load or 1.0) / (cluster.total_gpus * span)
+
+
+def _shares(trace: Trace) -> Floats:
+    """The part of each of its GPUs that each job needs; 0 where it needs all, or does not say.
+
+    A job of 0.25 GPUs needs a quarter of one, a job of 2.5 GPUs five sixths of each of three.
+    """
+    gangs = np.maximum(np.ceil(trace.num_gpus), 1.0)
+    shares = np.where(trace.num_gpus < gangs, trace.num_gpus / gangs, 0.0)
+    said = trace.columns.get("gpu_share")
+    return shares if said is None else np.where(np.isnan(said), shares, said)
 
 
 def scaled_submits(submit: Floats, load: float | None) -> Floats:
@@ -69,8 +81,8 @@ def populate(
 ) -> tuple[UnitTable, Floats, Pools, Floats]:
     """Make the table of units.
 
-    Fractions of a GPU are rounded up to whole ones; jobs share GPUs where `gpu_share` says so, and
-    each runs as fast as its duration says.
+    Jobs share GPUs where `gpu_share` says so, and where they ask for fractions of a GPU; such
+    fractions fill GPUs. Measured trainings share none: their fractions are rounded up.
 
     Args:
         trace: the jobs.
@@ -112,6 +124,9 @@ def populate(
                 _refuse_too_small(name, values, trace)
                 unknown = COLUMNS[column][1].unknown
                 setattr(units, column, np.where(np.isnan(values), unknown, values))
+    if work is None:
+        units.gpu_share = _shares(trace)
+        units.fills_gpus = bool((trace.num_gpus % 1.0 > 0).any())
     _fill_from_curves(units, trace)
     memory = trace.columns.get("gpu_memory_gib")
     if memory is not None:

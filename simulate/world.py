@@ -193,7 +193,7 @@ class World:
             and (self.preemption is None or self.preemption.saves_all)
             and self.progress.is_plain
             and self.semantics.shape_moves == "restart"
-            and not self.shared.are_there
+            and not (self.shared.are_there or self.table.says_shares)
             and not self.recorder.keeps_trajectories
         )
 
@@ -345,7 +345,7 @@ class World:
             overhead = (0.0 if grant.free_start else overhead) - grant.head_start
         table.gpu_limit[row] = 1.0 if grant is None else grant.gpu_limit
         table.rate[row] = rate = self.progress.begin(row, placement, grant, now + overhead)
-        self.shared.begins(row)
+        self.shared.begins(row, placement, now)
         table.status[row] = RUNNING
         self.clock.begin(row, now, placement.gpus, ready=now + overhead)
         self.clock.checkpoint(row, table.executed.item(row))
@@ -367,6 +367,7 @@ class World:
         concerned: set[int] = set()
         for row, part in limits.items():
             if table.gpu_limit.item(row) != part:
+                self.shared.change_limit(row, now)
                 table.gpu_limit[row] = part
                 concerned |= {row, *beside.get(row, ())}
         for row in sorted(concerned):

@@ -2,7 +2,8 @@
 
 The clocks are a few columns of a table, one row a unit. They are lazy: a row has what was true when
 the unit last started, resumed or left its GPUs, and `Units` adds what has passed since. Times are
-seconds, work is in the unit's own measure, service is GPU-seconds.
+seconds, work is in the unit's own measure, service is GPU-seconds. A unit that needs parts of GPUs
+is served as many parts.
 
 The methods for one row take plain numbers out of the columns (`item`), with which arithmetic is
 several times cheaper; those for many rows do the same to whole columns.
@@ -17,6 +18,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.parts import part_of, parts_of
 from dlsched.core.sharing.decayed_usage import DecayedUsage
 
 
@@ -30,6 +32,7 @@ class ClockColumns(Protocol):
     saved: Floats
     attained: Floats
     gpus_now: Ints
+    gpu_share: Floats
     first_start: Floats
     starts: Ints
     lost_s: Floats
@@ -100,7 +103,8 @@ class ServiceClock:
         if gpus > clock.largest_scale.item(row):
             clock.largest_scale[row] = gpus
         if self.usage is not None:
-            self.usage.change(clock.owner.item(row), gpus, now)
+            part = part_of(clock.gpu_share.item(row))
+            self.usage.change(clock.owner.item(row), gpus * part, now)
 
     def leave(self, row: int, now: float, stint: Stint) -> None:
         """A unit leaves its GPUs: it is suspended, preempted, resized, or has ended."""
@@ -111,9 +115,10 @@ class ServiceClock:
         clock.held_s[row] += held
         if ready > since:
             clock.restart_s[row] += min(held, ready - since)
-        clock.attained[row] += held * clock.gpus_now.item(row)
+        gpus = clock.gpus_now.item(row) * part_of(clock.gpu_share.item(row))
+        clock.attained[row] += held * gpus
         if self.usage is not None:
-            self.usage.change(clock.owner.item(row), -clock.gpus_now.item(row), now)
+            self.usage.change(clock.owner.item(row), -gpus, now)
         overhead = held - worked - entered
         if overhead:
             clock.overhead_s[row] += overhead
@@ -161,7 +166,7 @@ class ServiceClock:
         clock.gpus_now[rows] = gpus
         clock.largest_scale[rows] = np.maximum(clock.largest_scale[rows], gpus)
         if self.usage is not None:
-            self.usage.change_all(clock.owner[rows], gpus, now)
+            self.usage.change_all(clock.owner[rows], gpus * parts_of(clock.gpu_share[rows]), now)
 
     def leave_all(self, rows: Rows, now: float | Floats, stints: Stints) -> None:
         """As `leave`, for many units at once."""
@@ -171,9 +176,10 @@ class ServiceClock:
         clock.held_s[rows] += held
         if stints.ready is not None:
             clock.restart_s[rows] += np.minimum(now, np.maximum(stints.ready, since)) - since
-        clock.attained[rows] += held * clock.gpus_now[rows]
+        gpus = clock.gpus_now[rows] * parts_of(clock.gpu_share[rows])
+        clock.attained[rows] += held * gpus
         if self.usage is not None:
-            self.usage.change_all(clock.owner[rows], -clock.gpus_now[rows], now)
+            self.usage.change_all(clock.owner[rows], -gpus, now)
         clock.overhead_s[rows] += held - stints.worked - stints.entered
         clock.executed[rows] += stints.work
         clock.since[rows] = now

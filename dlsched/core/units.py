@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dlsched.core.arrays import Bools, Floats, Ints, Rows
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.deadlines import BEST_EFFORT
+from dlsched.core.parts import parts_of
 from dlsched.core.sharing.decayed_usage import DecayedUsage, owner_numbers
 from dlsched.jobs.fields import COLUMNS, AskedColumns
 
@@ -66,8 +67,9 @@ class UnitTable(AskedColumns):
     By row, where it matters: `parents`; `array_limits` (the array's number, and how many rows of it
     may be there at once); `shapes` (GPUs on each of several nodes, where the gang may
     not lie as it comes); `whole_nodes` (rows that have their nodes to themselves); `homes` (where a
-    suspended row is resident: it goes on there, or not at all). `usage` is what the owners of units
-    have used; None where no part asks for it.
+    suspended row is resident: it goes on there, or not at all). `fills_gpus`: rows that need parts
+    of GPUs join others while GPUs are free, as in clusters that give out parts. `usage` is what the
+    owners of units have used; None where no part asks for it.
     """
 
     # what the user asked for
@@ -123,6 +125,7 @@ class UnitTable(AskedColumns):
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
         self.homes: dict[int, Placement] = {}
+        self.fills_gpus = False
         self.usage: DecayedUsage | None = None
         self._forget_marks()
 
@@ -160,6 +163,7 @@ class UnitTable(AskedColumns):
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
         table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}
         table.homes = {renumbered[r]: p for r, p in self.homes.items() if r in renumbered}
+        table.fills_gpus = self.fills_gpus
         table.usage = None if self.usage is None else self.usage.copy()
         return table
 
@@ -184,6 +188,10 @@ class UnitTable(AskedColumns):
         if self._says_shares is None:
             self._says_shares = bool(((self.gpu_share > 0) & (self.gpu_share < 1)).any())
         return self._says_shares
+
+    def parts(self, rows: Rows) -> Floats | float:
+        """What each GPU of a row counts: the part that it needs; 1 for all where none says any."""
+        return parts_of(self.gpu_share[rows]) if self.says_shares else 1.0
 
     @property
     def says_priorities(self) -> bool:
@@ -312,8 +320,14 @@ class Units(AskedColumns):
         """Attained service in GPU-seconds."""
         table = self.table
         return self._clock(
-            table.attained, lambda rows: (self.now - table.since[rows]) * table.gpus_now[rows]
+            table.attained,
+            lambda rows: (self.now - table.since[rows]) * table.gpus_now[rows] * table.parts(rows),
         )
+
+    @property
+    def counted_gpus(self) -> Floats:
+        """What the gang of each counts in service, usage and quotas: parts of GPUs as parts."""
+        return self.gang.astype(np.float64) * self.table.parts(self.rows)
 
     @property
     def executed(self) -> Floats:

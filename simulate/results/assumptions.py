@@ -41,7 +41,7 @@ def _durations(engine: Engine) -> Iterator[str]:
 def _speeds(engine: Engine) -> Iterator[str]:
     belief, cluster = engine.cycle.ctx.perf, engine.world.occupancy.cluster
     truth = engine.world.performance
-    if engine.world.shared.gpu_seconds and isinstance(truth, SharedSpeed):
+    if engine.world.shared.stretches and isinstance(truth, SharedSpeed):
         name = truth.interference.name
         says = "alone" if name == "none" else f"{name} says"
         yield f"jobs on the same GPUs are as fast as {says}"

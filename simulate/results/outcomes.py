@@ -12,6 +12,7 @@ from dlsched.composition.parts import effective_options
 from dlsched.composition.settings import Costs
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.cluster.description import Cluster
+from dlsched.core.parts import part_of
 from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
 from dlsched.core.units import Status, UnitTable
@@ -19,6 +20,7 @@ from simulate.engine import Engine, Stopped
 from simulate.population import offered_load
 from simulate.progress.whole_steps import WholeSteps
 from simulate.results.assumptions import assumptions
+from simulate.results.co_residence import co_residence_columns, co_residence_figures
 from simulate.results.deadlines import deadline_columns, deadline_figures
 from simulate.results.finish_time_fairness import fairness_variants
 from simulate.results.summary import cautions, finite_or_none, job_figures
@@ -41,6 +43,7 @@ def result_of(
     """
     world, semantics = engine.world, engine.world.semantics
     segments = world.recorder.segments(engine.now)
+    world.shared.settle(engine.now)
     for row in np.flatnonzero(world.table.status == Status.RUNNING).tolist():
         _settle_for_output(world.table, row, engine.now)
     counted = _counted(settings, engine)
@@ -51,7 +54,7 @@ def result_of(
     span = figures["makespan"]
     used: Floats = jobs.gpu_seconds[counted]
     whole = len(engine.tracked) == 0 and settings.warmup_s == 0
-    held = float(used.sum()) - world.shared.gpu_seconds
+    held = float(used.sum()) - world.shared.counted_twice
     utilization = held / (cluster.total_gpus * span) if span and whole else math.nan
     steps = world.progress if isinstance(world.progress, WholeSteps) else None
     active = None if steps is None else steps.mean_active(len(jobs))
@@ -72,7 +75,7 @@ def result_of(
         "seed": settings.seed,
         **figures,
         "gpu_utilization": finite_or_none(utilization),
-        **({"shared_gpu_seconds": shared} if (shared := world.shared.gpu_seconds) else {}),
+        **co_residence_figures(world.shared, world.table),
         "rounds": _rounds(engine, semantics),
         "decisions": engine.decisions,
         **({} if due is None else {"deadlines": due}),
@@ -124,7 +127,7 @@ def _outcomes(trace: Trace, engine: Engine, counted: Bools) -> JobOutcomes:
     for row, why in engine.refusals.items():
         if status[row] != "completed":
             reason[row] = str(why)
-    extra = deadline_columns(units)
+    extra = deadline_columns(units) | co_residence_columns(engine.world.shared, units, trace.job_id)
     for column, values in engine.columns.items():
         filled = np.zeros(len(trace))
         filled[list(values)] = list(values.values())
@@ -177,7 +180,7 @@ def _worth_a_warning(stopped: Stopped) -> bool:
 
 def _settle_for_output(units: UnitTable, row: int, now: float) -> None:
     held = now - float(units.since[row])
-    units.attained[row] += held * units.gpus_now[row]
+    units.attained[row] += held * units.gpus_now[row] * part_of(float(units.gpu_share[row]))
     units.held_s[row] += held
 
 

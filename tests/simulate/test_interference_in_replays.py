@@ -55,7 +55,15 @@ def test_speeds_follow_partners_that_come_and_go(lab: Any) -> None:
     assert engine.world.table.finish.tolist() == pytest.approx([156, 176, 60])
     result = result_of(trace, lab.cluster("1x1"), lab.settings(), engine, stopped)
     check_records(result)
-    assert engine.world.shared.gpu_seconds == pytest.approx(136 + 24)
+    figures = result.summary
+    assert figures["shared_gpu_seconds"] == pytest.approx(136), "from 20 to 156"
+    assert figures["counted_twice_gpu_seconds"] == pytest.approx(136 + 24)
+    assert (figures["jobs_with_partners"], figures["most_jobs_together"]) == (3, 3)
+    jobs = result.jobs.extra
+    assert jobs["beside"].tolist() == ["B C", "A C", "A B"]
+    assert jobs["shared_seconds"].tolist() == pytest.approx([136, 136, 24])
+    assert jobs["shared_speed"].tolist() == pytest.approx([80 / 136, 80 / 136, 1 / 2.4])
+    assert np.isnan(jobs["gpu_memory_peak"]).all()
 
 
 def test_jobs_without_interference_are_as_fast_as_alone(lab: Any) -> None:
@@ -95,7 +103,7 @@ def test_the_world_says_which_jobs_it_knows_nothing_of(lab: Any) -> None:
     trace = lab.trace([(0, 1, 100), (0, 1, 100)], model=["A", "B"])
     engine = engine_of(lab, trace, "measured", pairs=table)
     engine.cycle.ctx.perf = type(engine.cycle.ctx.perf)()
-    with pytest.raises(BadInput, match="jobs A and B share GPUs of type gpu, and --interference m"):
+    with pytest.raises(BadInput, match="jobs A and B share GPUs, and --interference measured"):
         engine.run()
 
 

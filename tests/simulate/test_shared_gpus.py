@@ -58,7 +58,7 @@ def test_each_runs_at_the_pace_of_the_pair_while_there_is_one(lab: Any) -> None:
     table = engine.world.table
     # B ends at 110; by then A has 100 + 600 = 700 steps and does the rest alone
     assert table.finish.tolist() == pytest.approx([140, 110])
-    assert engine.world.shared.gpu_seconds == pytest.approx(100)
+    assert engine.world.shared.counted_twice == pytest.approx(100)
     assert table.attained.tolist() == pytest.approx([140, 100])
 
 

@@ -139,20 +139,31 @@ class SharedSpeed:
         limits = units.gpu_limit[list(rows)]
         if self._knows_pairs and len(rows) == 2 and (limits == 1.0).all():
             return self._alone.rate(row, placement, units, occupancy, partners)
-        types = sorted({occupancy.type_of.item(node) for node in placement.nodes})
-        names = [occupancy.cluster.gpu_types[code] for code in types]
-        if len(rows) > 1:  # the one that came last is first
-            rows = tuple(each for each in reversed(occupancy.held) if each in rows)
-            limits = units.gpu_limit[list(rows)]
-        place = rows.index(row)
-        relative = min(
-            float(self.interference.relative(rows, limits, name, placement.gpus)[place])
-            for name in names
-        )
+        relative = self.relative(rows, placement, units, occupancy).item(0)
         if relative != relative:  # noqa: PLR0124 - NaN
             together = " and ".join(self._jobs[each] for each in sorted(rows))
             raise BadInput(
-                f"jobs {together} share GPUs of type {names[0]}, and --interference "
-                f"{self.interference.name} does not know how fast they are together"
+                f"jobs {together} share GPUs, and --interference {self.interference.name} does not "
+                "know how fast they are together"
             )
         return self._alone.rate(row, placement, units, occupancy) * relative
+
+    def relative(
+        self,
+        rows: tuple[int, ...],
+        placement: Placement,
+        units: UnitTable,
+        occupancy: Occupancy,
+    ) -> Floats:
+        """Speeds of units on the same GPUs relative to alone, on the slowest of their types."""
+        if len(rows) > 1:  # the one that came last is first
+            ordered = tuple(each for each in reversed(occupancy.held) if each in rows)
+            if ordered != rows and len(ordered) == len(rows):
+                speeds = self.relative(ordered, placement, units, occupancy)
+                in_turn: Floats = speeds[[ordered.index(row) for row in rows]]
+                return in_turn
+        limits = units.gpu_limit[list(rows)]
+        types = sorted({occupancy.type_of.item(node) for node in placement.nodes})
+        names = [occupancy.cluster.gpu_types[code] for code in types]
+        found = [self.interference.relative(rows, limits, n, placement.gpus) for n in names]
+        return found[0] if len(found) == 1 else np.min(found, axis=0)

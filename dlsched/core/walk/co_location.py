@@ -15,13 +15,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools, Rows
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.gpu_request import GpuRequest
 from dlsched.core.units import Units, UnitTable
 from dlsched.core.walk.shape import fits_shape
-from dlsched.core.walk.walk import UNSAID, WHOLE, Walk
+from dlsched.core.walk.walk import ANYWHERE, UNSAID, WHOLE, Walk
 
 
 def may_share(table: UnitTable, first: Rows, second: Rows) -> Bools:
@@ -74,6 +75,8 @@ class CoLocation:
         if self._beside:
             second = walk.table.marks(self._beside)
             self._ctx.active = self._active[~second[self._active]]
+        if walk.table.fills_gpus and walk.table.says_shares and walk.claims is None:
+            walk.filling = _FullestFirst(walk)
 
     def restore(self) -> None:
         """The policy has decided, or failed: all rows are active again."""
@@ -81,6 +84,8 @@ class CoLocation:
 
     def put_back(self, walk: Walk) -> None:
         """Second rows go back to their GPUs; rows that wait join one that runs."""
+        walk.aside.clear()
+        walk.filling = None
         there: dict[Placement, int] = {}
         if self._beside:
             there = {placement: row for row, placement in walk.occupancy.held.items()}
@@ -177,6 +182,38 @@ class _Hosts:
         self._taken[host] = before + self._share.item(row)
         insort(self._fullest_first, (-self._taken[host], host))
         self.left[host] = max(self.left[host], self.left[row])
+
+
+class _FullestFirst:
+    """Rows that need parts of GPUs fill the GPUs that leave least room (`Filling`)."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk, self._share = walk, walk.table.gpu_share
+        held = walk.occupancy.held
+        taken = {row: self._taken(row) for row in held if 0 < self._share[row] < 1}
+        self._hosts = sorted((-part, row) for row, part in taken.items() if part < 1)
+
+    def _taken(self, row: int) -> float:
+        walk = self._walk
+        aside = walk.aside.get(walk.occupancy.held[row], ())
+        rows = (row, *walk.occupancy.beside.get(row, ()), *aside)
+        return float(self._share[list(rows)].sum())
+
+    def place(self, row: int, want: int, *, returns: bool) -> Placement | Refused:
+        """Give a row the fullest GPUs that leave room for it, else so many of its own."""
+        share, walk = self._share.item(row), self._walk
+        if not 0 < share < 1:
+            return walk.place_anywhere(row, want, ANYWHERE, returns=returns)
+        for place in range(bisect_left(self._hosts, (share - WHOLE, -1)), len(self._hosts)):
+            taken, host = self._hosts[place]
+            if host in walk.occupancy.held and may_join(row, host, walk):
+                del self._hosts[place]
+                insort(self._hosts, (taken - share, host))
+                return walk.share(row, host)
+        placed = walk.place_anywhere(row, want, ANYWHERE, returns=returns)
+        if isinstance(placed, Placement):
+            insort(self._hosts, (-share, row))
+        return placed
 
 
 def _sameness(row: int, walk: Walk) -> tuple[object, ...]:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Ints, Rows
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.occupancy import Occupancy
+from dlsched.core.parts import part_of
 from dlsched.core.stage import Entitlements
 from dlsched.core.units import UnitTable
 
+ROUNDED = 1e-9  # of a GPU: ten tenths must make one
+
 
 class Tenancy:
-    """GPUs held per tenant (virtual cluster code), kept up to date by the walk."""
+    """GPUs held per tenant (virtual cluster code), kept up to date by the walk; parts as parts."""
 
     def __init__(self, entitlements: Entitlements, table: UnitTable, occupancy: Occupancy) -> None:
         self._entitlements = entitlements
         self._table = table
-        self._used: Ints = np.zeros(len(entitlements.ceiling), np.int64)
+        self._used: Floats = np.zeros(len(entitlements.ceiling))
         self._paths = _paths(entitlements)
         for row, placement in occupancy.held.items():
             self.count(row, placement.gpus)
@@ -31,19 +34,21 @@ class Tenancy:
         """A row's tenant holds so many GPUs more (or less, when negative)."""
         tenant = int(self._table.vc[row])
         if tenant >= 0:
+            counted = gpus * part_of(self._table.gpu_share.item(row))
             for account in self._paths[tenant]:
-                self._used[account] += gpus
+                self._used[account] += counted
 
     def over_ceiling(self, row: int, gang: int) -> Refused | None:
         """Why a row's tenant may not hold so many GPUs more, if so."""
         tenant = int(self._table.vc[row])
         if tenant < 0:
             return None
+        counted = gang * part_of(self._table.gpu_share.item(row))
         for account in self._paths[tenant]:
             ceiling = self._entitlements.ceiling[account]
-            if self._used[account] + gang > ceiling:
+            if self._used[account] + counted > ceiling + ROUNDED:
                 names = self._entitlements.names or self._table.names["vc"]
-                used = self._used[account]
+                used = f"{self._used[account]:.9g}"
                 room = f"{ceiling:g} GPU{'' if ceiling == 1 else 's'}"
                 return Refused("Quota", f"vc {names[account]}: {used} of {room} used")
         return None
@@ -56,7 +61,7 @@ class Tenancy:
         what tenants hold is theirs already.
         """
         entitlement = self._entitlements.entitlement
-        taken = np.zeros(len(entitlement)) if reclaims else self._used.astype(np.float64)
+        taken = np.zeros(len(entitlement)) if reclaims else self._used.copy()
         distance = np.zeros(len(rows), np.int64)
         borrowers = list(enumerate(rows.tolist()))
         level = 0
@@ -64,13 +69,14 @@ class Tenancy:
             still = []
             for position, row in borrowers:
                 tenant, gang = int(self._table.vc[row]), int(self._table.gang[row])
+                counted = gang * part_of(self._table.gpu_share.item(row))
                 path = self._paths[tenant] if tenant >= 0 else ()
                 if level >= len(path):
                     distance[position] = level
-                elif taken[path[level]] + gang <= entitlement[path[level]]:
+                elif taken[path[level]] + counted <= entitlement[path[level]] + ROUNDED:
                     distance[position] = level
                     for account in path:
-                        taken[account] += gang
+                        taken[account] += counted
                 else:
                     still.append((position, row))
             borrowers = still

@@ -10,7 +10,7 @@ Invariant: between calls the occupancy is that of the start plus `suspended` and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 
@@ -35,6 +35,14 @@ NOWHERE = Placement((), ())
 UNSAID = 1e-6  # what a row counts for that says nothing: it fits beside any but a whole one
 
 
+class Filling(Protocol):
+    """Lets rows that need parts of GPUs fill GPUs that others hold."""
+
+    def place(self, row: int, want: int, *, returns: bool) -> Placement | Refused:
+        """Give a row the GPUs of others that leave room for it, else so many of its own."""
+        ...
+
+
 class Walk:
     """One decision's grants, on the world's occupancy.
 
@@ -44,6 +52,9 @@ class Walk:
         launched: rows that got GPUs, in order.
         claims: how rows get GPUs of a placement that keeps a book; None with others.
         feeding: how rows get processors and memory, where a part decides that; None: as they ask.
+        aside: rows that are set aside while the policy decides, by the GPUs that they had.
+        filling: joins rows that need parts of GPUs to others, before they get GPUs of their own;
+            None where they do so only when no GPU is free.
     """
 
     def __init__(
@@ -62,6 +73,8 @@ class Walk:
         self.may_preempt = preemptive and ctx.mode == "full"
         self.suspended: dict[int, Placement] = {}
         self.launched: dict[int, Placement] = {}
+        self.aside: dict[Placement, list[int]] = {}
+        self.filling: Filling | None = None
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
         self._journal: list[tuple[str, int, Placement]] = []
         self._given_before: dict[int, HostShare] = {}  # of rows that were given another share
@@ -110,6 +123,8 @@ class Walk:
             back = self.rejoin(row, want, nodes)
             if back is not None:
                 return back
+        if self.filling is not None and nodes == ANYWHERE:
+            return self.filling.place(row, want, returns=returns)
         return self.place_anywhere(row, want, nodes, returns=returns)
 
     def may_return(self, row: int) -> bool:
@@ -245,13 +260,13 @@ class Walk:
         it is known how fast they run together, where this world asks for it.
         """
         share, memory = self.table.gpu_share, self.table.gpu_memory
-        there = (holder, *self.occupancy.beside.get(holder, ()))
-        rows = (row, *there) if row not in there else there
-        if sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
-            return "have no room for it"
         placement, perf = self.occupancy.held.get(holder), self.ctx.perf
         if placement is None:
             return ""
+        there = (holder, *self.occupancy.beside.get(holder, ()), *self.aside.get(placement, ()))
+        rows = (row, *there) if row not in there else there
+        if sum(max(share.item(each), UNSAID) for each in rows) > WHOLE:
+            return "have no room for it"
         types = {self.occupancy.type_of.item(node) for node in placement.nodes}
         cluster = self.occupancy.cluster
         needed = float(np.nansum(memory[list(rows)]))
@@ -277,6 +292,7 @@ class Walk:
         placement = self.occupancy.release(row)
         self._touch(placement)
         self.suspended[row] = placement
+        self.aside.setdefault(placement, []).append(row)
         self._journal.append(("set aside", row, placement))
 
     def is_free(self, placement: Placement) -> bool:
@@ -562,7 +578,12 @@ class Walk:
     @property
     def counting_decides(self) -> bool:
         """Does counting GPUs by pool decide which rows fit?"""
-        return self.placement.spans and self.requests_are_alike and self.ctx.gpus_are_alike
+        return (
+            self.placement.spans
+            and self.requests_are_alike
+            and self.ctx.gpus_are_alike
+            and self.filling is None
+        )
 
     @property
     def order_so_far(self) -> Rows | None:

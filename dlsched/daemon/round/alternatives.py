@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dlsched.core.arrays import Floats, Ints
+from dlsched.core.parts import part_of
 from dlsched.core.units import RUNNING, WAITING, Status
 from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.parts import RoundSettings
@@ -127,7 +128,8 @@ def _as_if(snapshot: LiveSnapshot, job: int, like: int) -> LiveSnapshot:
         held_s = max(snapshot.now - float(columns["since"][row]), 0.0)
         worked_s = max(snapshot.now - float(columns["progress_from"][row]), 0.0)
         put("held_s", columns["held_s"][row] + held_s)
-        put("attained", columns["attained"][row] + held_s * columns["gpus_now"][row])
+        gpus = columns["gpus_now"][row] * part_of(float(columns["gpu_share"][row]))
+        put("attained", columns["attained"][row] + held_s * gpus)
         put("executed", columns["executed"][row] + worked_s)
         put("since", snapshot.now)
         put("gpus_now", 0)

@@ -174,7 +174,7 @@ def _usage_of(snapshot: LiveSnapshot, table: UnitTable) -> DecayedUsage:
     usage = DecayedUsage(snapshot.rules.half_life_s, snapshot.owners, snapshot.now)
     usage.value[:] = snapshot.used
     runs = np.flatnonzero((table.status == RUNNING) & (table.owner >= 0))
-    np.add.at(usage.gpus, table.owner[runs], table.gpus_now[runs])
+    np.add.at(usage.gpus, table.owner[runs], table.gpus_now[runs] * table.parts(runs))
     return usage
 
 

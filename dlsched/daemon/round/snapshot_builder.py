@@ -10,6 +10,7 @@ import numpy as np
 from dlsched.core.arrays import Bools, Ints
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.context import Mode
+from dlsched.core.parts import parts_of
 from dlsched.core.units import COMPLETED, FUTURE, RUNNING, WAITING, Status
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.gpu_use import GpuUse
@@ -130,7 +131,8 @@ def _show_leaving(live: LiveState, columns: dict[str, Any], now: float) -> None:
     rows = [live.jobs.row_of[job] for job in live.giving_way()]
     held = np.maximum(now - columns["since"][rows], 0.0)
     columns["held_s"][rows] += held
-    columns["attained"][rows] += held * columns["gpus_now"][rows]
+    parts = parts_of(columns["gpu_share"][rows])
+    columns["attained"][rows] += held * columns["gpus_now"][rows] * parts
     columns["executed"][rows] += np.maximum(now - columns["progress_from"][rows], 0.0)
     columns["since"][rows] = now
     columns["gpus_now"][rows] = 0

@@ -13,7 +13,6 @@ import numpy as np
 from dlsched.core.allocation import Refused
 from dlsched.core.arrays import Bools
 from dlsched.core.context import RoundContext
-from dlsched.core.errors import plural
 from dlsched.core.options import NoOptions, option
 from dlsched.core.stage import AdmissionPolicy
 from dlsched.core.units import Units
@@ -29,6 +28,9 @@ class AcceptAll(AdmissionPolicy[NoOptions]):
     def admit(self, queue: Units, ctx: RoundContext) -> tuple[Bools, dict[int, Refused]]:
         """Admit all jobs."""
         return np.ones(len(queue), np.bool_), {}
+
+
+ROUNDED = 1e-9  # of a GPU: ten tenths must make one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +55,13 @@ class LoadThreshold(AdmissionPolicy[LoadThresholdOptions]):
         """Admit the longest head of the queue that starts below the threshold."""
         capacity = ctx.occupancy.capacity_in(ctx.occupancy.in_service)
         limit = self.options.threshold * capacity
-        demand = int(ctx.table.gang[ctx.active].sum())
-        before = demand + np.cumsum(queue.gang) - queue.gang
+        demand, asked = float(ctx.units.counted_gpus.sum()), queue.counted_gpus
+        before = demand + np.cumsum(asked) - asked
         # demand only grows along the queue, so the admitted jobs are its head
         accepted = np.asarray(before <= limit)
         why = Refused(
             "Admission",
-            f"admitted jobs ask for {plural(demand, 'GPU')}, the limit is {limit:g} of {capacity}",
+            f"admitted jobs ask for {demand:g} GPUs, the limit is {limit:g} of {capacity}",
         )
         head = queue.rows[~accepted][:1].tolist()  # the other jobs wait behind it
         return accepted, dict.fromkeys(head, why)
@@ -87,22 +89,23 @@ class Quota(AdmissionPolicy[QuotaOptions]):
         """Admit jobs in order, with a count for each owner."""
         active = ctx.units
         limits = (("user", self.options.user), ("vc", self.options.vc))
-        used: dict[tuple[str, int], int] = {}
+        used: dict[tuple[str, int], float] = {}
         for kind, _ in limits:
             owners = getattr(active, kind)
             for owner in np.unique(owners).tolist():
-                used[kind, owner] = int(active.gang[owners == owner].sum())
+                used[kind, owner] = float(active.counted_gpus[owners == owner].sum())
         closed: set[tuple[str, int]] = set()
         accepted = np.zeros(len(queue), np.bool_)
         refused: dict[int, Refused] = {}
         owners_of = {kind: getattr(queue, kind) for kind, _ in limits}
-        for k, (row, gang) in enumerate(zip(queue.rows.tolist(), queue.gang.tolist(), strict=True)):
+        asked = zip(queue.rows.tolist(), queue.counted_gpus.tolist(), strict=True)
+        for k, (row, gpus) in enumerate(asked):
             keys = [(kind, int(owners_of[kind][k]), limit) for kind, limit in limits]
-            refusal = _over(ctx, keys, used, gang, closed)
+            refusal = _over(ctx, keys, used, gpus, closed)
             if refusal is None:
                 accepted[k] = True
                 for kind, owner, _ in keys:
-                    used[kind, owner] = used.get((kind, owner), 0) + gang
+                    used[kind, owner] = used.get((kind, owner), 0.0) + gpus
             else:
                 refused[row] = refusal
                 if refusal.reason != "Never":
@@ -113,19 +116,18 @@ class Quota(AdmissionPolicy[QuotaOptions]):
 def _over(
     ctx: RoundContext,
     keys: list[tuple[str, int, float]],
-    used: dict[tuple[str, int], int],
-    gang: int,
+    used: dict[tuple[str, int], float],
+    gpus: float,
     closed: set[tuple[str, int]],
 ) -> Refused | None:
     for kind, owner, limit in keys:
         if owner < 0 or limit == np.inf:
             continue
         name = ctx.table.names[kind][owner]
-        if gang > limit:
-            return Refused(
-                "Never", f"asks for {plural(gang, 'GPU')}, the quota of {kind} {name} is {limit:g}"
-            )
-        have = used.get((kind, owner), 0)
-        if have + gang > limit or (kind, owner) in closed:
-            return Refused("Quota", f"{kind} {name}: {have} of {limit:g} GPUs in the queue")
+        if gpus > limit:
+            asks = f"{gpus:g} GPU{'' if gpus == 1 else 's'}"
+            return Refused("Never", f"asks for {asks}, the quota of {kind} {name} is {limit:g}")
+        have = used.get((kind, owner), 0.0)
+        if have + gpus > limit + ROUNDED or (kind, owner) in closed:
+            return Refused("Quota", f"{kind} {name}: {have:g} of {limit:g} GPUs in the queue")
     return None

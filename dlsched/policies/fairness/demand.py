@@ -31,7 +31,7 @@ class Accounts:
     count: int
     capacity: list[Fraction]
     demands: list[list[Fraction]]
-    wanted: list[int]
+    wanted: list[Fraction]
     guaranteed: list[int]
 
     def weights(self, *, by_quota: bool) -> list[Fraction]:
@@ -47,11 +47,9 @@ def accounts_of(units: Units, ctx: RoundContext) -> Accounts | None:
     codes = sorted(set(units.vc[units.vc >= 0].tolist()))
     if not codes:
         return None
-    cluster, occupancy, gang = ctx.occupancy.cluster, ctx.occupancy, units.gang
+    cluster, occupancy, gang = ctx.occupancy.cluster, ctx.occupancy, units.counted_gpus
     serving = np.array([occupancy.in_service >> node & 1 for node in range(len(cluster))], np.bool_)
-    columns: list[tuple[float, Floats]] = [
-        (float(cluster.gpus[serving].sum()), gang.astype(np.float64))
-    ]
+    columns: list[tuple[float, Floats]] = [(float(cluster.gpus[serving].sum()), gang)]
     for nodes, asked in (
         (cluster.cpus, ctx.table.cpus[units.rows]),
         (cluster.memory_gb, ctx.table.memory_gb[units.rows]),
@@ -61,7 +59,7 @@ def accounts_of(units: Units, ctx: RoundContext) -> Accounts | None:
     demands, wanted = [], []
     for code in codes:
         own = units.vc == code
-        gpus = int(gang[own].sum())
+        gpus = Fraction(gang[own].sum())
         demands.append([Fraction(asked[own].sum()) / gpus for _, asked in columns])
         wanted.append(gpus)
     vcs = [cluster.vcs.get(names[code]) for code in codes]

@@ -15,6 +15,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
+from dlsched.core.parts import part_of
 from dlsched.core.scheduling import QuietRounds
 from dlsched.policies.scheduling.multi_queue import REACHED_S, FeedbackQueues
 
@@ -125,5 +126,5 @@ class Demotions(QuietRounds):
         limit: float = self._limits[self._queues.queue[row]]
         if not self._by_gpus:
             return done, limit - done
-        gang = table.gang.item(row)
-        return done * gang, (limit - done * gang) / gang
+        gpus = table.gang.item(row) * part_of(table.gpu_share.item(row))
+        return done * gpus, (limit - done * gpus) / gpus

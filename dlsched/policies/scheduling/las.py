@@ -44,4 +44,4 @@ class Las(KeyOrder[LasOptions]):
         """Attained service, which grows as the job runs."""
         if self.options.service == "time":
             return units.held_s, np.ones(len(units))
-        return units.attained, units.gang.astype(np.float64)
+        return units.attained, units.counted_gpus

@@ -147,7 +147,7 @@ class MultiQueue(SchedulingPolicy[MultiQueueOptions]):
         """Attained service per unit and its growth per second while running."""
         if self.options.service == "time":
             return units.held_s, np.ones(len(units))
-        return units.attained, units.gang.astype(np.float64)
+        return units.attained, units.counted_gpus
 
     def _limit_of(self, units: Units) -> Floats:
         limits = np.array([*self.options.limits, np.inf])

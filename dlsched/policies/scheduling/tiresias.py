@@ -82,7 +82,7 @@ class Falling(NamedTuple):
     positions: Rows  # among the units ranked
     rows: Rows
     executed: Floats  # seconds since the last promotion
-    gang: Ints
+    gpus: Floats
 
 
 class Tiresias(SchedulingPolicy[TiresiasOptions]):
@@ -211,7 +211,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
 
     def _service(self, some: Falling) -> Floats:
         """A: executed × GPUs, or executed seconds for `dlas`."""
-        return some.executed if self.options.variant == "dlas" else some.executed * some.gang
+        return some.executed if self.options.variant == "dlas" else some.executed * some.gpus
 
     def _limit(self, some: Falling) -> Floats:
         """Service at which rows leave their queues; infinite in the last queue."""
@@ -229,7 +229,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         positions = (running & above).nonzero()[0]
         some = units[positions]
         done = self._executed(some) if executed is None else executed[positions]
-        return Falling(positions, some.rows, done, some.gang)
+        return Falling(positions, some.rows, done, some.counted_gpus)
 
     def _demote_and_promote(
         self, units: Units, executed: Floats | None, falling: Falling, walk: Walk
@@ -272,7 +272,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             return base[np.lexsort((units.submit_time[base], queue[base]))]
         if executed is None or self.options.variant != "gittins":
             return self._queues.order(units)
-        index = self._learnt(ctx)(executed * units.gang)
+        index = self._learnt(ctx)(executed * units.counted_gpus)
         order = np.lexsort((self._queues.place[units.rows], units.submit_time, -index))
         self._queues.rearrange(units.rows[order])
         return self._queues.order(units)
@@ -286,7 +286,7 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
             self._learnt_from * RELEARN, self._learnt_from + 1
         ):
             table, rows = ctx.table, np.array(ctx.finished, np.int64)
-            needed = table.executed[rows] * table.gang[rows]
+            needed = table.executed[rows] * table.gang[rows] * table.parts(rows)
             self._gittins = GittinsIndex(needed, self.options.delta, self.options.index)
             self._learnt_from = count
         return self._gittins
@@ -319,10 +319,10 @@ class Tiresias(SchedulingPolicy[TiresiasOptions]):
         if self.options.variant == "dlas":
             return limit - some.executed
         if self.options.jump == "artifact":
-            return np.asarray(np.floor((limit - some.executed) / some.gang))
+            return np.asarray(np.floor((limit - some.executed) / some.gpus))
         if self.options.jump == "whole":
-            return np.asarray(np.ceil(limit / some.gang) - some.executed)
-        return np.asarray((limit - some.executed * some.gang) / some.gang)
+            return np.asarray(np.ceil(limit / some.gpus) - some.executed)
+        return np.asarray((limit - some.executed * some.gpus) / some.gpus)
 
     # -- state ------------------------------------------------------------------------------------
 

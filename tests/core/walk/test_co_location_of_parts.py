@@ -236,7 +236,7 @@ def test_a_job_that_shares_counts_against_its_tenants_ceiling(lab: Any) -> None:
     ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}})
     ctx.table.names["vc"] = ("lab",)
     ctx.table.vc[:] = 0
-    for ceiling, joins in ((2, True), (1, False)):
+    for ceiling, joins in ((1, True), (0.75, False)):
         bounds = np.array([float(ceiling)])
         limits = Entitlements(entitlement=bounds, ceiling=bounds)
         assert may_join(1, 0, walk_of(ctx, limits)) is joins
