@@ -260,6 +260,9 @@ class FairnessPolicy(Stage[O], ABC):
         return math.inf
 
 
+ESTIMATED = "estimate "  # before the names of an estimator's terms, among those of a policy
+
+
 class Estimator(Stage[O], ABC):
     """Predicts how much work a unit needs, from what is known when it arrives.
 
@@ -285,6 +288,13 @@ class Estimator(Stage[O], ABC):
         What units report are columns of the context's table.
         """
         return np.full(len(units), np.nan)
+
+    def terms(self, units: Units, ctx: RoundContext) -> Mapping[str, Floats]:
+        """What a prediction is the sum of, in seconds of work, by name; nothing where it is none.
+
+        The first is what is believed of any unit, `base`.
+        """
+        return {}
 
     def believed(self, perf: Belief) -> Belief:
         """What policies may believe of speeds, from what is known; asked once, before a run."""

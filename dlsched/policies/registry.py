@@ -90,6 +90,7 @@ _OURS: dict[str, dict[str, str]] = {
         "user": "dlsched.policies.estimators.estimators:UserLimit",
         "declared": "dlsched.policies.estimators.estimators:Declared",
         "history": "dlsched.policies.estimators.estimators:History",
+        "additive": "dlsched.policies.estimators.additive:Additive",
         "loss-curve": "dlsched.policies.estimators.loss_curve:LossCurves",
         "co-location": "dlsched.policies.estimators.pairs:PairsByResemblance",
     },

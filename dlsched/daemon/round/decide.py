@@ -14,7 +14,8 @@ import numpy as np
 from dlsched.core.allocation import Allocation
 from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.scheduling import Chooser
-from dlsched.core.units import FUTURE, WAITING, Status, UnitTable
+from dlsched.core.stage import ESTIMATED
+from dlsched.core.units import FUTURE, WAITING, Status, Units, UnitTable
 from dlsched.daemon.round.decided import Decided
 from dlsched.daemon.round.measured import latest_change
 from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, named
@@ -106,7 +107,9 @@ def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> Ro
 
 def _terms(prepared: PreparedRound, allocation: Allocation, order: Rows) -> dict[str, Floats]:
     """The numbers behind the order, by name; NaN for a row that was not ranked."""
-    found: dict[str, Floats] = {}
+    ctx = prepared.ctx
+    estimated = prepared.cycle.parts.estimator.terms(Units(ctx.table, order, ctx.now), ctx)
+    found = {f"{ESTIMATED}{name}": values for name, values in estimated.items()}
     for name, values in allocation.terms.items():
         by_row = np.full(len(prepared.ctx.table), np.nan)
         by_row[allocation.order] = values

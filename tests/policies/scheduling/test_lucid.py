@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.colocation import ColocationTable
 from dlsched.policies.scheduling.lucid.arrivals import GivenSeries
+from dlsched.policies.scheduling.lucid.classes import classes_of_pairs, classes_of_use
+from dlsched.policies.scheduling.lucid.options import LucidOptions
 from simulate.engine import Engine
 
 PLAIN = ("profiling_nodes=0", "sharing=always", "check_s=1")
@@ -173,3 +175,30 @@ def test_packs_keep_the_rules_and_only_the_end_of_profiling_interrupts(
         assert (table.preemptions + table.migrations <= int(profiles)).all()
         runs.append((table.first_start.tolist(), table.finish.tolist()))
     assert runs[0] == runs[1]
+
+
+# -- packing classes ------------------------------------------------------------------------------
+
+
+def test_classes_follow_from_pairs_and_from_the_use_of_gpus() -> None:
+    assert classes_of_pairs(np.array([0.0, 0.849, 0.85, 0.949, 0.95, 1.2])).tolist() == [
+        2, 2, 1, 1, 0, 0,
+    ]  # fmt: skip
+    use = classes_of_use(
+        np.array([10.0, 40.0, 10.0, 70.0, 50.0, np.nan]),
+        np.array([5.0, 30.5, 31.0, np.nan, np.nan, 10.0]),
+        LucidOptions(),
+    )
+    assert use[:5].tolist() == [0, 1, 2, 2, 1]
+    assert np.isnan(use[5])
+
+
+def test_a_job_is_packed_by_its_measured_use_where_no_class_is_said(lab) -> None:
+    trace = with_traits(
+        lab, [(0, 1, 100), (5, 1, 50)], share_score=[np.nan, np.nan], gpu_util=[10.0, 20.0]
+    )
+    assert lab.spans(run(lab, trace, *PLAIN, cluster="1x1"))["B"][0] == 5
+    trace = with_traits(
+        lab, [(0, 1, 100), (5, 1, 50)], share_score=[np.nan, np.nan], gpu_util=[99.0, 30.0]
+    )
+    assert lab.spans(run(lab, trace, *PLAIN, cluster="1x1"))["B"][0] == 100

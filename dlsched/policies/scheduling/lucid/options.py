@@ -31,6 +31,15 @@ class LucidOptions:
         2, "most of the packing classes of two packed jobs together (tiny 0, medium 1, jumbo 2)",
         low=0,
     )  # fmt: skip
+    tiny_util: float = option(
+        25.0, "GPU use [%] up to which an unmeasured workload is tiny", low=0.0
+    )
+    jumbo_memory_util: float = option(
+        30.5, "use of the GPU's memory [% of time] above which it is jumbo", low=0.0
+    )
+    jumbo_util: float = option(
+        60.3, "GPU use [%] above which it is jumbo, where that of the memory is not known", low=0.0
+    )
     longer: float = option(
         2.0, "a job joins one of at least 1/x of its own predicted GPU time", low=0.0
     )

@@ -18,16 +18,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Rows
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.occupancy import Occupancy, Placement
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput
 from dlsched.core.scheduling import FirstStage, SchedulingPolicy, Staged
-from dlsched.core.units import Units
+from dlsched.core.units import Units, UnitTable
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast, GivenSeries
+from dlsched.policies.scheduling.lucid.classes import classes_of_use
+from dlsched.policies.scheduling.lucid.load import LearnedLoad
 from dlsched.policies.scheduling.lucid.options import LucidOptions
 from dlsched.policies.scheduling.lucid.partners import Partners, Traits
 from dlsched.policies.scheduling.lucid.profiling import (
@@ -61,9 +63,13 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         self._profiled = ProfiledRows()
         self.memories = (self.profiling, self._lists, self._profiled)
         self._began = math.nan
-        self._forecast: ArrivalForecast = GivenSeries(
-            options.predicted_jobs, options.predicted_gpus, options.slots_from
-        )
+        self._load = LearnedLoad()
+        self.memories = (*self.memories, self._load)
+        self._forecast: ArrivalForecast = self._load
+        if options.predicted_jobs or options.predicted_gpus:
+            self._forecast = GivenSeries(
+                options.predicted_jobs, options.predicted_gpus, options.slots_from
+            )
 
     @property
     def pairs_units(self) -> bool:
@@ -100,6 +106,9 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         self._profiled.reserve(len(ctx.table))
         everyone = ctx.units
         self._lists.order(everyone, running_first=True)  # newly seen rows join the queue
+        new = self._profiled.see(everyone.rows)
+        if len(new):
+            self._load.arrived(ctx.table.submit_time[new], ctx.table.gang[new])
         if self.stage == "both" and ctx.mode == "full":
             self._end_profiling(everyone, walk)
         waiting = everyone[~walk.runs(everyone)]
@@ -226,7 +235,7 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         look = math.floor(ctx.now / chosen.check_s) * chosen.check_s
         if chosen.sharing == "never" or look < self._began:
             return False
-        return chosen.sharing == "always" or self._forecast.jobs(look) > chosen.quiet_jobs
+        return chosen.sharing == "always" or not self._forecast.jobs(look) <= chosen.quiet_jobs
 
     def _partners(self, rows: Rows, traits: Traits, walk: Walk) -> Partners:
         """The running rows that may get a partner, by start."""
@@ -243,9 +252,17 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
 
     def _traits(self, ctx: RoundContext, *, given: bool) -> Traits:
         """What is known of rows; without a profiling stage what is `given` with them."""
-        extra, unknown = ctx.table.extra, np.full(len(ctx.table), np.nan)
-        score = extra.get("share_score", unknown)
+        score = self._scores(ctx.table)
         if not given:
             rows = np.arange(len(ctx.table))
             score = np.where(self._profiled.of(rows, PROFILED), score, np.nan)
         return Traits(ctx.table, score)
+
+    def _scores(self, table: UnitTable) -> Floats:
+        """Packing classes: those that are said, else by the measured use of GPUs."""
+        extra, unknown = table.extra, np.full(len(table), np.nan)
+        said = extra.get("share_score", unknown)
+        if "gpu_util" not in extra:
+            return said
+        use = classes_of_use(extra["gpu_util"], extra.get("gmem_util", unknown), self.options)
+        return np.where(np.isnan(said), use, said)

@@ -119,6 +119,7 @@ class ProfiledRows:
     def __init__(self) -> None:
         self._stage = np.zeros(0, np.int8)
         self._joined = np.zeros(0, np.bool_)
+        self._seen = np.zeros(0, np.bool_)
 
     def reserve(self, count: int) -> None:
         """Make room for so many rows."""
@@ -126,6 +127,13 @@ class ProfiledRows:
         if more > 0:
             self._stage = np.concatenate([self._stage, np.zeros(more, np.int8)])
             self._joined = np.concatenate([self._joined, np.zeros(more, np.bool_)])
+            self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
+
+    def see(self, rows: Rows) -> Rows:
+        """Those of some rows that were not seen before."""
+        new: Rows = rows[~self._seen[rows]]
+        self._seen[new] = True
+        return new
 
     def of(self, rows: Rows, stage: int) -> Bools:
         """Which of some rows are at a stage: new, profiling, profiled, or never."""
@@ -144,18 +152,21 @@ class ProfiledRows:
         return self._joined[rows]
 
     def state_dict(self) -> dict[str, Any]:
-        """Both columns."""
-        return {"stage": self._stage.copy(), "joined": self._joined.copy()}
+        """The columns."""
+        columns = {"stage": self._stage, "joined": self._joined, "seen": self._seen}
+        return {name: column.copy() for name, column in columns.items()}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a `state_dict`."""
         self._stage = np.array(state["stage"], np.int8)
         self._joined = np.array(state["joined"], np.bool_)
+        self._seen = np.array(state["seen"], np.bool_)
 
     def renumber(self, old: Rows) -> None:
         """Follow a table that was packed."""
         self._stage = carried(self._stage, old, NEW)
-        self._joined = carried(self._joined, old, False)
+        self._joined = carried(self._joined, old, 0)
+        self._seen = carried(self._seen, old, 0)
 
 
 def are_idle(nodes: int, occupancy: Occupancy) -> bool:
