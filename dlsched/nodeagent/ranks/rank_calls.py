@@ -59,6 +59,8 @@ class RankCalls:
 
     def steps(self) -> tuple[StepRecord, ...]:
         """Return the newest calls that have begun; those that go on end with the run."""
+        if not self._count:
+            return ()
         live = [call.record(ends=True) for call in self._calls.values() if call.begun]
         known = {each.number: each for each in (*self._ended, *live)}
         return tuple(known[number] for number in sorted(known)[-STEPS:])
