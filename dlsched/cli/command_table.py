@@ -99,6 +99,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "run": LazyCommand("programs:run_command", "Start ranks inside an allocation.", True),
     "queue": LazyCommand("jobs.queue:queue_command", "List jobs that wait or run."),
     "show": LazyCommand("jobs.show:show_command", "All about a job, and why it waits."),
+    "explain": LazyCommand(
+        "jobs.explain:explain_command", "What a pending job's place comes from."
+    ),
     "whatif": LazyCommand(
         "jobs.whatif:whatif_command", "Predict a job's start and end in alternatives."
     ),

@@ -149,6 +149,11 @@ class ReplayCall:
     what_if_arrivals: bool = typed(
         "--what-if-arrivals", "With --what-if: later jobs of the trace arrive.", default=False
     )
+    explain: Text = typed(
+        "--explain JOB",
+        "Instead of figures: the rank of this job when the policy first ranks it, and what its "
+        "predicted duration is the sum of.",
+    )
     format: FormatOption = "auto"
     skip_bad_rows: bool = typed(
         "--skip-bad-rows",

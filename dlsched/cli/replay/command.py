@@ -45,6 +45,12 @@ def _replay(call: ReplayCall) -> int:
         if call.from_db is not None:
             raise BadInput("--what-if: only with a trace")
         return replay_what_if(call, call.what_if)
+    if call.explain is not None:
+        from dlsched.cli.replay.explain_replay import replay_explained  # noqa: PLC0415
+
+        if call.from_db is not None:
+            raise BadInput("--explain: only with a trace")
+        return replay_explained(call, call.explain)
     if call.what_if_gpus is not None or call.what_if_arrivals:
         raise BadInput("--what-if-gpus and --what-if-arrivals: only with --what-if JOB")
     if call.from_db is None:

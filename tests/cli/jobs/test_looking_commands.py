@@ -313,3 +313,31 @@ def test_a_failing_policy_is_told_to_users(dlsched, control):
     )
     told = json.loads(dlsched("queue", "--json").out)["summary"]
     assert told["policy_failure"] == "3 rounds in a row have failed: oh"
+
+
+def test_a_pending_jobs_place_is_explained_term_by_term(dlsched, control, job_view):
+    numbers = {
+        "policy": "lucid", "position": "3", "gpu_seconds": "52063.6",
+        "estimate base": "5210.4", "estimate gpus": "-410.7", "estimate user": "8216.2",
+    }  # fmt: skip
+    detail = pb.JobDetail(job=job_view(7, state="PENDING"), order_numbers=numbers)
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    assert dlsched("explain", "7").out == (
+        "job 7: rank 3 under lucid\n"
+        "  base                5,210.4\n"
+        "  user               +8,216.2\n"
+        "  gpus                 -410.7\n"
+        "  predicted seconds  13,015.9\n"
+        "  gpu seconds        52,063.6\n"
+    )
+    told = json.loads(dlsched("explain", "7", "--json").out)
+    assert (told["schema"], told["rank"], told["policy"]) == ("dlsched.explained/1", 3, "lucid")
+    assert told["numbers"]["estimate user"] == 8216.2
+
+
+def test_a_running_job_has_no_place_to_explain(dlsched, control, job_view):
+    detail = pb.JobDetail(job=job_view(7, state="RUNNING"), order_numbers={"policy": "lucid"})
+    control.answers["Show"] = pb.ShowReply(jobs=[detail])
+    done = dlsched("explain", "7")
+    assert done.code == 1
+    assert done.err == "dlsched: job 7 is RUNNING: only a pending job has a place\n"
