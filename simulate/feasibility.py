@@ -19,12 +19,19 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
+from dlsched.policies.node.salus.lane_book import (
+    EPHEMERAL,
+    MIB_OF_GIB,
+    PERSISTENT,
+    TakesTurns,
+    memories,
+)
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.traces.trace import Trace
 
 
 def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
-    """Refuse a run whose parts need a column that some job lacks."""
+    """Refuse a run whose parts need a column that some job lacks, or that has wrong values."""
     for stage, part in parts.stages().items():
         for column in sorted(part.needs - {"predicted_work"}):
             missing = np.flatnonzero(~units.has(column))
@@ -34,6 +41,13 @@ def check_needs(parts: Parts, units: UnitTable, trace: Trace) -> None:
                     f"{stage} {part.name} needs the column {column}, which {missing.size} of "
                     f"{plural(len(units), 'job')} of {trace.name} lack (first: job {first})"
                 )
+    if isinstance(parts.scheduling, TakesTurns):
+        wrong, _ = np.nonzero(memories(units) < 0)
+        if wrong.size:
+            raise BadInput(
+                f"{trace.name}: job {trace.job_id[wrong[0]]} has {PERSISTENT} or {EPHEMERAL} below "
+                "0"
+            )
 
 
 def refuse_host_part(parts: Parts, cluster: Cluster, semantics: Semantics) -> None:
@@ -90,6 +104,7 @@ def refuse_impossible(
         _unplaceable(units, pools, parts, cluster)
         | _unentitled(units, parts, cluster)
         | _too_large(units, pools, cluster)
+        | _larger_in_a_step(units, parts, cluster)
     )
     units.status[list(refusals)] = Status.REFUSED
     return refusals
@@ -152,6 +167,28 @@ def _unentitled(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, R
             f"{most[units.vc[row]]:g}",
         )
         for row in over.tolist()
+    }
+
+
+def _larger_in_a_step(units: UnitTable, parts: Parts, cluster: Cluster) -> dict[int, Refused]:
+    """Units of a policy with turns that need more memory within a step than any GPU has.
+
+    Raises:
+        BadInput: the cluster does not say what its GPUs have.
+    """
+    policy = parts.scheduling
+    if not isinstance(policy, TakesTurns):
+        return {}
+    needs = memories(units).sum(axis=1)
+    if np.isnan(cluster.gpu_memory).any() and not np.isnan(needs).all():
+        raise BadInput(
+            f"{policy.name} needs the memory of the GPUs: --cluster 4x8:v100@16, or gpu_memory_gib "
+            "of [[nodes]] in a cluster file"
+        )
+    most = float(cluster.gpu_memory.max()) - policy.turns.reserved_mib / MIB_OF_GIB
+    return {
+        row: Refused("Never", f"needs {needs[row]:g} GiB within a step, a GPU has {most:g}")
+        for row in np.flatnonzero(needs > most).tolist()
     }
 
 

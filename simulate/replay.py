@@ -32,6 +32,7 @@ from dlsched.core.speed.sensitivity import SensitiveSpeed
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.core.speed.truth import PerformanceModel, PlainDuration, Speeds
 from dlsched.core.units import Status, UnitTable
+from dlsched.policies.node.salus.lane_book import TakesTurns
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.failures import with_failures
 from simulate.engine import Engine
@@ -48,6 +49,7 @@ from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.host import HostProfiled, host_profiled
 from simulate.profiles.host_files import HostTables
 from simulate.profiles.jobs import Profiled, profiled
+from simulate.progress.lanes import LaneProgress
 from simulate.progress.measured import MeasuredProgress
 from simulate.progress.strategy import Progress, Setting
 from simulate.progress.whole_steps import WholeSteps
@@ -194,7 +196,7 @@ def prepare(
         performance=SharedSpeed(alone, sharing or NoInterference(), trace.job_id.tolist()),
         semantics=semantics,
         costs=settings.costs,
-        progress=_progress_of(trainings, settings, semantics),
+        progress=_progress_of(trainings, settings, semantics, parts),
         recorder=Recorder(timeline=settings.record, segments=settings.record),
     )
     if trainings is not None:
@@ -349,13 +351,20 @@ def _sharing(
 
 
 def _progress_of(
-    trainings: Trainings | None, settings: RunSettings, semantics: Semantics
+    trainings: Trainings | None, settings: RunSettings, semantics: Semantics, parts: Parts
 ) -> Callable[[Setting], Progress] | None:
     """How units get on; None: as the semantics say.
 
     Raises:
         BadInput: trainings that were measured do not go on in whole steps.
     """
+    if isinstance(parts.scheduling, TakesTurns):
+        if trainings is not None or semantics.drift:
+            raise BadInput(
+                f"{parts.scheduling.name}: jobs take turns at any moment, which neither semantics "
+                "of whole steps nor trainings that were measured (--profiles of applications) know"
+            )
+        return partial(LaneProgress, rules=parts.scheduling.turns)
     if trainings is None:
         return None
     if semantics.drift:

@@ -54,6 +54,7 @@ _OURS: dict[str, dict[str, str]] = {
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "synergy": _SCHEDULING + "synergy.policy:Synergy",
         "lucid": _SCHEDULING + "lucid.policy:Lucid",
+        "salus": _SCHEDULING + "salus:Salus",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

@@ -79,6 +79,10 @@ class LazyProgress(Progress):
 
     def next_end(self) -> float:
         """When the next unit is seen to end; inf when none will."""
+        return self.next_of_agenda()
+
+    def next_of_agenda(self) -> float:
+        """When the next unit is seen to end; inf when none will."""
         ends, speeds = self._ends, self._speeds
         while ends:
             seen, row, speed = ends[0]
@@ -94,7 +98,7 @@ class LazyProgress(Progress):
     def complete_until(self, now: float, complete: Complete) -> list[int]:
         """Complete every unit that is seen to end by now, in order; returns their rows."""
         done: list[int] = []
-        while self.next_end() <= now:
+        while self.next_of_agenda() <= now:
             seen, row, _ = heapq.heappop(self._ends)
             finish = self.finish_of(row, seen, self._exact_end.pop(row, seen))
             if finish is not None:

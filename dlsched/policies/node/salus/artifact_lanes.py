@@ -9,6 +9,7 @@ session ends. Source: the repository SymbioticLab/Salus.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlsched.policies.node.salus.lanes import Admission, Memory
@@ -64,17 +65,18 @@ class ArtifactLanes:
     Attributes:
         capacity: memory of the GPU.
         lanes: in the order of the code's list: by the available memory when each was opened.
+        next_number: of the lane that is opened next.
         pending: what waiting sessions need, by name, in order of arrival.
     """
 
-    __slots__ = ("_next", "capacity", "lanes", "pending")
+    __slots__ = ("capacity", "lanes", "next_number", "pending")
 
     def __init__(self, capacity: float) -> None:
         """A GPU without sessions."""
         self.capacity = capacity
         self.lanes: list[ArtifactLane] = []
         self.pending: dict[str, Memory] = {}
-        self._next = 1
+        self.next_number = 1
 
     @property
     def free(self) -> float:
@@ -84,6 +86,30 @@ class ArtifactLanes:
     def lane_of(self, session: str) -> int:
         """The number of a session's lane; 0: it has none."""
         return next((lane.number for lane in self.lanes if session in lane.sessions), 0)
+
+    def left_after(self, need: Memory) -> float | None:
+        """Memory outside all lanes when a session has got in; None where it has to wait."""
+        size = need.persistent + need.ephemeral
+        if size <= self.free:
+            return self.free - size
+        return self.free if any(lane.has_room(need) for lane in self.lanes) else None
+
+    def names(self) -> list[str]:
+        """The sessions that have lanes."""
+        return [name for lane in self.lanes for name in lane.sessions]
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give sessions with lanes other names."""
+        for lane in self.lanes:
+            lane.sessions = {names[name]: need for name, need in lane.sessions.items()}
+
+    def state(self) -> dict[str, object]:
+        """All lanes, as plain values."""
+        lanes = [
+            (lane.number, lane.total, [(name, *need) for name, need in lane.sessions.items()])
+            for lane in self.lanes
+        ]
+        return {"capacity": self.capacity, "next": self.next_number, "lanes": lanes}
 
     def submit(self, session: str, need: Memory) -> list[Admission]:
         """Admit a session, or let it wait."""
@@ -113,8 +139,8 @@ class ArtifactLanes:
     def _admit(self, session: str, need: Memory) -> Admission | None:
         size = need.persistent + need.ephemeral
         if size <= self.free:
-            lane = ArtifactLane(self._next, size, {session: need})
-            self._next += 1
+            lane = ArtifactLane(self.next_number, size, {session: need})
+            self.next_number += 1
             larger = (n for n, each in enumerate(self.lanes) if each.available > lane.available)
             self.lanes.insert(next(larger, len(self.lanes)), lane)
             return Admission(session, lane.number, "new")

@@ -12,7 +12,7 @@ Amounts may be in any one unit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -73,10 +73,11 @@ class Lanes:
         capacity: memory of the GPU.
         outside: memory that is held outside all lanes, such as by jobs that have no lane.
         lanes: by number; numbers grow and are not used again.
+        next_number: of the lane that is opened next.
         pending: what waiting sessions need, by name, in order of arrival.
     """
 
-    __slots__ = ("_next", "capacity", "lanes", "outside", "pending")
+    __slots__ = ("capacity", "lanes", "next_number", "outside", "pending")
 
     def __init__(self, capacity: float) -> None:
         """A GPU without sessions."""
@@ -84,7 +85,7 @@ class Lanes:
         self.outside: float = 0
         self.lanes: dict[int, Lane] = {}
         self.pending: dict[str, Memory] = {}
-        self._next = 1
+        self.next_number = 1
 
     @property
     def used(self) -> float:
@@ -113,6 +114,31 @@ class Lanes:
             if used + persistent + size + ephemeral <= self.capacity:
                 return Found(number, ephemeral, "enlarge")
         return None
+
+    def left_after(self, need: Memory) -> float | None:
+        """Memory that is left when a session has got into a lane; None where it has to wait."""
+        found = self.find(need)
+        if found is None:
+            return None
+        before = self.lanes[found.lane].size if found.lane else 0
+        return self.capacity - (self.used + need.persistent + found.size - before)
+
+    def names(self) -> list[str]:
+        """The sessions that have lanes."""
+        return [name for lane in self.lanes.values() for name in lane.sessions]
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give sessions with lanes other names."""
+        for lane in self.lanes.values():
+            lane.sessions = {names[name]: need for name, need in lane.sessions.items()}
+
+    def state(self) -> dict[str, object]:
+        """All lanes, as plain values."""
+        lanes = [
+            (number, lane.size, [(name, *need) for name, need in lane.sessions.items()])
+            for number, lane in self.lanes.items()
+        ]
+        return {"capacity": self.capacity, "next": self.next_number, "lanes": lanes}
 
     def submit(self, session: str, need: Memory) -> list[Admission]:
         """Admit a session, or let it wait; later and smaller ones may pass those that wait."""
@@ -158,7 +184,7 @@ class Lanes:
             return None
         number = found.lane
         if not number:
-            number, self._next = self._next, self._next + 1
+            number, self.next_number = self.next_number, self.next_number + 1
             self.lanes[number] = Lane(found.size)
         lane = self.lanes[number]
         lane.size = found.size

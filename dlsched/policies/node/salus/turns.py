@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
+ROUNDED = 9  # digits behind the point: sums of equal times are equal
+
 Order = Literal["fifo", "srtf", "fair", "rr", "pack"]
 
 
@@ -128,8 +130,8 @@ class Turns:
 
 _KEYS: dict[Order, Callable[[Session], tuple[float, ...]]] = {
     "fifo": lambda s: (s.entered,),
-    "srtf": lambda s: (s.total - s.used, -s.entered),
-    "fair": lambda s: (s.used, s.arrived),
+    "srtf": lambda s: (round(s.total - s.used, ROUNDED), -s.entered),
+    "fair": lambda s: (round(s.used, ROUNDED), s.arrived),
     "rr": lambda s: (s.iterations, s.arrived),
     "pack": lambda s: (s.arrived,),
 }
