@@ -11,6 +11,7 @@ from weakref import proxy
 
 import numpy as np
 
+from dlsched.composition.host_tables import HostTables
 from dlsched.composition.parts import build_parts, replace_parts
 from dlsched.composition.settings import Costs, resolve_semantics
 from dlsched.core.arrays import Floats, Rows
@@ -47,7 +48,6 @@ from simulate.profiled_first import Begin, nothing_before, prepare_in_two
 from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.host import HostProfiled, host_profiled
-from simulate.profiles.host_files import HostTables
 from simulate.profiles.jobs import Profiled, profiled
 from simulate.progress.lanes import LaneProgress
 from simulate.progress.measured import MeasuredProgress

@@ -15,6 +15,7 @@ from dlsched.core.context import Mode
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.enforcement import enforce
+from dlsched.daemon.host_shares import given_limits
 from dlsched.daemon.leader_driver import LedgerFollower, new_run_id
 from dlsched.daemon.live.host_only import place_host_only
 from dlsched.daemon.lowered_limits import lowered_limits
@@ -243,11 +244,21 @@ class Rounds(LedgerFollower):
         ending = (leader.CancelAsked(now, -1, JobId(job), why) for job, why in ends)
         starting = [job for job, _ in plan.starts]
         lowered = [*lowered_limits(cluster.driver, decided.limits, starting, actor, now, at)]
+        on_one = {job: max(len(each.gpus) for each in shares) for job, shares in plan.starts}
+        changed = {asked.job: asked.terms for asked, _ in lowered}
+        given = [
+            *given_limits(
+                cluster.driver, cluster.live, decided.host_shares, on_one, changed, (actor, at)
+            )
+        ]
+        changed |= {job: terms for job, terms, _ in given}
         rows: list[object] = [
             *(row, PolicyState(state=decided.state), *_events(plan, actor, at)),
             *(each for _, changes in lowered for each in changes),
+            *(event for *_, event in given),
         ]
-        asked = (*(terms for terms, _ in lowered), *plan.events(now, new_run_id), *ending)
+        new_terms = (leader.TermsAsked(now, job, terms) for job, terms in changed.items())
+        asked = (*new_terms, *plan.events(now, new_run_id), *ending)
         log.info(
             "event=round number=%s mode=%s policy=%s starts=%s stops=%s suspends=%s wall_s=%.4f",
             decided.number, mode, decided.policy, len(plan.starts), len(plan.stops),

@@ -76,6 +76,8 @@ class RoundSection(_Section):
     admission: str = ""
     fairness: str = ""
     estimate: str = "user"
+    host: str = ""
+    host_profiles: str = ""  # a file: how fast models are with how many processors
     options: tuple[str, ...] = ()
     predict_every_s: Annotated[float, Field(ge=0, le=86400)] = 60.0  # 0: only when a client asks
     predict_within_s: Seconds = 10.0
@@ -101,6 +103,7 @@ class ShadowSection(_Section):
     admission: str = ""
     fairness: str = ""
     estimate: str = ""
+    host: str = ""
     options: tuple[str, ...] = ()
     every_s: Seconds = 60.0
     within_s: Annotated[float, Field(gt=0, le=600)] = 10.0  # for a decision, and for a prediction

@@ -85,6 +85,7 @@ class Job:
         self._lease = Lease()
         self._knows = False  # whether the script has seen that it is to stop
         self.limit = words.Limit()
+        self.node_cpus = runtime.cpus
         self.batch = (
             words.UseBatch(local=runtime.local_batch, accumulation=runtime.accumulation)
             if runtime.local_batch
@@ -352,6 +353,8 @@ class Job:
                     self._turns.given(message)
                 case words.UseBatch():
                     self.batch = message
+                case words.Processors(count=count):
+                    self.node_cpus = count
                 case words.CheckpointAnswer():
                     self.checkpoint.answered(message)
         if self._signal.asked and self._lease:

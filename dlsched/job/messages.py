@@ -28,6 +28,8 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
 - A rank of a job that shares its GPUs sends `step_begin` and waits for `turn`; `step_end` gives the
   turn back. All ranks of the run have the turn together, one step each. Jobs whose GPUs are on
   several nodes get it at once.
+- `processors` says how many processors of its node the run may use from now on, all its ranks there
+  together; what it may use when it starts is in `DLSCHED_CPUS`.
 - A rank that can write its stacks sends `hello` with the capability `stacks` and the descriptor of
   a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
 - `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a
@@ -294,6 +296,14 @@ class Turn(Message):
     shared: bool = False  # others use the memory that it frees at the end of the step
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processors(Message):
+    """How many processors of its node the run may use from now on."""
+
+    type: ClassVar[str] = "processors"
+    count: int
+
+
 # -- the keeper to a caller of `dlsched run` -------------------------------------------------------
 
 
@@ -364,6 +374,7 @@ FromKeeper = (
     | Turn
     | CheckpointAnswer
     | UseBatch
+    | Processors
     | Started
     | Output
     | Exited
@@ -533,6 +544,7 @@ _FROM_KEEPER: dict[str, Any] = {
         Turn,
         CheckpointAnswer,
         UseBatch,
+        Processors,
         Started,
         Output,
         Exited,

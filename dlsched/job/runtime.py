@@ -41,6 +41,7 @@ class Runtime:
     gpu_share: float = 1.0  # of each GPU, which other jobs may share
     keep_checkpoints: int = 0  # as the submission says; 0: as the script says
     rungs: tuple[int, ...] = ()  # steps that are reported in any case: first, factor, maybe last
+    cpus: int = 0  # processors of this node that the run may use, all its ranks; 0: not said
     warn_signal: int = 0  # comes before the time limit; 0: none does
 
     def is_rung(self, step: int) -> bool:
@@ -101,6 +102,7 @@ class Runtime:
             gpu_share=_share(environment.get("DLSCHED_GPU_SHARE", "")),
             keep_checkpoints=number("DLSCHED_KEEP_CHECKPOINTS", 0),
             rungs=_rungs(environment.get("DLSCHED_RUNGS", "")),
+            cpus=number("DLSCHED_CPUS", 0),
             warn_signal=number("DLSCHED_WARN_SIGNAL", 0),
         )
 

@@ -242,6 +242,13 @@ class KillHook:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyLimits:
+    """The run has other limits of processors and memory from now on."""
+
+    limits: m.Limits
+
+
+@dataclass(frozen=True, slots=True)
 class WriteEpilog:
     """Persist: the epilog has ended; `failed` says how it failed."""
 
@@ -289,6 +296,7 @@ Command = (
     | WriteExit
     | RunHook
     | KillHook
+    | ApplyLimits
     | WriteEpilog
     | Execute
     | SendSignal
@@ -580,7 +588,10 @@ class _Turn:
         """Adopt other limits; a stop that has begun keeps its grace."""
         if desired == self.state.desired or self.state.exit is not None:
             return
+        before, now = self.state.desired.limits, desired.limits
         self.change(desired=desired)
+        if (before.cpus, before.memory_bytes) != (now.cpus, now.memory_bytes):
+            self.emit(ApplyLimits(now))
         self.report()
 
     def stop(self, reason: m.StopReason, at: int | None) -> None:

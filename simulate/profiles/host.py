@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dlsched.composition.host_tables import HostTables
 from dlsched.core.arrays import Floats
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput
 from dlsched.core.semantics import Semantics
 from dlsched.core.speed.sensitivity import HostSpeeds, proportional_share
-from simulate.profiles.host_files import HostTables
 from simulate.traces.trace import Trace
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dlsched.composition.host_tables import HostTables, is_host_table
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.colocation import ColocationTable
 from dlsched.core.speed.throughput_table import Measurement, ThroughputTable
@@ -16,7 +17,7 @@ from simulate.goodput.application import Application
 from simulate.goodput.files import holds_applications, read_applications
 from simulate.goodput.typed_files import holds_typed_applications, read_typed_applications
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.host_files import HostTables, is_host_table, read_host_files
+from simulate.profiles.host_files import read_host_files
 from simulate.profiles.throughput_file import measurements_of
 from simulate.profiles.workloads import (
     WorkloadProfiles,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import format_exc
 
+from dlsched.composition.host_tables import HostTables
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import DlschedError
 from dlsched.core.speed.colocation import ColocationTable
@@ -17,7 +18,6 @@ from dlsched.core.speed.throughput_table import ThroughputTable
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
-from simulate.profiles.host_files import HostTables
 from simulate.replay import replay
 from simulate.results.tables import ReplayResult
 from simulate.settings import RunSettings

@@ -30,6 +30,7 @@ FROM_KEEPER = [
     words.Limit(share=0.5, memory_bytes=1),
     words.Turn(memory_bytes=10, shared=True),
     words.UseBatch(local=16, accumulation=2),
+    words.Processors(count=6),
     words.CheckpointAnswer(accepted=False, why="run 2 is over", path="/c/x"),
     words.Started(ranks=4),
     words.Output(rank=1, data=b"\x00\xff\n", stream=2),

@@ -43,6 +43,17 @@ def running(**changes: object) -> keeper.KeeperState:
     return state
 
 
+def test_other_processors_or_memory_are_applied_while_the_job_runs_and_only_then_once() -> None:
+    state = running(limits=m.Limits(time_s=100.0, cpus=2))
+    fewer = m.Adjust(limits=m.Limits(time_s=100.0, cpus=1), grace_s=RUN.grace_s)
+    state, commands = drive(state, keeper.OrderArrived(1.0, fewer), keeper.OrderArrived(2.0, fewer))
+    applied = [each for each in commands if isinstance(each, keeper.ApplyLimits)]
+    assert applied == [keeper.ApplyLimits(fewer.limits)]
+    longer = m.Adjust(limits=replace(fewer.limits, time_s=200.0), grace_s=RUN.grace_s)
+    _, commands = drive(state, keeper.OrderArrived(3.0, longer))
+    assert not any(isinstance(each, keeper.ApplyLimits) for each in commands)
+
+
 STOPS = [
     ("running: TERM first", [], m.Stop(reason=m.StopReason.CANCEL), Stage.STOPPING, [15]),
     ("over: KILL at once", [], m.Stop(reason=m.StopReason.OVER), Stage.KILLING, [9]),

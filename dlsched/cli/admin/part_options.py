@@ -16,6 +16,7 @@ class PartOptions:
     admission: str | None = typed("--admission NAME", "Which jobs enter the queue.")
     fairness: str | None = typed("--fairness NAME", "How tenants share.")
     estimate: str | None = typed("--estimate NAME", "What policies know of durations.")
+    host: str | None = typed("--host NAME", "Which processors and memory jobs get.")
     option: list[str] | None = typed("--option -o KEY=VALUE", "As in `dlsched replay`.")
 
     def parts(self, policy: str | None) -> dict[str, str]:
@@ -33,5 +34,6 @@ class PartOptions:
             "admission": self.admission,
             "fairness": self.fairness,
             "estimator": self.estimate,
+            "host": self.host,
         }
         return {stage: name for stage, name in given.items() if name is not None}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dlsched.cli.admin.host_profile import host_command
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.option_groups import command_group, option, typed, with_option_groups
 from dlsched.cli.output.output_options import AsJson, ColourOption
@@ -24,6 +25,7 @@ HEADER = (
 )  # fmt: skip
 
 profile_app = command_group("Speeds of kinds of trainings, by GPU type.")
+profile_app.command("host")(host_command)
 
 
 @dataclass(frozen=True, slots=True)

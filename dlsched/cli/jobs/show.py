@@ -81,7 +81,7 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
     cause = [("failed", detail.cause)] if detail.cause else []
     swept = ", ".join(f"{name}={value}" for name, value in detail.parameters.items())
     cause += [("parameters", swept)] if swept else []
-    pairs = [*_facts(job), *cause, *_sharing(detail), *_files(detail)]
+    pairs = [*_facts(job), *cause, *_sharing(detail), *_host_share(detail), *_files(detail)]
     width = max(len(key) for key, _ in pairs)
     for key, value in pairs:
         yield f"  {key:<{width}}  {shown(value)}"
@@ -225,6 +225,11 @@ def _sharing(detail: Detail) -> Iterator[tuple[str, str]]:
     if isinstance(share, float):
         beside = f", beside {', '.join(map(str, detail.beside))}" if detail.beside else ""
         yield "share", f"{share:g} of each GPU{beside}"
+
+
+def _host_share(detail: Detail) -> Iterator[tuple[str, str]]:
+    if detail.host_share:
+        yield "given", detail.host_share
 
 
 def _files(detail: Detail) -> Iterator[tuple[str, str]]:

@@ -28,6 +28,7 @@ _STAGES = {
     "admission": "admission",
     "fairness": "fairness",
     "estimate": "estimator",
+    "host": "host",
 }
 _TITLES = {
     "jobs": "jobs",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlsched import __version__
 from dlsched.core.errors import BadInput, plural
-from dlsched.daemon.cluster import Cluster, round_settings
+from dlsched.daemon.cluster import Cluster, named_parts, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
@@ -217,11 +217,14 @@ class ClusterAdmin:
         old = cluster.settings
         new = await asyncio.to_thread(load_settings, self.file)
         lines = differences(old, new)
+        changed = await asyncio.to_thread(round_settings, new)
+        present = cluster.round_state.settings  # as `set-policy` left it
+        if changed.host_profiles != present.host_profiles:
+            count = plural(len(changed.host_profiles), "measurement")
+            lines.append(f"{new.round.host_profiles or 'no profiles of processors'}: {count}")
         if not lines:
             return control_pb2.ReloadReply(changes=[])
-        changed, chosen = round_settings(new), round_settings(old)
-        if (changed.parts, changed.options) == (chosen.parts, chosen.options):
-            present = cluster.round_state.settings  # as `set-policy` left it
+        if (changed.parts, changed.options) == (named_parts(old.round), old.round.options):
             changed = changed.with_policy(present.parts, present.options)
         else:
             await self.rounds.validate(changed)

@@ -18,6 +18,7 @@ from dlsched.daemon.control.job_filters import (
 )
 from dlsched.daemon.control.sweeps import put_table
 from dlsched.daemon.control.views import Views, add_prediction, fields_now, for_caller, stored_view
+from dlsched.daemon.host_shares import shown_share
 from dlsched.daemon.launching import expand_pattern, output_pattern
 from dlsched.daemon.live.nodes import LiveNodes
 from dlsched.daemon.predictions import JobForecast, Predictions
@@ -28,7 +29,7 @@ from dlsched.db.reading.queries import JobPast, StoredJob
 from dlsched.db.records import CheckpointCommitted, JobSpec
 from dlsched.jobs.fields import BY_NAME
 from dlsched.protocol.ledger import Job, JobStatus, Run, without_words
-from dlsched.protocol.messages import JobId, Share
+from dlsched.protocol.messages import JobId, NodeName, Share
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
@@ -116,6 +117,7 @@ class JobDetails:
         if past.gpu_used is not None:
             detail.job.gpu_used = past.gpu_used
         detail.beside.extend(live.co_located(row.job))
+        detail.host_share = shown_share(self.cluster.driver, row, self._without_limits(row))
         if row.status is JobStatus.PENDING:
             if live.position(row.job) is not None:  # a round has left it waiting
                 add_prediction(detail.job, starts, ends)
@@ -125,6 +127,13 @@ class JobDetails:
             add_prediction(detail.job, {}, ends)
         self._put_past(detail, row.job, past, facts.checkpoint, mine)
         return detail
+
+    def _without_limits(self, row: Job) -> list[str]:
+        """The nodes of a job that cannot limit the processors and memory of their jobs."""
+        where, nodes = self.cluster.live.where(row.job), self.cluster.live.nodes
+        names = [] if where is None else [NodeName(nodes.names[node]) for node in where.nodes]
+        known = self.cluster.agents.described
+        return [n for n in names if n in known and "limits" not in known[n].facts.capabilities]
 
     def _put_order(self, detail: control_pb2.JobDetail, row: Job) -> None:
         detail.order_numbers["policy"] = self.cluster.round_state.settings.policy

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlsched.core.allocation import Allocation
+from dlsched.core.allocation import Allocation, HostShare
 from dlsched.core.arrays import Floats, Ints, Rows
+from dlsched.core.context import RoundContext
 from dlsched.core.scheduling import Chooser
 from dlsched.core.stage import ESTIMATED
 from dlsched.core.units import FUTURE, WAITING, Status, Units, UnitTable
@@ -80,6 +81,9 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
         limits={
             jobs[r]: grant.time_limit for r, grant in allocation.grants.items() if grant.time_limit
         },
+        host_shares={
+            jobs[row]: _limited(ctx, row, share) for row, share in allocation.host_shares.items()
+        },
         reasons=reasons,
         reason_of=reason_of,
         order=prepared.snapshot.columns["job"][order],
@@ -90,6 +94,14 @@ def _told(prepared: PreparedRound, allocation: Allocation) -> Decided:
         nodes_wanted=allocation.nodes_wanted,
         state=_state(prepared, allocation).to_bytes(),
     )
+
+
+def _limited(ctx: RoundContext, row: int, share: HostShare) -> tuple[float, float]:
+    """What a row is limited to: of memory only where its profile says how much it needs."""
+    needs = 0.0
+    if ctx.perf.by_host is not None:
+        needs = float(ctx.perf.by_host.ideal(np.array([row]))[0, 1])
+    return share.cpus, share.memory_gb if needs > 0 else 0.0
 
 
 def _order(prepared: PreparedRound, allocation: Allocation, waiting: Rows) -> Rows:
@@ -154,6 +166,11 @@ def _state(prepared: PreparedRound, allocation: Allocation) -> PolicyState:
         ],
         reserved=[
             [int(jobs[row]), named(where, names)] for row, where in ctx.occupancy.reserved.items()
+        ],
+        host_shares=[
+            [int(jobs[row]), table.gpu_cpus.item(row), table.gpu_memory_gb.item(row)]
+            for row in ctx.occupancy.held
+            if not np.isnan(table.gpu_cpus[row])
         ],
         speeds_at=max(prepared.state.speeds_at, latest_change(snapshot.speeds)),
     )

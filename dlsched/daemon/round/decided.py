@@ -28,6 +28,8 @@ class Decided:
         suspended: jobs that lose their GPUs, in order.
         completed: jobs that the policy ends, because they reached their target.
         limits: the time limits of launched jobs from then on, in seconds, where they are lowered.
+        host_shares: jobs on GPUs that are given other processors or memory than before, with what
+            each of their GPUs has now: processors, GB.
         reasons: distinct reasons why a job got nothing.
         reason_of: pairs of a job and an index into `reasons`, shape (n, 2).
         order: the waiting jobs in the policy's order, best first.
@@ -47,6 +49,7 @@ class Decided:
     suspended: tuple[int, ...]
     completed: tuple[int, ...]
     limits: Mapping[int, float] = field(default_factory=dict)
+    host_shares: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     reasons: tuple[str, ...]
     reason_of: Ints
     order: Ints
@@ -74,6 +77,7 @@ class Decided:
             for job, where in self.launched.items()
         ]
         plain["limits"] = list(self.limits.items())
+        plain["host_shares"] = [[job, *share] for job, share in self.host_shares.items()]
         plain["cpu_s"] = 0.0
         return encode(plain)
 
@@ -90,9 +94,11 @@ class Decided:
             for job, nodes, masks in plain["launched"]
         }
         plain["limits"] = dict(plain["limits"])
+        plain["host_shares"] = {job: (c, m) for job, c, m in plain["host_shares"]}
         return cls(**plain)
 
     @property
     def changes_nothing(self) -> bool:
         """Whether everything stays as it is."""
-        return not (self.launched or self.suspended or self.completed or self.refused)
+        changes = self.launched or self.suspended or self.completed or self.refused
+        return not (changes or self.host_shares)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from dlsched.composition.parts import build_parts
+from dlsched.composition.parts import build_parts, own_host
 from dlsched.composition.settings import PartSettings, resolve_semantics
 from dlsched.core.errors import BadInput
 from dlsched.core.round.steps import Parts
@@ -20,7 +20,7 @@ from dlsched.jobs.fields import FURTHER
 PreemptMode = Literal["requeue", "suspend"]
 _STAGES = {
     "scheduling": "policy", "placement": "placement", "admission": "admission",
-    "fairness": "fairness", "estimator": "estimate",
+    "fairness": "fairness", "estimator": "estimate", "host": "host",
 }  # fmt: skip
 _NEED_THE_TRUTH = ("oracle", "noise")
 
@@ -30,14 +30,16 @@ class RoundSettings:
     """How rounds are decided.
 
     Attributes:
-        parts: names by stage ("scheduling", "placement", "admission", "fairness", "estimator"); a
-            name may carry its first option after a colon, as on the command line.
+        parts: names by stage ("scheduling", "placement", "admission", "fairness", "estimator",
+            "host"); a name may carry its first option after a colon, as on the command line.
         options: KEY=VALUE texts, as a replay takes them with `-o`.
         round_s: seconds between full rounds.
         seed: of the generator handed to parts.
         restart_overhead_s: what a start is taken to cost, in seconds.
         min_run_s: a job is not preempted before it has run so long.
         unknown_s: how long a job is taken to run that says nothing and of which nothing is known.
+        host_profiles: steps/s of models with processors and memory for each GPU: (model,
+            processors, GB, steps/s).
         preempt_mode: what happens to a job that loses its GPUs, unless it says otherwise.
     """
 
@@ -49,6 +51,7 @@ class RoundSettings:
     min_run_s: float = 0.0
     unknown_s: float = 86400.0
     preempt_mode: PreemptMode = "requeue"
+    host_profiles: tuple[tuple[str, float, float, float], ...] = ()
 
     def with_policy(self, parts: Mapping[str, str], options: tuple[str, ...]) -> RoundSettings:
         """The same with other parts."""
@@ -72,6 +75,12 @@ class RoundSettings:
     def policy(self) -> str:
         """The scheduling policy's name."""
         return self.parts.get("scheduling", "fifo")
+
+    @property
+    def gives_host(self) -> bool:
+        """Does a part give processors and memory to jobs?"""
+        named = self.parts.get("host", "") or own_host(self.policy)
+        return named not in ("", "none")
 
     def part_settings(self) -> PartSettings:
         """As a replay would say it.

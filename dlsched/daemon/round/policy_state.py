@@ -47,6 +47,8 @@ class PolicyState:
             maintenance.
         claims: jobs that were given GPUs: [job, run, placement].
         reserved: GPUs that the policy holds in reserve: [job, placement].
+        host_shares: processors and GB for each GPU that jobs on GPUs were given: [job, processors,
+            GB].
         speeds_at: when the latest speed was measured that it knows of.
     """
 
@@ -66,6 +68,7 @@ class PolicyState:
     bookings: list[list[Any]] = field(default_factory=list)
     claims: list[list[Any]] = field(default_factory=list)
     reserved: list[list[Any]] = field(default_factory=list)
+    host_shares: list[list[Any]] = field(default_factory=list)
     speeds_at: float = -math.inf
 
     def to_bytes(self) -> bytes:

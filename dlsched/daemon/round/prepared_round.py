@@ -16,6 +16,7 @@ from dlsched.core.round.steps import Parts
 from dlsched.core.speed.belief import Belief
 from dlsched.core.units import HELD_BACK, RUNNING, WAITING, Status, Units, UnitTable
 from dlsched.daemon.round.believed_goodput import BelievedGoodput
+from dlsched.daemon.round.host_profiles import host_speeds
 from dlsched.daemon.round.measured import changed_since, measured_speeds
 from dlsched.daemon.round.parts import live_semantics
 from dlsched.daemon.round.policy_state import PolicyState
@@ -70,6 +71,9 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     table = table_of(snapshot, numbering)
     jobs: Ints = snapshot.columns["job"]
     row_of = {job: row for row, job in enumerate(jobs.tolist())}
+    for job, cpus, memory in state.host_shares if snapshot.settings.gives_host else ():
+        if (row := row_of.get(job, -1)) >= 0:
+            table.gpu_cpus[row], table.gpu_memory_gb[row] = cpus, memory
     occupancy = occupancy_of(snapshot, cluster)
     restore_reserved(occupancy, state, row_of, table)
     parts = parts_of(snapshot, state, numbering)
@@ -116,7 +120,9 @@ def belief_of(snapshot: LiveSnapshot, parts: Parts, table: UnitTable, node_gpus:
     """
     restart_s = snapshot.settings.restart_overhead_s or RESTART_S
     goodput = BelievedGoodput(snapshot.trainings, table, restart_s)
+    cluster = cluster_of(snapshot)
     belief = Belief(
+        by_host=None if cluster is None else host_speeds(snapshot.host, table, cluster),
         by_type=measured_speeds(snapshot.speeds, table.gang),
         by_count=FittedScaling(goodput, node_gpus) if snapshot.trainings else None,
         goodput=goodput,

@@ -94,10 +94,12 @@ def _merged(before: Sequence[str], present: Sequence[str]) -> tuple[tuple[str, .
 def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
     """The nodes; None when there are none yet. The last one made is kept.
 
-    Cores and memory are counted only while some job says how much it needs.
+    Cores and memory are counted only while some job says how much it needs, or a part gives them.
     """
     live = snapshot.columns["status"] < Status.COMPLETED
-    says = any((~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb"))
+    says = snapshot.settings.gives_host or any(
+        (~np.isnan(snapshot.columns[k][live])).any() for k in ("cpus", "memory_gb")
+    )
     key = (snapshot.cluster, snapshot.quotas, snapshot.rules, snapshot.cells, says)
     if key not in _CLUSTERS:
         facts = decode(snapshot.cluster)

@@ -87,6 +87,8 @@ class LiveSnapshot:
         speeds: measured speeds, as columns (see `SpeedTable.columns`); empty when there are none.
         trainings: what elastic jobs have reported, as columns (see `TrainingProfiles.columns`);
             empty when none has.
+        host: what is known of speeds by processors and memory (see `host_columns`); empty when
+            nothing is.
         later: jobs that no round sees yet, for those who run a snapshot on (see
             `later_arrivals`); empty in what rounds decide on.
         state: what the last decision left behind; empty before the first.
@@ -115,6 +117,7 @@ class LiveSnapshot:
     cells: bytes = b""
     speeds: Mapping[str, Any] = field(default_factory=dict)
     trainings: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
     later: Mapping[str, Any] = field(default_factory=dict)
     state: bytes = b""
 

@@ -15,6 +15,7 @@ from dlsched.core.units import COMPLETED, FUTURE, RUNNING, WAITING, Status
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.gpu_use import GpuUse
 from dlsched.daemon.live.live_state import LiveState
+from dlsched.daemon.round.host_profiles import host_columns
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 from dlsched.protocol.ledger import NodeStatus
@@ -71,6 +72,7 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
         cells=live.rules.cells,
         speeds=live.speeds.columns(live.constraints.kinds, jobs.row_of),
         trainings=live.trainings.columns(jobs.row_of),
+        host=host_columns(state.settings.host_profiles, live.constraints.kinds, jobs.row_of),
         state=state.policy_state,
     )
 

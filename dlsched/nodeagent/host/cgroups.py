@@ -62,6 +62,32 @@ def write(path: str, name: str, value: str) -> None:
         file.write(value)
 
 
+def limit(path: str, cpus: int | None, memory_bytes: int | None) -> bool:
+    """Limit the processors and the memory of a run's job from now on; None: without a limit.
+
+    Memory beyond the limit is taken back or, where that cannot be, ends the job.
+
+    Returns:
+        Whether both limits hold; not where there is no cgroup or no controller.
+    """
+    if not path:
+        return False
+    # systemd has the limits at the unit, above the leaves
+    leaf = path if path.endswith(".service") else os.path.join(path, "job")
+    period = 100_000  # microseconds
+    values = {
+        "cpu.max": f"{cpus * period if cpus else 'max'} {period}",
+        "memory.max": str(memory_bytes) if memory_bytes else "max",
+    }
+    holds = True
+    for name, value in values.items():
+        try:
+            write(leaf, name, value)
+        except OSError:
+            holds = False
+    return holds
+
+
 def enable(path: str, names: tuple[str, ...]) -> None:
     """Let the cgroups below use controllers, as far as the kernel allows it."""
     for each in names:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from dlsched.job import messages as words
-from dlsched.nodeagent.host import lean_socket, processes, syscalls
+from dlsched.nodeagent.host import cgroups, lean_socket, processes, syscalls
 from dlsched.nodeagent.host.event_loop import WRITABLE, EventLoop
 from dlsched.nodeagent.json_values import UNCLEAR, plain, value_of
 from dlsched.nodeagent.keeper import run_files
@@ -166,6 +166,8 @@ class Keeper:
                 self.processes.hook.start(name)
             case keeper.KillHook():
                 self.processes.hook.kill()
+            case keeper.ApplyLimits(limits=limits):
+                self._apply(limits)
             case keeper.WriteEpilog(failed=failed):
                 self._write_lost_files()
                 self.folder.end_epilog(failed)
@@ -185,6 +187,12 @@ class Keeper:
                     self._send(status)
             case keeper.Leave():
                 self._has_left = True
+
+    def _apply(self, limits: m.Limits) -> None:
+        """Limit the processors and the memory of the job from now on, and tell its ranks."""
+        cgroups.limit(self.spec.facts.cgroup, limits.cpus, limits.memory_bytes)
+        for rank in self._job.able_to("processors"):
+            rank.send_message(words.Processors(count=limits.cpus or self.spec.cpus))
 
     def _reserve(self) -> None:
         if self.spec.rank == 0:

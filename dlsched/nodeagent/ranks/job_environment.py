@@ -151,6 +151,8 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
     if launch.array_task is not None:
         values["DLSCHED_ARRAY_JOB_ID"] = str(launch.array_job)
         values["DLSCHED_ARRAY_TASK_ID"] = str(launch.array_task)
+    if desired.limits.cpus:
+        values["DLSCHED_CPUS"] = str(desired.limits.cpus)
     if desired.limits.cpus and "OMP_NUM_THREADS" not in launch.environment:
         values["OMP_NUM_THREADS"] = str(max(1, desired.limits.cpus // rank.local_world))
     return values

@@ -672,7 +672,7 @@ class ShowRequest(_message.Message):
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "cause")
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "cause")
     class OrderNumbersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -693,6 +693,7 @@ class JobDetail(_message.Message):
     LAST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     BESIDE_FIELD_NUMBER: _ClassVar[int]
+    HOST_SHARE_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     job: JobView
     request: JobRequest
@@ -707,8 +708,9 @@ class JobDetail(_message.Message):
     last_checkpoint: str
     training: TrainingView
     beside: _containers.RepeatedScalarFieldContainer[int]
+    host_share: str
     cause: str
-    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., cause: _Optional[str] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., host_share: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class TrainingView(_message.Message):
     __slots__ = ("gpu_type", "model", "observations", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "batch", "nodes", "replicas", "progress", "sizes", "restart_s", "save_s", "ignored")

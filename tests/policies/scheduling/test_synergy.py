@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlsched.composition.host_tables import HostTables
 from dlsched.core.allocation import Allocation, HostShare
 from dlsched.core.cluster.description import Cluster, Node
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.sensitivity import HostProfile, HostSpeeds
 from dlsched.policies.scheduling.synergy.demand import demand_of
 from simulate.engine import Engine
-from simulate.profiles.host_files import HostTables
 from simulate.replay import prepare, replay
 from simulate.settings import RunSettings
 
