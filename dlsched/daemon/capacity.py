@@ -26,6 +26,7 @@ class Host:
     tmp_bytes: int | None = None
     partitions: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()  # in small letters, the GPU type among them
+    spare: bool = False  # only for jobs that have lost a node or a GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             memory_bytes=None if memory is None else int(memory * 1e9),
             partitions=partitions_of(name),
             features=features_of(section.features, section.gpu_type),
+            spare=section.spare,
         )
     features = features_in_force(settings, agents)
     for name, registered in ledger.nodes.items():
@@ -87,5 +89,6 @@ def capacity_of(settings: Settings, ledger: Ledger, nodes: LiveNodes, agents: Ag
             tmp_bytes=int(tmp_gb * GB) if isinstance(tmp_gb, int | float) else None,
             partitions=partitions_of(name),
             features=features_of(features.get(name, ()), gpu_type),
+            spare=name in sections and sections[name].spare,
         )
     return Capacity(hosts=hosts)

@@ -252,6 +252,9 @@ class Cluster(LedgerFollower):
             features=features_in_force(self.settings, self.agents),
             cells=self.settings.cells(),
             reservations=self.tenants.kept_nodes(),
+            spares=frozenset(
+                name for name, node in self.settings.configured_nodes().items() if node.spare
+            ),
             access=PartitionAccess(
                 lists={each.name: each.access for each in partitions if each.is_restricted},
                 operators=frozenset(self.settings.trust.operators),
@@ -386,7 +389,8 @@ class Cluster(LedgerFollower):
         if self.is_overdue(name):
             return "late"
         if not held:
-            return self._reserved_state(name) or "idle"
+            spare = "spare" if name in self.live.rules.spares else ""
+            return self._reserved_state(name) or spare or "idle"
         busy = len(ledger.busy(name)) if busy is None else busy
         return "full" if busy >= len(node.gpus) else "mixed"
 

@@ -250,10 +250,11 @@ class NodeSection(_Section):
     domain: str = ""
     nic_gbps: Annotated[float, Field(gt=0)] | None = None
     features: tuple[Feature, ...] = ()  # that jobs may ask for (`-C`)
+    spare: bool = False  # only for jobs that have lost a node or a GPU
 
     def facts(self) -> dict[str, Any]:
         """What the section says of each of its nodes, by the names of `LiveNode`."""
-        return self.model_dump(exclude={"name", "count", "gpus", "features"})
+        return self.model_dump(exclude={"name", "count", "gpus", "features", "spare"})
 
 
 class CellTypeSection(_Section):

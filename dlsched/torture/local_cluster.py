@@ -30,6 +30,7 @@ __all__ = ["LocalCluster", "eventually"]
 
 T = TypeVar("T")
 
+UP = ("idle", "mixed", "full", "spare")
 QUICK = {"beat_s": 0.3, "reply_age_s": 1.5, "prepare_s": 6.0, "unkillable_s": 5.0}
 """Timings that a test can wait for; leases keep the relations that safety needs."""
 
@@ -250,7 +251,7 @@ class LocalCluster:
                     raise RuntimeError(f"{name} ended with {process.returncode}: {self.log(name)}")
             with self.client() as client:
                 states = {node.name: node.state for node in client.nodes()}
-            return all(states.get(name) in ("idle", "mixed", "full") for name in self.names)
+            return all(states.get(name) in UP for name in self.names)
 
         try:
             eventually("all nodes are up", up, within)

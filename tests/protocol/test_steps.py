@@ -289,8 +289,9 @@ def test_a_job_goes_on_after_a_bounded_number_of_faults_of_gpus_in_a_row(
         )  # fmt: skip
         found = ledger.judge(run, job)[0]
         job = replace(job, gpu_failures=ledger.gpu_failures_after(run, job))
-    assert found is cause
+    assert (found is cause, ledger.has_lost_hardware(run)) == (True, True)
     by_owner = replace(run, stop=m.StopReason.REQUEUE)
+    assert not ledger.has_lost_hardware(by_owner)
     assert ledger.gpu_failures_after(by_owner, job) == job.gpu_failures
     assert ledger.judge(by_owner, job)[0] is Cause.REQUEUED
 

@@ -16,7 +16,7 @@ REASONS = "why,by,since,name"
 GPUS = "node,gpu,type,state,jobs,util,memory,temp,why"
 LONGEST_BAR = 16
 _STYLES = {
-    **dict.fromkeys(("idle", "mixed", "full"), "good"),
+    **dict.fromkeys(("idle", "mixed", "full", "spare"), "good"),
     **dict.fromkeys(("draining", "drained", "late", "unheard", "reserved", "maint"), "wait"),
 }
 

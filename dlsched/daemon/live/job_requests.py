@@ -107,10 +107,15 @@ class JobRequests:
         self._jobs.set(self._jobs.row_of[job], **asked.columns, pool=pool)
         return spec
 
+    def allow_spares(self, job: int, may: bool) -> None:
+        """Let a job use spare nodes, as it has lost a node or a GPU, or no longer."""
+        if self._constraints.may_use_spares(job, may):
+            self.update(job, {})
+
     def end(self, job: int) -> None:
         """Note that a job has ended; its spec stays until its row is dropped."""
         self.cooperative.discard(job)
-        self._constraints.forget(job)
+        self._constraints.end(job)
 
     def live_jobs(self) -> dict[tuple[str, str, str, str], int]:
         """How many jobs are live, by user, account, VC and priority class ("" for none)."""

@@ -37,7 +37,7 @@ from dlsched.db.records import (
     NodeDescribed,
     Progress,
 )
-from dlsched.protocol.ledger import Job, JobStatus, Ledger, Run
+from dlsched.protocol.ledger import Job, JobStatus, Ledger, Run, has_lost_hardware
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, NodeName
 
@@ -153,6 +153,7 @@ class LiveColumns:
         self._submit(jobs, now)
         for job in jobs:
             job_id = job.job
+            self._see_spares(ledger, job_id)
             self._restore(job, loaded.jobs.get(job_id, JobFacts(job=job_id)))
             run = ledger.live_run(job_id)
             if run is not None:
@@ -311,6 +312,14 @@ class LiveColumns:
             self._end(job_id, job, now)
         else:
             self.jobs.set(self.jobs.row_of[job_id], runs=job.runs)
+            self._see_spares(ledger, job_id)
+
+    def _see_spares(self, ledger: Ledger, job: JobId) -> None:
+        """Let a job use spare nodes if its last run has lost hardware, or is on a spare node."""
+        runs = ledger.runs_of_job(job) if self.rules.spares else []
+        if runs:
+            on_spare = not runs[-1].is_over and not self.rules.spares.isdisjoint(runs[-1].members)
+            self.requests.allow_spares(job, on_spare or has_lost_hardware(runs[-1]))
 
     def _follow(self, job: JobId, run: Run, now: float) -> None:
         """Follow a job's live run."""

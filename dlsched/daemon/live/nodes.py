@@ -40,6 +40,7 @@ class ClusterRules:
         features: of nodes, by name.
         cells: the cells of machines and virtual clusters, see `CellRules`.
         reservations: nodes that are kept.
+        spares: nodes that are only for jobs that have lost a node or a GPU.
         access: whose jobs may be in which partitions.
     """
 
@@ -50,6 +51,7 @@ class ClusterRules:
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cells: bytes = b""
     reservations: tuple[Reservation, ...] = ()
+    spares: frozenset[str] = frozenset()
     access: PartitionAccess = field(default_factory=PartitionAccess)
 
     @property

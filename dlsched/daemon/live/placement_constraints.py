@@ -23,6 +23,7 @@ from dlsched.db.records import JobBody
 from dlsched.jobs.fields import FURTHER
 
 GB = 1e9
+SPARES = "spares"  # follows in the key of a pool that has the spare nodes, too
 # virtual cluster, partition, GPU types, only these nodes, not these, a constraint, bytes of /tmp
 PoolKey = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, int]
 
@@ -93,7 +94,8 @@ class PlacementConstraints:
         self.whole_nodes: set[int] = set()
         self.host_only: dict[int, int] = {}
         self.kinds: dict[int, Kind] = {}
-        self._pools: dict[PoolKey, int] = {}
+        self._pools: dict[tuple[Any, ...], int] = {}  # by `PoolKey`, and `SPARES` or not
+        self._on_spares: set[int] = set()
         self._extra: dict[str, dict[int, Any]] = {}
         self._made: tuple[tuple[int, int], tuple[tuple[str, bytes], ...]] | None = None
 
@@ -115,10 +117,27 @@ class PlacementConstraints:
         self.kinds.update(dict.fromkeys(jobs, wishes.kind))
         for name, value in wishes.extra:
             self._extra.setdefault(name, {}).update(dict.fromkeys(jobs, value))
-        return self._pools.setdefault(wishes.pool, len(self._pools))
+        pool: tuple[Any, ...] = wishes.pool
+        if not self._on_spares.isdisjoint(jobs):  # one job, which is described anew
+            pool = (*pool, SPARES)
+        return self._pools.setdefault(pool, len(self._pools))
+
+    def may_use_spares(self, job: int, may: bool) -> bool:
+        """Let a job use spare nodes, or no longer; returns whether that changes its pool."""
+        changes = may != (job in self._on_spares) and bool(self.rules.spares)
+        if may and changes:
+            self._on_spares.add(job)
+        elif changes:
+            self._on_spares.discard(job)
+        return changes
+
+    def end(self, job: int) -> None:
+        """Remove a job that has ended."""
+        self._on_spares.discard(job)
+        self.forget(job)
 
     def forget(self, job: int) -> None:
-        """Remove a job that has ended, or that asks for something else now."""
+        """Remove what a job asks for, as it asks for something else now."""
         self.shapes.pop(job, None)
         self.ranges.pop(job, None)
         self.whole_nodes.discard(job)
@@ -156,9 +175,9 @@ class PlacementConstraints:
         """The nodes of a pool, as bits by index."""
         return int.from_bytes(self.pools(nodes)[pool][1], "little")
 
-    def _nodes(self, key: PoolKey, nodes: LiveNodes) -> Iterator[bool]:
+    def _nodes(self, key: tuple[Any, ...], nodes: LiveNodes) -> Iterator[bool]:
         """Whether such a job may use each node, by index."""
-        vc, partition, types, only, without, constraint, tmp_bytes = key
+        vc, partition, types, only, without, constraint, tmp_bytes, *more = key
         wanted, features = alternatives_of(constraint), self.rules.features
         owner = {name: tenant.name for tenant in self.rules.vcs for name in tenant.nodes}
         mine = vc if vc in owner.values() else None
@@ -167,6 +186,7 @@ class PlacementConstraints:
             node = nodes[index]
             yield (
                 owner.get(node.name) == mine
+                and (SPARES in more or node.name not in self.rules.spares)
                 and (members is None or node.name in members)
                 and (not types or node.gpu_type in types)
                 and (not only or node.name in only)

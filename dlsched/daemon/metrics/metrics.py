@@ -32,6 +32,7 @@ NODE_STATES = (
     "unheard",
     "reserved",
     "maint",
+    "spare",
 )
 BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DESCRIBED_S = 120.0  # older descriptions of GPUs say nothing of the present

@@ -262,6 +262,17 @@ def _loss(member: Member) -> str:
     return f"{member.node}: {why} {_one_line(detail)}".rstrip()
 
 
+def has_lost_hardware(run: Run) -> bool:
+    """Whether a run is over because a node or a GPU of it has failed."""
+    if not run.is_over or not run.released:
+        return False
+    if run.stop in (m.StopReason.REQUEUE, m.StopReason.CANCEL):
+        return False
+    members = run.members.values()
+    gone = (x.exit is None or x.exit.reason is m.ExitReason.NODE_LOST for x in members)
+    return any(gone) or bool(_sick(run))
+
+
 def _sick(run: Run) -> list[Member]:
     """The members of a run that ended while a GPU of theirs was unhealthy."""
     return [each for each in run.members.values() if each.presumed.startswith(GPU_UNHEALTHY)]

@@ -284,7 +284,8 @@ def check_fits(body: JobBody, capacity: Capacity, within: str | None = None) -> 
     hosts = [
         host
         for host in capacity.hosts.values()
-        if (not body.partition or not host.partitions or body.partition in host.partitions)
+        if not host.spare
+        and (not body.partition or not host.partitions or body.partition in host.partitions)
         and (not types or not host.gpu_type or host.gpu_type.lower() in types)
         and (not only or host.name in only)
         and host.name not in unwanted
