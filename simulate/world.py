@@ -29,6 +29,7 @@ from simulate.progress.every_change import EveryChange
 from simulate.progress.lazy import LazyProgress
 from simulate.progress.stepped import SteppedProgress
 from simulate.progress.strategy import Progress, Setting
+from simulate.progress.told import ToldProgress
 from simulate.progress.whole_steps import WholeSteps
 from simulate.results.recorder import Recorder
 from simulate.shared_gpus import SharedGpus
@@ -38,6 +39,8 @@ def _progress_under(semantics: Semantics) -> type[Progress]:
     """How units get on whose speed is known, under a profile."""
     if semantics.drift:
         return WholeSteps
+    if semantics.ends == "policy":
+        return ToldProgress
     if semantics.overhead == "every-change":
         return EveryChange
     return LazyProgress if semantics.step is None else SteppedProgress
@@ -473,8 +476,12 @@ class World:
 
     def _end(self, row: int, now: float, finish: float) -> None:
         """A unit ends well, whether or not it has done all the work that was foreseen."""
-        self.occupancy.release(row)
-        self._leave(row, now)
+        if row in self.occupancy.held:
+            self.occupancy.release(row)
+        if self.table.status[row] == RUNNING:
+            self._leave(row, now)
+        else:
+            self.leave_queue(row)
         self.table.status[row] = COMPLETED
         self.table.finish[row] = finish
         self.finished.append(row)

@@ -59,6 +59,8 @@ class Semantics:
         arrivals: visible at once, or at the next grid tick.
         slot: with `grid`, arrivals become visible only at multiples of so many seconds after the
             origin (a multiple of the grid); None: at every tick.
+        ends: a unit ends when its work is done, or when the policy says that it is (a published
+            program that counts itself).
         finish: the recorded finish is exact, or the tick at which it is seen.
         release: GPUs come back at the exact finish, at the tick, or after whole `slots` (`spacing`)
             of seconds at work, unless something is decided when the work is done already.
@@ -93,6 +95,7 @@ class Semantics:
     phases: tuple[Phase, ...] = PHASES
     arrivals: Literal["instant", "grid"] = "instant"
     slot: float | None = None
+    ends: Literal["work", "policy"] = "work"
     finish: Literal["exact", "tick"] = "exact"
     release: Literal["exact", "tick", "slots"] = "exact"
     between: Literal["none", "fill", "full"] = "fill"
@@ -349,6 +352,16 @@ LUCID_TIRESIAS = _add(
 )
 LUCID_QUEUE = _add(
     replace(LUCID, name="lucid-queue", step=None, option_defaults={"newest": "by-size"})
+)
+GANDIVA = _add(
+    Semantics(
+        name="gandiva",
+        source="Gandiva, OSDI 2018, as Tiresias' simulator reduces it",
+        grid=None,
+        between="full",
+        ends="policy",
+        option_defaults={"reduced": True},
+    )
 )
 MURI = _add(
     Semantics(

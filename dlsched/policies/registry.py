@@ -50,6 +50,7 @@ _OURS: dict[str, dict[str, str]] = {
         "karuna": _SCHEDULING + "karuna.policy:Karuna",
         "elasticflow": _SCHEDULING + "elasticflow.policy:ElasticFlow",
         "afs": _SCHEDULING + "afs:Afs",
+        "gandiva": _SCHEDULING + "gandiva.policy:Gandiva",
         "muri": _SCHEDULING + "muri.policy:Muri",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "synergy": _SCHEDULING + "synergy.policy:Synergy",

@@ -57,6 +57,8 @@ def diff(allocation: Allocation, units: UnitTable) -> list[Command]:
         if grant.complete
     ]
     for row, before in allocation.suspended.items():
+        if row in allocation.grants and allocation.grants[row].complete:
+            continue  # it leaves by ending
         after = allocation.launched.get(row)
         if after is None:
             commands.append(Command(Verb.SUSPEND, row, before))

@@ -1,0 +1,72 @@
+"""The policy `gandiva`: jobs start at once, take turns where GPUs are short, and are looked after.
+
+Reactive: a job that comes or goes finds servers by affinity; where none has room, a server of its
+affinity is oversubscribed and its jobs take turns. Introspective: on an overloaded cluster two jobs
+share GPUs for a trial, and stay together only as long as both do more so; jobs move to empty
+servers and away from nearly empty ones; growable jobs use what is idle. Paper: see the package,
+sections 3 and 4. Inputs: progress of jobs, their use of the GPU (`gpu_util`, percent) and memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.arrays import Rows
+from dlsched.core.context import RoundContext
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.gandiva.options import GandivaOptions
+from dlsched.policies.scheduling.gandiva.real_rounds import GandivaRounds
+from dlsched.policies.scheduling.gandiva.reduced_rounds import ReducedRounds
+
+
+class Gandiva(SchedulingPolicy[GandivaOptions]):
+    """The real policy, or the reduced model of it."""
+
+    name = "gandiva"
+    summary = "time slices on shared servers, packing that is tried and measured, migration"
+    preemptive = True
+    rests = False  # turns, trials and moves
+
+    def __init__(self, options: GandivaOptions) -> None:
+        super().__init__(options)
+        self.reduced = ReducedRounds()
+        self.rounds = GandivaRounds(options)
+
+    @property
+    def pairs_units(self) -> bool:
+        """It puts jobs together itself, unless it is the reduced model."""
+        return not self.options.reduced
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Decide; between rounds only start what fits."""
+        if self.options.reduced:
+            self.reduced.allocate(units, ctx, walk)
+        elif ctx.mode == "fill":
+            for row in units.rows.tolist():
+                placed = walk.place(row)
+                if isinstance(placed, Refused):
+                    walk.refuse(row, placed)
+        else:
+            self.rounds.allocate(units, ctx, walk)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Servers, turns, packs; or the state of the reduced model."""
+        return {"reduced": self.reduced.state_dict(), "rounds": self.rounds.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`."""
+        self.reduced.load_state_dict(state["reduced"])
+        self.rounds.load_state_dict(state["rounds"])
+
+    def renumber(self, old: Rows, finished_gone: int) -> None:
+        """Follow a table that was packed."""
+        before = np.flatnonzero(old >= 0)
+        place = dict(zip(old[before].tolist(), before.tolist(), strict=True))
+        self.reduced.renumber(place)
+        self.rounds.renumber(place)
