@@ -34,6 +34,7 @@ SEEN_BY_POLICIES = tuple(
     if name
     not in {"group", "predicted_work", "status", "admitted_at", "rate", "gpu_limit", "gpu_memory"}
 )
+MEASURED = ("gpu_util", "gpu_memory")  # of its GPUs, by the nodes' drivers
 _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "job": (_I, 0),
     **{name: UNIT_COLUMNS[name] for name in SEEN_BY_POLICIES},
@@ -41,6 +42,9 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "expected": (_F, np.nan),  # seconds that its user expects it to run
     "steps_done": (_F, np.nan),  # as its run has reported
     "loss": (_F, np.nan),  # likewise
+    "gpu_util": (_F, np.nan),  # per cent of the time in which its GPUs computed, while alone there
+    "gpu_util_s": (_F, 0.0),  # seconds over which that was measured
+    "gpu_memory": (_F, np.nan),  # most GiB that were in use on one of its GPUs, likewise
     "phase": (_S, PENDING),
     "outcome": (_S, 0),
     "leaving": (_S, STAYS),

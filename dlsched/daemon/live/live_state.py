@@ -48,6 +48,27 @@ class LiveState(LiveColumns):
         if self.nodes.observe(name, late=late, unhealthy=unhealthy, foreign=foreign):
             self.request_round()
 
+    def note_gpu_use(
+        self, job: JobId, utilisation: float, memory_gib: float, seconds: float
+    ) -> None:
+        """Note how busy and how full a job's GPUs were over some seconds; not while it shares them.
+
+        Args:
+            job: its id.
+            utilisation: 0 to 1, the mean of its GPUs.
+            memory_gib: of the fullest; NaN where unknown.
+            seconds: since the last look.
+        """
+        row = self.jobs.row_of.get(job)
+        if row is None or self.co_located(job):
+            return
+        before, mean = self.jobs.get("gpu_util_s", row), self.jobs.get("gpu_util", row)
+        seen = before + seconds
+        mean = mean if before else 0.0
+        mean += (100.0 * utilisation - mean) * seconds / seen
+        most = np.fmax(self.jobs.get("gpu_memory", row), memory_gib)
+        self.jobs.set(row, gpu_util=mean, gpu_util_s=seen, gpu_memory=most)
+
     def note_steps(self, job: int, step: int, loss: float = np.nan) -> None:
         """Note how many steps a job has done, and its loss there where that is finite."""
         row = self.jobs.row_of.get(job)

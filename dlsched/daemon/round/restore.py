@@ -144,7 +144,8 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
     return _CLUSTERS[key]
 
 
-REPORTED = ("expected", "steps_done", "loss")  # what users and jobs say, for estimators
+# what users, jobs and nodes say, for policies and estimators
+REPORTED = ("expected", "steps_done", "loss", "gpu_util")
 
 
 def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
@@ -152,7 +153,7 @@ def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
     table = UnitTable(len(snapshot))
     for name, column in snapshot.columns.items():
         if name.startswith("extra:"):
-            table.extra[name.removeprefix("extra:")] = column.copy()
+            table.extra.setdefault(name.removeprefix("extra:"), column.copy())
         elif name in REPORTED:
             table.extra[name] = column.copy()
         elif hasattr(table, name):

@@ -6,6 +6,7 @@ is taken from it. Jobs whose nodes cannot say how busy their GPUs are (pretended
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from dlsched.protocol.ledger import Run
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 
+GIB = 2.0**30
 LOOK_S = 5.0
 STORED_S = 300.0  # between two rows of a running job
 
@@ -50,9 +52,12 @@ class GpuWatch:
         running: set[JobId] = set()
         rows: list[object] = []
         for run in self._watched():
-            use = gpu_use(self._cluster, run).get("gpu_utilization")
+            now = gpu_use(self._cluster, run)
+            use = now.get("gpu_utilization")
             if use is None:
                 continue
+            memory_gib = now.get("gpu_memory_bytes", math.nan) / GIB
+            self._cluster.live.note_gpu_use(run.key.job, use, memory_gib, passed_s)
             job = run.key.job
             running.add(job)
             gpus = sum(len(member.gpus) for member in run.members.values())

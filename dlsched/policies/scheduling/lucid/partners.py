@@ -25,10 +25,10 @@ class Traits:
         priority: predicted GPU-seconds, NaN where unknown.
     """
 
-    def __init__(self, table: UnitTable, score: Floats) -> None:
+    def __init__(self, table: UnitTable, score: Floats, memory: Floats) -> None:
         self.gang: Ints = table.gang
         self.pool: Ints = table.pool
-        self.score, self.memory = score, table.gpu_memory
+        self.score, self.memory = score, memory
         self.priority: Floats = table.predicted_work * table.gang
 
 

@@ -252,11 +252,12 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
 
     def _traits(self, ctx: RoundContext, *, given: bool) -> Traits:
         """What is known of rows; without a profiling stage what is `given` with them."""
-        score = self._scores(ctx.table)
+        score = self._profiled.remembered("score", self._scores(ctx.table))
+        memory = self._profiled.remembered("memory", ctx.table.gpu_memory)
         if not given:
             rows = np.arange(len(ctx.table))
             score = np.where(self._profiled.of(rows, PROFILED), score, np.nan)
-        return Traits(ctx.table, score)
+        return Traits(ctx.table, score, memory)
 
     def _scores(self, table: UnitTable) -> Floats:
         """Packing classes: those that are said, else by the measured use of GPUs."""

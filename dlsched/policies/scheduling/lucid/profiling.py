@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlsched.core.allocation import Refused
-from dlsched.core.arrays import Bools, Rows, carried
+from dlsched.core.arrays import Bools, Floats, Rows, carried
 from dlsched.core.cluster.occupancy import Occupancy, lowest_node
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.lucid.arrivals import ArrivalForecast
@@ -111,62 +112,75 @@ class ProfilingQueue:
 
 
 NEW, PROFILING, PROFILED, UNPROFILED = 0, 1, 2, 3
+_COLUMNS: dict[str, tuple[type[np.generic], float]] = {
+    "stage": (np.int8, NEW),
+    "seen": (np.bool_, False),
+    "joined": (np.bool_, False),  # began beside another
+    "score": (np.float64, np.nan),  # packing class, as it was known last
+    "memory": (np.float64, np.nan),  # GiB on each GPU, likewise
+}
 
 
 class ProfiledRows:
-    """Which rows are profiled or were, and which began beside another."""
+    """Which rows are profiled or were, what was seen of them, and which began beside another."""
 
     def __init__(self) -> None:
-        self._stage = np.zeros(0, np.int8)
-        self._joined = np.zeros(0, np.bool_)
-        self._seen = np.zeros(0, np.bool_)
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.full(0, fresh, kind) for name, (kind, fresh) in _COLUMNS.items()
+        }
 
     def reserve(self, count: int) -> None:
         """Make room for so many rows."""
-        more = count - len(self._stage)
+        more = count - len(self._columns["stage"])
         if more > 0:
-            self._stage = np.concatenate([self._stage, np.zeros(more, np.int8)])
-            self._joined = np.concatenate([self._joined, np.zeros(more, np.bool_)])
-            self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
+            for name, (kind, fresh) in _COLUMNS.items():
+                new = np.full(more, fresh, kind)
+                self._columns[name] = np.concatenate([self._columns[name], new])
 
     def see(self, rows: Rows) -> Rows:
         """Those of some rows that were not seen before."""
-        new: Rows = rows[~self._seen[rows]]
-        self._seen[new] = True
+        seen = self._columns["seen"]
+        new: Rows = rows[~seen[rows]]
+        seen[new] = True
         return new
 
     def of(self, rows: Rows, stage: int) -> Bools:
         """Which of some rows are at a stage: new, profiling, profiled, or never."""
-        return np.asarray(self._stage[rows] == stage)
+        return np.asarray(self._columns["stage"][rows] == stage)
 
     def enter(self, row: int, stage: int) -> None:
         """A row is at a stage from now on."""
-        self._stage[row] = stage
+        self._columns["stage"][row] = stage
 
     def joins(self, row: int) -> None:
         """A row begins beside another."""
-        self._joined[row] = True
+        self._columns["joined"][row] = True
 
     def joined(self, rows: Rows) -> Bools:
         """Which of some rows began beside another."""
-        return self._joined[rows]
+        found: Bools = self._columns["joined"][rows]
+        return found
+
+    def remembered(self, name: Literal["score", "memory"], now: Floats) -> Floats:
+        """What is known of each row now, or was before: a node that is away says nothing."""
+        kept = self._columns[name]
+        known = ~np.isnan(now)
+        kept[: len(now)][known] = now[known]
+        return kept[: len(now)]
 
     def state_dict(self) -> dict[str, Any]:
         """The columns."""
-        columns = {"stage": self._stage, "joined": self._joined, "seen": self._seen}
-        return {name: column.copy() for name, column in columns.items()}
+        return {name: column.copy() for name, column in self._columns.items()}
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a `state_dict`."""
-        self._stage = np.array(state["stage"], np.int8)
-        self._joined = np.array(state["joined"], np.bool_)
-        self._seen = np.array(state["seen"], np.bool_)
+        for name, (kind, _) in _COLUMNS.items():
+            self._columns[name] = np.array(state[name], kind)
 
     def renumber(self, old: Rows) -> None:
         """Follow a table that was packed."""
-        self._stage = carried(self._stage, old, NEW)
-        self._joined = carried(self._joined, old, 0)
-        self._seen = carried(self._seen, old, 0)
+        for name, (_, fresh) in _COLUMNS.items():
+            self._columns[name] = carried(self._columns[name], old, fresh)
 
 
 def are_idle(nodes: int, occupancy: Occupancy) -> bool:
