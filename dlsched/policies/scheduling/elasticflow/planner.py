@@ -128,7 +128,7 @@ class Planner:
         if own.first:
             value = (better.gpu_seconds - own.gpu_seconds) / more
             value = value if marginal == "artifact" else -value
-        return _Offer(value, better, without.plus(better.use, -1))
+        return _Offer(value, better, without)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,19 @@ class _Offer:
     Attributes:
         value: its marginal return; -inf: it gets none.
         plan: its new plan.
-        free: what is free then.
+        others: what is free without it.
         is_taken: it has that size by now.
     """
 
     value: float
     plan: Plan
-    free: Steps
+    others: Steps
     is_taken: bool = False
+
+    @property
+    def free(self) -> Steps:
+        """What is free then."""
+        return self.others.plus(self.plan.use, -1)
 
     @property
     def is_open(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlsched.core.arrays import Floats, Ints
+from dlsched.core.arrays import Bools, Floats, Ints
 from dlsched.policies.scheduling.elasticflow.timeline import DUST, FOREVER, Steps, in_slots
 
 
@@ -85,14 +85,13 @@ class Demand:
             before: GPUs before the first one.
             since: seconds for which it had these before.
         """
-        works: Floats = np.broadcast_to(lasts, gpus.shape)
+        works = lasts
         if self.restart:
-            changed = np.diff(gpus, axis=-1, prepend=before) != 0
-            ends = np.cumsum(lasts)
+            ends = lasts.cumsum()
             begins = ends - lasts
             origin = -since if since < self.restart else -self.restart  # nothing is pending then
-            anew = np.maximum.accumulate(np.where(changed, begins, origin), axis=-1)
-            paid = self.restart + anew
+            anew = np.where(_changes(gpus, before), begins, origin)
+            paid = self.restart + np.maximum.accumulate(anew, axis=-1)
             works = np.maximum(ends - paid, 0.0) - np.maximum(begins - paid, 0.0)
         found: Floats = works * self.sizes.rate[gpus]
         return found
@@ -112,6 +111,14 @@ class Demand:
         if not place and before == gpus[last]:
             elapsed += since
         return max(self.restart - elapsed, 0.0)
+
+
+def _changes(gpus: Ints, before: int) -> Bools:
+    """In which stretches [..., stretch] is the number of GPUs other than before?"""
+    changed: Bools = np.empty(gpus.shape, np.bool_)
+    np.not_equal(gpus[..., :1], before, out=changed[..., :1])
+    np.not_equal(gpus[..., 1:], gpus[..., :-1], out=changed[..., 1:])
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +157,9 @@ class Plan:
     @property
     def use(self) -> Steps:
         """Its GPUs until its end, and none afterwards."""
-        before = self.steps.times < self.end
-        times = np.append(self.steps.times[before], self.end)
-        return Steps(times, np.append(self.steps.gpus[before], 0))
+        before = int(self.steps.times.searchsorted(self.end))
+        times = np.concatenate((self.steps.times[:before], (self.end,)))
+        return Steps(times, np.concatenate((self.steps.gpus[:before], (0,))))
 
     @property
     def gpu_seconds(self) -> float:
@@ -179,19 +186,21 @@ def plan(demand: Demand, free: Steps, slot: float, *, first: int = 0) -> Plan:
         done, with `keeps` false.
     """
     aligned = in_slots(max(demand.due, 0.0), slot)
-    known = free.with_time(aligned)
-    until = int(np.searchsorted(known.times, aligned))  # stretches before the deadline
-    starts, lasts = known.times[:until], np.diff(known.times[: until + 1])
-    if until:
-        lasts[-1] = demand.due - starts[-1]
     begin, left, before, since = 0, demand.left, demand.has, demand.since
-    gpus = np.zeros(until, np.int64)
     if first:
-        rest = demand.seconds(left, first, demand.pause(np.array([first]), lasts, before, 0, since))
+        pause = demand.restart - (since if first == before else 0.0)
+        rest = demand.seconds(left, first, max(pause, 0.0))
         anew = float(free.times[1]) if len(free.times) > 1 else aligned
         if in_slots(rest, slot) <= anew and rest <= demand.due:
             return _ending(Steps.always(first), 0.0, rest, slot, demand)
-        begin = int(np.searchsorted(known.times, anew))
+    known = free.with_time(aligned)
+    until = int(known.times.searchsorted(aligned))  # stretches before the deadline
+    starts, lasts = known.times[:until], known.times[1 : until + 1] - known.times[:until]
+    if until:
+        lasts[-1] = demand.due - starts[-1]
+    gpus = np.zeros(until, np.int64)
+    if first:
+        begin = int(known.times.searchsorted(anew))
         gpus[:begin] = first
         left -= float(demand.work(np.array([first]), np.array([anew]), before, since)[0])
         before, since = first, anew if first != before else since + anew
@@ -218,10 +227,10 @@ def _smallest(
         return None
     by_size = np.minimum(sizes[:, None], can[None, :])  # [size, stretch]
     work = demand.work(by_size, lasts, before, since)
-    from_behind = np.cumsum(work[:, ::-1], axis=1)[:, ::-1]
+    from_behind = work[:, ::-1].cumsum(axis=1)[:, ::-1]
     if demand.restart:  # work that begins in a stretch pays for a start there
         without = np.minimum(lasts, demand.restart) * demand.sizes.rate[by_size]
-        goes_on = np.diff(by_size, axis=1, prepend=before) == 0
+        goes_on = ~_changes(by_size, before)
         goes_on[:, 0] = False  # its cost is counted already
         from_behind = from_behind - np.where(goes_on, without, 0.0)
     enough = from_behind >= left
@@ -233,10 +242,10 @@ def _smallest(
     smaller = by_size[level - 1, :point] if level else np.zeros(point, np.int64)
     for early in (smaller, np.zeros(point, np.int64)):  # a change of size may cost too much
         gpus = np.concatenate([early, by_size[level, point:]])
-        done = np.cumsum(demand.work(gpus, lasts, before, since))
-        ends = np.flatnonzero((done >= left) & (gpus > 0) & (np.arange(len(can)) >= point))
-        if len(ends):
-            return gpus, int(ends[0])
+        done = demand.work(gpus, lasts, before, since).cumsum()
+        ends = (done[point:] >= left) & (gpus[point:] > 0)
+        if ends.any():
+            return gpus, point + int(ends.argmax())
     return gpus, int(np.flatnonzero(gpus)[-1])
 
 

@@ -21,6 +21,13 @@ def in_slots(seconds: float, slot: float) -> float:
     return float(np.ceil(seconds / slot * (1 - DUST)) * slot)
 
 
+def differs(values: Floats | Ints) -> Bools:
+    """Which values are other than the one before; the first is, too."""
+    new: Bools = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new
+
+
 @dataclass(frozen=True, slots=True)
 class Steps:
     """GPUs over time.
@@ -40,26 +47,28 @@ class Steps:
 
     def at(self, times: Floats) -> Ints:
         """The values at some times."""
-        found: Ints = self.gpus[np.searchsorted(self.times, times, side="right") - 1]
+        found: Ints = self.gpus[self.times.searchsorted(times, side="right") - 1]
         return found
 
     def with_time(self, time: float) -> Steps:
         """The same function with a time of its own for one moment."""
-        place = int(np.searchsorted(self.times, time))
+        place = int(self.times.searchsorted(time))
         if place < len(self.times) and self.times[place] == time:
             return self
+        times, gpus = self.times, self.gpus
         return Steps(
-            np.insert(self.times, place, time),
-            np.insert(self.gpus, place, self.gpus[place - 1]),
+            np.concatenate((times[:place], (time,), times[place:])),
+            np.concatenate((gpus[:place], gpus[place - 1 : place], gpus[place:])),
         )
 
     def plus(self, other: Steps, sign: int = 1) -> Steps:
         """The sum, or the difference (-1), without times at which nothing changes."""
-        times = np.union1d(self.times, other.times)
+        times = np.concatenate((self.times, other.times))
+        times.sort()
+        times = times[differs(times)]
         return Steps(times, self.at(times) + sign * other.at(times)).merged()
 
     def merged(self) -> Steps:
         """The same function without times at which nothing changes."""
-        new: Bools = np.ones(len(self.gpus), np.bool_)
-        np.not_equal(self.gpus[1:], self.gpus[:-1], out=new[1:])
+        new = differs(self.gpus)
         return self if new.all() else Steps(self.times[new], self.gpus[new])
