@@ -170,7 +170,7 @@ class Claim(NamedTuple):
 
 
 class ClaimingPlacement(PlacementPolicy[O]):
-    """A placement that keeps a book of all rows' GPUs, and may take GPUs from rows for another.
+    """A placement that remembers which row has which GPUs, and may take GPUs from rows for another.
 
     The walk makes claims through it and reports what came of them; what else has changed it sees
     when it is asked the next time.

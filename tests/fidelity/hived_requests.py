@@ -1,4 +1,4 @@
-"""Requests of HiveD's recorded sequences, carried out on our book of cells."""
+"""Requests of HiveD's recorded sequences, carried out on our cells."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from dlsched.core.cluster.cell_tables import grants_of, plan_from_tables
 from dlsched.core.cluster.cells import CellPlan, Grant
 from dlsched.core.errors import BadInput
-from dlsched.policies.placement.hived.book import Book
 from dlsched.policies.placement.hived.cells import Physical
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells
 from dlsched.policies.placement.hived.gangs import Gang, Placed, Pods, Request, pod_sizes
 
 Owned = dict[str, tuple[tuple[Grant, ...], tuple[str, ...]]]
@@ -27,21 +27,23 @@ def plan_of(cluster: Mapping[str, Any]) -> tuple[CellPlan, Owned]:
     return plan, owned
 
 
-def book_of(cluster: Mapping[str, Any], order: Mapping[str, Mapping[str, list[str]]]) -> Book:
-    """A book whose lists of free cells begin in a recorded order."""
-    book = Book(*plan_of(cluster))
+def cells_of_case(
+    cluster: Mapping[str, Any], order: Mapping[str, Mapping[str, list[str]]]
+) -> ClusterCells:
+    """Cells whose lists of free cells begin in a recorded order."""
+    all_cells = ClusterCells(*plan_of(cluster))
     for chain, levels in order.items():
         for level, addresses in levels.items():
-            cells = book.ledgers[chain].free[int(level)]
+            cells = all_cells.ledgers[chain].free[int(level)]
             cells.sort(key=lambda cell: addresses.index(cell.address))
-    return book
+    return all_cells
 
 
 class Recorder:
     """Answers requests one after the other, as the recorded scheduler did."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, all_cells: ClusterCells) -> None:
+        self.all_cells = all_cells
         self.pods: dict[str, tuple[str, int, int]] = {}  # pod: its gang, its size, its place
         self.running: dict[str, set[str]] = {}  # gang: its pods that have started
         self.asking: dict[str, set[str]] = {}  # gang that preempts: its pods that have asked
@@ -61,18 +63,18 @@ class Recorder:
             case "withdraw":
                 self._withdraw(said["pod"])
             case "bad_node":
-                self.book.set_bad(said["node"])
+                self.all_cells.set_bad(said["node"])
             case "healthy_node":
-                self.book.set_healthy(said["node"])
+                self.all_cells.set_healthy(said["node"])
             case unknown:
                 raise AssertionError(unknown)
         return {"result": "ok"}
 
     def state(self) -> dict[str, Any]:
         """The state in the recorded form."""
-        book = self.book
-        named = {name for vc in book.owned for name in self._levels_of(vc)}
-        ledgers = {name: each for name, each in book.ledgers.items() if name in named}
+        all_cells = self.all_cells
+        named = {name for vc in all_cells.owned for name in self._levels_of(vc)}
+        ledgers = {name: each for name, each in all_cells.ledgers.items() if name in named}
         return {
             "cells_left": {
                 name: {str(level): each.left[level] for level in range(1, each.chain.top + 1)}
@@ -84,12 +86,12 @@ class Recorder:
                     for level, cells in enumerate(each.free)
                     if cells
                 }
-                for name, each in book.ledgers.items()
+                for name, each in all_cells.ledgers.items()
                 if any(each.free)
             },
             "doomed_bad": {
                 vc: sorted(cells)
-                for vc in book.owned
+                for vc in all_cells.owned
                 if (
                     cells := [
                         cell.address
@@ -99,8 +101,8 @@ class Recorder:
                     ]
                 )
             },
-            "groups": {name: gang.state for name, gang in book.gangs.items()},
-            "lazy_preempted": sorted(g.name for g in book.gangs.values() if g.downgraded_by),
+            "groups": {name: gang.state for name, gang in all_cells.gangs.items()},
+            "lazy_preempted": sorted(g.name for g in all_cells.gangs.values() if g.downgraded_by),
             "vc_free": {
                 vc: {
                     name: {
@@ -109,13 +111,13 @@ class Recorder:
                     }
                     for name, levels in self._levels_of(vc).items()
                 }
-                for vc in book.owned
+                for vc in all_cells.owned
             },
         }
 
     def _levels_of(self, vc: str) -> dict[str, set[int]]:
         """The levels of each chain that are said of a virtual cluster, be it with a count of 0."""
-        plan, (grants, pinned) = self.book.plan, self.book.owned[vc]
+        plan, (grants, pinned) = self.all_cells.plan, self.all_cells.owned[vc]
         pairs = [(each.chain, plan.chains[each.chain].level_of(each.cell)) for each in grants]
         levels: dict[str, set[int]] = {}
         for name, level in (*pairs, *(plan.pins[pin] for pin in pinned)):
@@ -130,36 +132,36 @@ class Recorder:
         try:
             if said["gpus"] not in sizes:
                 raise BadInput("the gang has no pod of this size")
-            self.book.check(request)
+            self.all_cells.check(request)
         except BadInput:
             return {"result": "rejected"}
-        book, name, pod = self.book, request.name, said["pod"]
+        all_cells, name, pod = self.all_cells, request.name, said["pod"]
         preempts = said.get("phase") != "filtering"
-        gang = book.gangs.get(name)
+        gang = all_cells.gangs.get(name)
         if gang is not None and gang.state == "Preempting":
             if preempts and not self._allowed(gang, request):
-                book.cancel(gang)
+                all_cells.cancel(gang)
                 gang = None
-            elif book.victims_of(gang):
+            elif all_cells.victims_of(gang):
                 self.asking[name].add(pod)
-                return self._preempt(book.victims_of(gang))
+                return self._preempt(all_cells.victims_of(gang))
             else:
-                book.start(gang)
+                all_cells.start(gang)
                 return self._bind(gang, pod, said["gpus"])
         if gang is not None:
             return self._bind(gang, pod, said["gpus"])
-        found = book.find(request)
+        found = all_cells.find(request)
         if not isinstance(found, Placed):
             return {"result": "wait", "reason": found.reason}
         if preempts:
             for rival in found.rivals:
-                book.cancel(rival)
+                all_cells.cancel(rival)
         if found.victims:
             if preempts:
-                book.reserve(request, found)
+                all_cells.reserve(request, found)
                 self.asking[name] = {pod}
             return self._preempt(found.victims)
-        return self._bind(book.commit(request, found), pod, said["gpus"])
+        return self._bind(all_cells.commit(request, found), pod, said["gpus"])
 
     def _request(self, said: Mapping[str, Any]) -> Request:
         nodes = said.get("suggested_nodes")
@@ -199,7 +201,7 @@ class Recorder:
         name = self.pods.pop(pod)[0]
         self.running[name].discard(pod)
         if not self.running[name]:
-            self.book.release(self.book.gangs[name])
+            self.all_cells.release(self.all_cells.gangs[name])
             del self.running[name]
 
     def _withdraw(self, pod: str) -> None:
@@ -207,33 +209,33 @@ class Recorder:
             pods.discard(pod)
             if not pods:
                 del self.asking[name]
-                if name in self.book.gangs:
-                    self.book.cancel(self.book.gangs[name])
+                if name in self.all_cells.gangs:
+                    self.all_cells.cancel(self.all_cells.gangs[name])
 
     # -- whole gangs -------------------------------------------------------------------------------
 
     def _gang(self, said: Mapping[str, Any]) -> dict[str, Any]:
         request = self._request(said)
         try:
-            self.book.check(request)
+            self.all_cells.check(request)
         except BadInput:
             return {"result": "rejected"}
         evicted: list[str] = []
         while True:
-            found = self.book.find(request)
+            found = self.all_cells.find(request)
             if not isinstance(found, Placed):
                 return {"result": "wait", "reason": found.reason}
             for rival in found.rivals:
-                self.book.cancel(rival)
+                self.all_cells.cancel(rival)
             if not found.victims:
-                gang = self.book.commit(request, found)
+                gang = self.all_cells.commit(request, found)
                 break
-            gang = self.book.reserve(request, found)
+            gang = self.all_cells.reserve(request, found)
             for victim in found.victims:
                 evicted += self._pod_names(victim)
-                self.book.release(victim)
-            if not self.book.victims_of(gang):
-                self.book.start(gang)
+                self.all_cells.release(victim)
+            if not self.all_cells.victims_of(gang):
+                self.all_cells.start(gang)
                 break
         answer: dict[str, Any] = {"result": "bind", "placement": self._placement(gang)}
         if evicted:
@@ -252,10 +254,10 @@ class Recorder:
         ]
 
     def _end(self, job: str) -> dict[str, Any]:
-        gang = self.book.gangs.get(job)
+        gang = self.all_cells.gangs.get(job)
         if gang is None:
             return {"result": "ok", "pods": 0}
-        self.book.release(gang)
+        self.all_cells.release(gang)
         return {"result": "ok", "pods": len(gang.pods)}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dlsched.core.errors import BadInput
-from tests.fidelity.hived_requests import Recorder, book_of
+from tests.fidelity.hived_requests import Recorder, cells_of_case
 
 ROOT = Path(os.environ.get("DLSCHED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FOLDER = ROOT / "hived"
@@ -46,9 +46,9 @@ def test_every_answer_and_every_state_is_the_recorded_one(name: str) -> None:
     order = read("initial_free_order.json").get(scenario["cluster"], {})
     if "rejected_at_load" in scenario:
         with pytest.raises(BadInput, match="own 3 cells of type CT1 in CT1-NODE, 0 are there"):
-            book_of(cluster, order)
+            cells_of_case(cluster, order)
         return
-    recorder = Recorder(book_of(cluster, order))
+    recorder = Recorder(cells_of_case(cluster, order))
     assert scenario.get("initial_state") in (None, recorder.state())
     for number, step in enumerate(scenario["steps"]):
         expected = dict(step["expected"])

@@ -1,4 +1,4 @@
-"""Rows that get GPUs of a placement that keeps a book: with victims, and with reservations.
+"""Rows that get GPUs of a placement with a state of its own: with victims, and with reservations.
 
 Where a row's GPUs are held by others, these are suspended and the row starts, all in one decision.
 Where one of them may not be suspended yet, the row reserves its GPUs: no other row of lower or

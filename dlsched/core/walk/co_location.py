@@ -116,7 +116,7 @@ class CoLocation:
         as far as is known: else a GPU that is shared would never be free again.
         """
         if not walk.table.says_shares or walk.claims is not None:
-            return  # a placement that keeps a book gives each row GPUs of its own
+            return  # a placement with a state of its own gives each row GPUs of its own
         waiting, share = self._waiting(walk), walk.table.gpu_share
         hosts, hopeless = _Hosts(walk, waiting), dict[tuple[object, ...], float]()
         nodes_of, pool = walk.ctx.pools.nodes, walk.table.pool

@@ -88,6 +88,8 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
         if isinstance(placed, Refused):
             walk.refuse(row, placed)
             misfits.add(row, placed)
+            if misfits.rules_out_all:
+                break
         if not walk.occupancy.free_total and walk.claims is None:
             break
 
@@ -260,6 +262,11 @@ class _Misfits:
         self._walk = walk
         self._stop = stop
         self._closed: set[object] = set()
+
+    @property
+    def rules_out_all(self) -> bool:
+        """Is there no point in trying any row?"""
+        return self._stop and self._walk.ctx.pools.whole and ("pool", 0) in self._closed
 
     def rule_out(self, row: int) -> bool:
         """Is there no point in trying this row?"""

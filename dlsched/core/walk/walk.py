@@ -50,7 +50,7 @@ class Walk:
         ctx: the round's snapshot.
         suspended: rows that lost their GPUs, with where they were, in order.
         launched: rows that got GPUs, in order.
-        claims: how rows get GPUs of a placement that keeps a book; None with others.
+        claims: how rows get GPUs of a placement with a state of its own; None with others.
         feeding: how rows get processors and memory, where a part decides that; None: as they ask.
         aside: rows that are set aside while the policy decides, by the GPUs that they had.
         filling: joins rows that need parts of GPUs to others, before they get GPUs of their own;

@@ -9,8 +9,8 @@ from dlsched.core.cluster.occupancy import Occupancy
 from dlsched.core.errors import BadInput
 from dlsched.daemon.round.prepared_round import PreparedRound, prepare
 from dlsched.daemon.round.snapshot import LiveSnapshot
-from dlsched.policies.placement.hived.book import Book
 from dlsched.policies.placement.hived.cells import FREE, Physical, Virtual
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells
 from dlsched.policies.placement.hived.gangs import Gang
 from dlsched.policies.placement.hived.placement import Hived
 
@@ -143,17 +143,17 @@ def cells_view(snapshot: LiveSnapshot) -> CellsView:
         )
     occupancy = prepared.ctx.occupancy
     placement.follow(occupancy, prepared.ctx.table)
-    book = placement.book
+    cells = placement.cells
     return CellsView(
-        owned=tuple(_owned(book, prepared)),
-        free=tuple(_free(book)),
-        jobs=tuple(_job(gang, prepared) for gang in book.gangs.values()),
-        bad=tuple(_bad(placement, book, occupancy)),
+        owned=tuple(_owned(cells, prepared)),
+        free=tuple(_free(cells)),
+        jobs=tuple(_job(gang, prepared) for gang in cells.gangs.values()),
+        bad=tuple(_bad(placement, cells, occupancy)),
     )
 
 
-def _owned(book: Book, prepared: PreparedRound) -> Iterator[OwnedCell]:
-    for vc, roots in book.roots.items():
+def _owned(cells: ClusterCells, prepared: PreparedRound) -> Iterator[OwnedCell]:
+    for vc, roots in cells.roots.items():
         for root in roots:
             cell = root.bound
             gangs = {} if cell is None else _gangs_on(cell)
@@ -163,7 +163,7 @@ def _owned(book: Book, prepared: PreparedRound) -> Iterator[OwnedCell]:
                 type=root.chain.types[root.level - 1],
                 address=root.address,
                 pinned=root.pin or None,
-                state=_state(book, root),
+                state=_state(cells, root),
                 physical=None if cell is None else cell.address,
                 nodes=() if cell is None else tuple(dict.fromkeys(cell.nodes)),
                 gpus=root.gpus,
@@ -172,11 +172,11 @@ def _owned(book: Book, prepared: PreparedRound) -> Iterator[OwnedCell]:
             )
 
 
-def _state(book: Book, root: Virtual) -> str:
+def _state(cells: ClusterCells, root: Virtual) -> str:
     cell = root.bound
     if cell is None:
         return "free"
-    if book.ledgers[root.chain.name].is_doomed(cell, root.vc):
+    if cells.ledgers[root.chain.name].is_doomed(cell, root.vc):
         return "doomed"
     if not cell.healthy:
         return "bad"
@@ -192,8 +192,8 @@ def _uses(gang: Gang, root: Virtual) -> bool:
     return any(cell is not None and cell.root is root for _, cell in gang.pairs())
 
 
-def _free(book: Book) -> Iterator[FreeCell]:
-    for ledger in book.ledgers.values():
+def _free(cells: ClusterCells) -> Iterator[FreeCell]:
+    for ledger in cells.ledgers.values():
         for level in range(ledger.chain.top, 0, -1):
             for cell in ledger.free[level]:
                 yield FreeCell(
@@ -226,14 +226,14 @@ def _job(gang: Gang, prepared: PreparedRound) -> CellJob:
     )
 
 
-def _bad(placement: Hived, book: Book, occupancy: Occupancy) -> Iterator[BadNode]:
-    for node in sorted(book.bad):
+def _bad(placement: Hived, cells: ClusterCells, occupancy: Occupancy) -> Iterator[BadNode]:
+    for node in sorted(cells.bad):
         seen = {
             root.vc
-            for roots in book.roots.values()
+            for roots in cells.roots.values()
             for root in roots
             if root.bound is not None and node in root.bound.nodes
         }
         yield BadNode(
-            node=node, why=placement.fault(book, occupancy, node), seen_by=tuple(sorted(seen))
+            node=node, why=placement.fault(cells, occupancy, node), seen_by=tuple(sorted(seen))
         )

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlsched.core.cluster.cells import CellPlan
-from dlsched.policies.placement.hived.book import Book
 from dlsched.policies.placement.hived.cells import FREE, Physical
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells
 from dlsched.policies.placement.hived.gangs import Gang, Placed, Request, Waits, pod_sizes
 from dlsched.policies.placement.hived.stored import restore, stored
-from tests.policies.placement.test_hived_book import book
+from tests.policies.placement.test_hived_cells import cells_for
 
 LARGE = {
     "cell_types": {
@@ -48,7 +48,7 @@ healthy_steps = st.lists(st.one_of(asks, asks, ends), max_size=40)
 any_steps = st.lists(st.one_of(asks, asks, ends, machines), max_size=40)
 
 
-def ask(cells: Book, request: Request) -> Placed | Waits:
+def ask(cells: ClusterCells, request: Request) -> Placed | Waits:
     """A gang starts, and its victims end for it."""
     found = cells.find(request)
     if isinstance(found, Waits):
@@ -65,7 +65,7 @@ def ask(cells: Book, request: Request) -> Placed | Waits:
     return found
 
 
-def carry_out(cells: Book, step: tuple[Any, ...], number: int) -> None:
+def carry_out(cells: ClusterCells, step: tuple[Any, ...], number: int) -> None:
     match step:
         case ("ask", vc, pods, priority, lazy):
             name = f"g{number}"
@@ -82,7 +82,7 @@ def carry_out(cells: Book, step: tuple[Any, ...], number: int) -> None:
             cells.set_healthy(node)
 
 
-def check(cells: Book) -> None:
+def check(cells: ClusterCells) -> None:
     """Every invariant of the cells."""
     users: dict[Physical, Gang] = {}
     claimants: dict[Physical, Gang] = {}
@@ -146,7 +146,7 @@ def _check_cell(cell: Physical, users: dict[Physical, Gang]) -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=any_steps)
 def test_cells_stay_whole_and_no_gpu_is_used_twice(steps: list[Any]) -> None:
-    cells = book(OWNED, document=LARGE)
+    cells = cells_for(OWNED, document=LARGE)
     for number, step in enumerate(steps):
         carry_out(cells, step, number)
         check(cells)
@@ -159,7 +159,7 @@ def test_cells_stay_whole_and_no_gpu_is_used_twice(steps: list[Any]) -> None:
         assert sorted(map(str, ledger.free[ledger.chain.top])) == sorted(map(str, cells.tops[name]))
 
 
-def private(cells: Book, vc: str) -> Book:
+def private(cells: ClusterCells, vc: str) -> ClusterCells:
     """A cluster with a whole top-level cell for each cell that a virtual cluster owns."""
     grants, pinned = cells.owned[vc]
     tops = [
@@ -168,7 +168,7 @@ def private(cells: Book, vc: str) -> Book:
         for _ in range(grant.count)
     ]
     chains = {name: chain for name, chain in cells.plan.chains.items() if name in dict(tops)}
-    return Book(CellPlan(chains=chains, tops=tuple(tops)), {vc: (grants, pinned)})
+    return ClusterCells(CellPlan(chains=chains, tops=tuple(tops)), {vc: (grants, pinned)})
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -177,7 +177,7 @@ def private(cells: Book, vc: str) -> Book:
 def test_a_virtual_cluster_gets_what_it_would_get_in_a_private_one(
     vc: str, steps: list[Any]
 ) -> None:
-    shared = book(OWNED, document=LARGE)
+    shared = cells_for(OWNED, document=LARGE)
     alone = private(shared, vc)
     for number, step in enumerate(steps):
         if step[0] != "ask":
@@ -199,13 +199,13 @@ def test_a_virtual_cluster_gets_what_it_would_get_in_a_private_one(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=any_steps, more=any_steps)
-def test_a_stored_book_goes_on_as_if_nothing_had_happened(
+def test_a_stored_state_goes_on_as_if_nothing_had_happened(
     steps: list[Any], more: list[Any]
 ) -> None:
-    cells = book(OWNED, document=LARGE)
+    cells = cells_for(OWNED, document=LARGE)
     for number, step in enumerate(steps):
         carry_out(cells, step, number)
-    again = book(OWNED, document=LARGE)
+    again = cells_for(OWNED, document=LARGE)
     assert restore(again, stored(cells))
     check(again)
     for number, step in enumerate(more, 100):

@@ -22,7 +22,7 @@ from dlsched.policies.registry import names
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.cluster_files import read_cluster_file
 from simulate.results.tables import ReplayResult
-from tests.policies.placement.test_hived_book import TINY
+from tests.policies.placement.test_hived_cells import TINY
 from tests.policies.placement.test_hived_properties import check
 
 ALL = {"placement": "hived", "clock": "events"}
@@ -216,7 +216,7 @@ fails = st.lists(st.tuples(st.integers(1, 300), st.integers(0, 1)), max_size=2)
     min_run=st.sampled_from([0.0, 25.0]),
     lazy=st.sampled_from(["true", "false"]),
 )
-def test_the_book_agrees_with_the_world_after_every_decision(
+def test_the_cells_agree_with_the_world_after_every_decision(
     lab: Any, jobs: list[Any], fails: list[Any], policy: str, min_run: float, lazy: str
 ) -> None:
     jobs = sorted(jobs)
@@ -242,8 +242,8 @@ def test_the_book_agrees_with_the_world_after_every_decision(
         occupancy, table = run.world.occupancy, run.world.table
         placement = run.parts.placement
         placement.follow(occupancy, table)
-        check(placement.book)
-        gangs = placement.book.gangs.values()
+        check(placement.cells)
+        gangs = placement.cells.gangs.values()
         names = occupancy.cluster.names
 
         def gpus(where: Placement) -> set[tuple[str, int]]:
@@ -330,9 +330,9 @@ def test_gangs_follow_a_table_that_was_packed(lab: Any) -> None:
     occupancy.held[0] = occupancy.held.pop(1)
     occupancy.version += 1
     placement.follow(occupancy, table)
-    [(name, gang)] = placement.book.gangs.items()
+    [(name, gang)] = placement.cells.gangs.items()
     assert (name, gang.request.vc, len(list(gang.gpus))) == ("0", "B", 2)
-    check(placement.book)
+    check(placement.cells)
 
 
 # -- files ----------------------------------------------------------------------------------------

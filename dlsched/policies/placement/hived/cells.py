@@ -36,9 +36,10 @@ class Cell(Generic[C]):
         children: its parts, in order.
         priority: the largest of its GPUs'.
         used: how many of its GPUs are used, by priority.
+        in_use: how many of them are used at all.
     """
 
-    __slots__ = ("address", "chain", "children", "level", "parent", "priority", "used")
+    __slots__ = ("address", "chain", "children", "in_use", "level", "parent", "priority", "used")
 
     def __init__(self, chain: Chain, level: int, address: str, parent: C | None) -> None:
         self.chain = chain
@@ -48,6 +49,7 @@ class Cell(Generic[C]):
         self.children: list[C] = []
         self.priority = FREE
         self.used: dict[int, int] = {}
+        self.in_use = 0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
@@ -94,6 +96,7 @@ class Cell(Generic[C]):
         """So many GPUs more (or less) are used at a priority, here and in all above."""
         cell: Cell[Any] | None = self
         while cell is not None:
+            cell.in_use += change
             left = cell.used.get(priority, 0) + change
             if left:
                 cell.used[priority] = left

@@ -1,8 +1,8 @@
-"""The placement `hived`: every job gets GPUs by the book of cells.
+"""The placement `hived`: every job gets GPUs out of the cells of the cluster.
 
 Which job comes next is the scheduling policy's word; whether it can start now, on exactly which
-GPUs, and which jobs must leave them, is the book's. Guaranteed jobs are placed before opportunistic
-ones, and those of higher priority before others, whatever their rank.
+GPUs, and which jobs must leave them, is decided here. Guaranteed jobs are placed before
+opportunistic ones, and those of higher priority before others, whatever their rank.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dlsched.core.gpu_request import FreeGpus, GpuRequest
 from dlsched.core.options import option
 from dlsched.core.stage import Claim, ClaimingPlacement
 from dlsched.core.units import UnitTable
-from dlsched.policies.placement.hived.book import Book, fits_again
-from dlsched.policies.placement.hived.cells import OPPORTUNISTIC
+from dlsched.policies.placement.hived.cells import HIGHEST, OPPORTUNISTIC
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells, fits_again
 from dlsched.policies.placement.hived.gangs import Gang, Placed, Request
 from dlsched.policies.placement.hived.requests import (
     PIN_COLUMN,
@@ -55,7 +55,7 @@ class Hived(ClaimingPlacement[Options]):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._book: Book | None = None
+        self._cells: ClusterCells | None = None
         self._stored: dict[str, Any] | None = None  # until the cluster is known
         self._cluster: Cluster | None = None
         self._index_of: dict[str, int] = {}
@@ -64,8 +64,9 @@ class Hived(ClaimingPlacement[Options]):
         self._asked: dict[str, tuple[Request, Placed]] = {}
         self._partly: set[str] = set()  # gangs some of whose GPUs are other gangs' too
         self._occupancy: Occupancy | None = None
-        self._seen = -1  # the version of the occupancy that the book agrees with
-        self._empty: tuple[Cluster, Book] | None = None
+        self._machines: object = None  # what `_see_machines` has seen
+        self._seen = -1  # the version of the occupancy that the cells agree with
+        self._empty: tuple[Cluster, ClusterCells] | None = None
 
     # -- what does not depend on the present -------------------------------------------------------
 
@@ -79,11 +80,11 @@ class Hived(ClaimingPlacement[Options]):
     def _place_beside(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Where a row could be beside others of which only their GPUs are known."""
         twin, occupancy = Hived(self.options), free.occupancy
-        book = twin._book_of(occupancy.cluster)
-        twin._see_machines(book, occupancy)
+        cells = twin._cells_of(occupancy.cluster)
+        twin._see_machines(cells, occupancy)
         for row, where in (*occupancy.held.items(), *occupancy.reserved.items()):
-            pods = pods_of(where, occupancy.cluster.names, book.gpus_of)
-            book.adopt(Request(name=f"other {row}", vc="", priority=OPPORTUNISTIC), pods, None)
+            pods = pods_of(where, occupancy.cluster.names, cells.gpus_of)
+            cells.adopt(Request(name=f"other {row}", vc="", priority=OPPORTUNISTIC), pods, None)
         claim = twin.claim(request, free)
         if isinstance(claim, Refused):
             return claim
@@ -93,16 +94,16 @@ class Hived(ClaimingPlacement[Options]):
         """Where a row could be if it had the cluster for itself."""
         cluster = free.occupancy.cluster
         if self._empty is None or self._empty[0] is not cluster:
-            self._empty = cluster, Book(*cells_of(cluster))
-        book = self._empty[1]
+            self._empty = cluster, ClusterCells(*cells_of(cluster))
+        cells = self._empty[1]
         asked = self._request(request, free)
         try:
-            book.check(asked)
+            cells.check(asked)
         except BadInput as error:
             return Refused("Never", str(error))
-        found = book.find(asked)
+        found = cells.find(asked)
         if not isinstance(found, Placed):
-            if asked.is_guaranteed and asked.allowed and not book.has_cells_on(asked):
+            if asked.is_guaranteed and asked.allowed and not cells.has_cells_on(asked):
                 kinds = {cluster.nodes[node].gpu_type for node in _bits(free.nodes)}
                 types = " and ".join(sorted(kinds))
                 return Refused("Never", f"vc {asked.vc} has no cells of {types} where it may run")
@@ -112,20 +113,23 @@ class Hived(ClaimingPlacement[Options]):
     def sameness(self, request: GpuRequest) -> object:
         """What a request says; a row that has reserved GPUs is like no other."""
         name = str(request.row)
-        own = name if self._book is not None and name in self._book.gangs else ""
+        own = name if self._cells is not None and name in self._cells.gangs else ""
         priority = cell_priority(request.priority)
         pin = request.extra(PIN_COLUMN)
         return own, request.vc, priority, request.gang, request.shape, request.whole, pin
 
     def order(self, rows: Rows, table: UnitTable) -> Rows:
         """By priority, the highest first; rows of equal priority keep their ranks."""
-        priorities = [cell_priority(value) for value in table.priority[rows].tolist()]
-        return rows[np.argsort(-np.array(priorities, np.int64), kind="stable")]
+        if not table.says_priorities:
+            return rows
+        said = table.priority[rows]
+        priorities = np.where(np.isnan(said), 0.0, np.maximum(np.floor(said), OPPORTUNISTIC))
+        return rows[np.argsort(-np.minimum(priorities, HIGHEST + 1), kind="stable")]
 
     def helps(self, row: int, victim: int, table: UnitTable) -> bool:
         """Whether both use the same cells: of one virtual cluster, or as opportunistic jobs."""
-        book = self._book
-        gang = None if book is None else book.gangs.get(str(victim))
+        cells = self._cells
+        gang = None if cells is None else cells.gangs.get(str(victim))
         if gang is None:
             return False
         if cell_priority(table.priority.item(row)) < 0:
@@ -152,10 +156,10 @@ class Hived(ClaimingPlacement[Options]):
         return request_of(request, cluster, allowed, lazy=self.options.lazy_preemption)
 
     @property
-    def book(self) -> Book:
+    def cells(self) -> ClusterCells:
         """The cells, after `follow`."""
-        assert self._book is not None
-        return self._book
+        assert self._cells is not None
+        return self._cells
 
     def begin(self) -> None:
         """Forget what the last decision has left."""
@@ -168,65 +172,67 @@ class Hived(ClaimingPlacement[Options]):
         """Release what has ended, adopt what runs, and see which machines are bad."""
         if occupancy is self._occupancy and occupancy.version == self._seen:
             return
-        book = self._book_of(occupancy.cluster)
-        running = []
-        for name, gang in list(book.gangs.items()):
+        cells = self._cells_of(occupancy.cluster)
+        running, where = [], self._where
+        for name, gang in list(cells.gangs.items()):
             row = int(name)
             held = occupancy.held.get(row)
             if gang.state == "Preempting":
                 if held is not None:
                     running.append((gang, held))
                 elif row not in occupancy.reserved:
-                    book.cancel(gang)
-            elif held is None or not _same(held, self._where.get(name)):
-                book.release(gang)
+                    cells.cancel(gang)
+            elif held is None or not _same(held, where.get(name)):
+                cells.release(gang)
                 self._left[name] = gang
-                self._where.pop(name, None)
+                where.pop(name, None)
         for name in self._partly:  # the rows beside it may have left
-            if name in book.gangs:
-                book.release(book.gangs[name])
+            if name in cells.gangs:
+                cells.release(cells.gangs[name])
+                where.pop(name, None)
         self._partly.clear()
         for gang, held in running:
-            if book.victims_of(gang):
+            if cells.victims_of(gang):
                 raise InvariantBroken(f"unit {gang.name} runs on GPUs that its victims still have")
-            book.start(gang)
-            self._where[gang.name] = held
-        self._see_machines(book, occupancy)
-        for row, held in occupancy.held.items():
-            if str(row) not in book.gangs:
-                self._adopt(book, row, held, table)
+            cells.start(gang)
+            where[gang.name] = held
+        self._see_machines(cells, occupancy)
+        is_whole = len(where) == len(occupancy.held) <= len(cells.gangs)
+        for row, held in occupancy.held.items() if not is_whole else ():
+            if str(row) not in cells.gangs:
+                self._adopt(cells, row, held, table)
         self._occupancy, self._seen = occupancy, occupancy.version
 
-    def _book_of(self, cluster: Cluster) -> Book:
-        if cluster is self._cluster and self._book is not None:
-            return self._book
+    def _cells_of(self, cluster: Cluster) -> ClusterCells:
+        if cluster is self._cluster and self._cells is not None:
+            return self._cells
         before = self._stored
-        if before is None and self._book is not None:
-            before = stored(self._book)
-        book = Book(*cells_of(cluster))
-        self._cluster, self._book, self._stored = cluster, book, None
+        if before is None and self._cells is not None:
+            before = stored(self._cells)
+        cells = ClusterCells(*cells_of(cluster))
+        self._cluster, self._cells, self._stored = cluster, cells, None
         self._index_of = {name: k for k, name in enumerate(cluster.names)}
         self._where, self._left, self._seen = {}, {}, -1
         if before is None:
-            return book
-        if restore(book, before):
+            return cells
+        if restore(cells, before):
             here = self._index_of
             self._where = {
                 name: placement_of(gang.pods, here)
-                for name, gang in book.gangs.items()
+                for name, gang in cells.gangs.items()
                 if all(gpu.node in here for gpu in gang.gpus)
             }
         else:
-            self._replay(book, before)
-        return book
+            self._replay(cells, before)
+        return cells
 
-    def _replay(self, book: Book, before: Mapping[str, Any]) -> None:
+    def _replay(self, cells: ClusterCells, before: Mapping[str, Any]) -> None:
         """The cells are others now: gangs that run keep their GPUs, reservations are forgotten."""
         for each in before["gangs"]:
             if each["state"] == "Preempting":
                 continue
             there = [
-                [book.gpus_of[node][k] for node, k in pod if k in book.gpus_of.get(node, {})]
+                [cells.gpus_of[node][k] for node, k in pod if k in cells.gpus_of.get(node, {})]
                 for pod in each["where"]
             ]
             kept = [k for k, pod in enumerate(there) if pod]
@@ -234,7 +240,7 @@ class Hived(ClaimingPlacement[Options]):
                 continue
             request = request_stored(each["name"], each["said"])
             levels = None
-            if each["roots"] is not None and request.vc in book.owned:
+            if each["roots"] is not None and request.vc in cells.owned:
                 levels = [
                     [
                         gpu.chain.level_of(kind)
@@ -242,30 +248,34 @@ class Hived(ClaimingPlacement[Options]):
                     ]
                     for k in kept
                 ]
-            gang = book.adopt(request, [there[k] for k in kept], levels)
+            gang = cells.adopt(request, [there[k] for k in kept], levels)
             self._where[gang.name] = placement_of(gang.pods, self._index_of)
 
-    def _see_machines(self, book: Book, occupancy: Occupancy) -> None:
+    def _see_machines(self, cells: ClusterCells, occupancy: Occupancy) -> None:
         """Machines are bad as `fault` says."""
-        for name in book.gpus_of:
-            if self.fault(book, occupancy, name):
-                book.set_bad(name)
+        now = cells, occupancy.in_service, dict(occupancy.closed)
+        if now == self._machines:
+            return
+        self._machines = now
+        for name in cells.gpus_of:
+            if self.fault(cells, occupancy, name):
+                cells.set_bad(name)
             else:
-                book.set_healthy(name)
+                cells.set_healthy(name)
 
-    def fault(self, book: Book, occupancy: Occupancy, name: str) -> str:
+    def fault(self, cells: ClusterCells, occupancy: Occupancy, name: str) -> str:
         """Why a machine is bad: it is away, or a GPU of its cells is; empty where it is healthy."""
         node = self._index_of.get(name, -1)
         if node < 0:
             return "has not registered"
-        there, said = int(occupancy.cluster.gpus[node]), 1 + max(book.gpus_of[name])
+        there, said = int(occupancy.cluster.gpus[node]), 1 + max(cells.gpus_of[name])
         if there < said:
             return f"has {plural(there, 'GPU')}, its cells have {said}"
         if not occupancy.in_service >> node & 1:
             return "is away"
         return "has a GPU that is out of service" if occupancy.closed.get(node) else ""
 
-    def _adopt(self, book: Book, row: int, held: Placement, table: UnitTable) -> None:
+    def _adopt(self, cells: ClusterCells, row: int, held: Placement, table: UnitTable) -> None:
         """Enter a row that runs, in the cells that it had, or else that its virtual cluster has."""
         assert self._cluster is not None
         asked = GpuRequest(row, held.gpus, table)
@@ -280,21 +290,21 @@ class Hived(ClaimingPlacement[Options]):
                     [gpu.chain.level_of(kind) for gpu, kind in zip(*pair, strict=True)]
                     for pair in zip(before.pods, types, strict=True)
                 ]
-            book.adopt(before.request, before.pods, levels)
+            cells.adopt(before.request, before.pods, levels)
             return
-        pods = pods_of(held, self._cluster.names, book.gpus_of)
+        pods = pods_of(held, self._cluster.names, cells.gpus_of)
         if sum(map(len, pods)) < held.gpus:
             self._partly.add(request.name)
         chains = {gpu.chain.name for pod in pods for gpu in pod}
-        if request.is_guaranteed and request.vc in book.owned and len(chains) == 1:
-            for level in book.root_levels(request, next(iter(chains))):
-                gang = book.adopt(
+        if request.is_guaranteed and request.vc in cells.owned and len(chains) == 1:
+            for level in cells.root_levels(request, next(iter(chains))):
+                gang = cells.adopt(
                     request, pods, [[level] * len(pod) for pod in pods], may_downgrade=False
                 )
                 if gang.virtual is not None:
                     return
-                book.release(gang)
-        book.adopt(request, pods, None)
+                cells.release(gang)
+        cells.adopt(request, pods, None)
 
     def can_return(self, row: int) -> bool:
         """Whether its GPUs, and the cells that they were, are in no use."""
@@ -305,20 +315,20 @@ class Hived(ClaimingPlacement[Options]):
 
     def claim(self, request: GpuRequest, free: FreeGpus) -> Claim | Refused:
         """Where a row can start now, and which rows must leave before."""
-        book = self._book
-        assert book is not None
+        cells = self._cells
+        assert cells is not None
         asked = self._request(request, free)
         try:
-            book.check(asked)
+            cells.check(asked)
         except BadInput as error:
             return Refused("Quota", str(error))
-        found = book.find(asked)
+        found = cells.find(asked)
         if not isinstance(found, Placed):
             owned = asked.is_guaranteed and asked.vc
             return Refused("Quota" if owned else "Resources", found.reason)
         where = placement_of(found.pods, self._index_of)
         if request.shape and len(where.nodes) != len(request.shape):
-            book.undo(found)
+            cells.undo(found)
             return Refused("Fragmented", "its cells lie on fewer nodes than it asks for")
         self._asked = {asked.name: (asked, found)}
         return Claim(where, _rows(found.victims), _rows(found.rivals))
@@ -326,34 +336,34 @@ class Hived(ClaimingPlacement[Options]):
     def reject(self, row: int) -> None:
         """Undo what the search has changed."""
         _, found = self._asked.pop(str(row))
-        assert self._book is not None
-        self._book.undo(found)
+        assert self._cells is not None
+        self._cells.undo(found)
 
     def reserved(self, row: int) -> None:
         """The row's GPUs are its own, although others are still on them."""
-        assert self._book is not None
-        self._book.reserve(*self._asked.pop(str(row)))
+        assert self._cells is not None
+        self._cells.reserve(*self._asked.pop(str(row)))
 
     def taken(self, row: int) -> None:
-        """The row runs; the book has agreed with the occupancy before that."""
-        assert self._book is not None
+        """The row runs; the cells have agreed with the occupancy before that."""
+        assert self._cells is not None
         assert self._occupancy is not None
-        self._book.commit(*self._asked.pop(str(row)))
+        self._cells.commit(*self._asked.pop(str(row)))
         self._where[str(row)] = self._occupancy.held[row]
         self._seen = self._occupancy.version
 
     # -- state -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The book as plain values."""
-        if self._book is None:
+        """The cells as plain values."""
+        if self._cells is None:
             return dict(self._stored or {})
-        return stored(self._book)
+        return stored(self._cells)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`, as soon as the cluster is known."""
         self._stored = dict(state) or None
-        self._book = self._cluster = self._occupancy = None
+        self._cells = self._cluster = self._occupancy = None
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Gangs are named by their rows; those without one are gone."""
@@ -382,4 +392,8 @@ def _same(one: Placement, other: Placement | None) -> bool:
     """Are these the same GPUs, in whatever order?"""
     if other is None:
         return False
-    return one == other or dict(zip(*one, strict=True)) == dict(zip(*other, strict=True))
+    return (
+        one is other
+        or one == other
+        or dict(zip(*one, strict=True)) == dict(zip(*other, strict=True))
+    )

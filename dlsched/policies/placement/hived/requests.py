@@ -15,8 +15,8 @@ from dlsched.core.cluster.cells import CellPlan, Grant
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.gpu_request import GpuRequest
-from dlsched.policies.placement.hived.book import Owned
 from dlsched.policies.placement.hived.cells import HIGHEST, OPPORTUNISTIC, Physical
+from dlsched.policies.placement.hived.cluster_cells import Owned
 from dlsched.policies.placement.hived.gangs import Pods, Request, pod_sizes
 
 PIN_COLUMN = "cell"

@@ -1,4 +1,4 @@
-"""The book as plain values, for the state of a round, and back.
+"""The cells as plain values, for the state of a round, and back.
 
 Cells are numbered by their place in the configuration. The order of lists is kept, since it decides
 which of several equal cells is taken next. Where the configuration has changed, only the gangs are
@@ -11,25 +11,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dlsched.policies.placement.hived.book import Book
 from dlsched.policies.placement.hived.cells import OPPORTUNISTIC, Physical, Virtual
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells
 from dlsched.policies.placement.hived.gangs import Gang, Request
 
 _SAID = ("vc", "priority", "pods", "gpus", "whole", "apart", "gpu_type", "pin", "lazy")
 
 
-def fingerprint(book: Book) -> str:
+def fingerprint(cluster: ClusterCells) -> str:
     """The same text for the same cells with the same owners."""
-    return repr((book.plan.tops, [*book.plan.chains.values()], [*book.owned.items()]))
+    return repr((cluster.plan.tops, [*cluster.plan.chains.values()], [*cluster.owned.items()]))
 
 
 class _Numbers:
     """Numbers of cells, both ways."""
 
-    def __init__(self, book: Book) -> None:
-        tops = (top for tops in book.tops.values() for top in tops)
+    def __init__(self, cluster: ClusterCells) -> None:
+        tops = (top for tops in cluster.tops.values() for top in tops)
         self.physical: list[Physical] = [cell for top in tops for cell in top.everything()]
-        roots = (root for roots in book.roots.values() for root in roots)
+        roots = (root for roots in cluster.roots.values() for root in roots)
         self.virtual: list[Virtual] = [cell for root in roots for cell in root.everything()]
         self.of: dict[Physical | Virtual, int] = {}
         self.of.update({cell: number for number, cell in enumerate(self.physical)})
@@ -39,27 +39,27 @@ class _Numbers:
         return [self.of[cell] for cell in cells]
 
 
-def stored(book: Book) -> dict[str, Any]:
+def stored(cluster: ClusterCells) -> dict[str, Any]:
     """Everything that decides later answers."""
-    numbers = _Numbers(book)
+    numbers = _Numbers(cluster)
     return {
-        "cells": fingerprint(book),
+        "cells": fingerprint(cluster),
         "free": {
             name: [numbers.numbers(cells) for cells in each.free]
-            for name, each in book.ledgers.items()
+            for name, each in cluster.ledgers.items()
         },
         "bad_free": {
             name: [numbers.numbers(cells) for cells in each.bad_free]
-            for name, each in book.ledgers.items()
+            for name, each in cluster.ledgers.items()
         },
         "doomed": {
             name: {
                 vc: [numbers.numbers(cells) for cells in levels]
                 for vc, levels in each.doomed.items()
             }
-            for name, each in book.ledgers.items()
+            for name, each in cluster.ledgers.items()
         },
-        "views": [numbers.numbers(view.machines) for view in book.views],
+        "views": [numbers.numbers(view.machines) for view in cluster.views],
         "bound": [
             [number, numbers.of[cell.bound]]
             for number, cell in enumerate(numbers.physical)
@@ -67,8 +67,8 @@ def stored(book: Book) -> dict[str, Any]:
         ],
         "split": [number for number, cell in enumerate(numbers.physical) if cell.split],
         "unhealthy": [number for number, cell in enumerate(numbers.physical) if not cell.healthy],
-        "bad": sorted(book.bad),
-        "gangs": [_gang_stored(gang, numbers) for gang in book.gangs.values()],
+        "bad": sorted(cluster.bad),
+        "gangs": [_gang_stored(gang, numbers) for gang in cluster.gangs.values()],
     }
 
 
@@ -104,11 +104,11 @@ def request_stored(name: str, said: Mapping[str, Any]) -> Request:
     return replace(Request(name=name, vc="", priority=0), **{**said, "pods": pods})
 
 
-def restore(book: Book, state: Mapping[str, Any]) -> bool:
-    """Bring a new book to a stored state; False where its cells are others."""
-    if state["cells"] != fingerprint(book):
+def restore(cluster: ClusterCells, state: Mapping[str, Any]) -> bool:
+    """Bring new cells to a stored state; False where its cells are others."""
+    if state["cells"] != fingerprint(cluster):
         return False
-    numbers = _Numbers(book)
+    numbers = _Numbers(cluster)
     physical, virtual = numbers.physical, numbers.virtual
     for cell in physical:
         cell.bound = None
@@ -120,26 +120,26 @@ def restore(book: Book, state: Mapping[str, Any]) -> bool:
         physical[number].split = True
     for number in state["unhealthy"]:
         physical[number].healthy = False
-    book.bad = set(state["bad"])
-    for view, order in zip(book.views, state["views"], strict=True):
+    cluster.bad = set(state["bad"])
+    for view, order in zip(cluster.views, state["views"], strict=True):
         cells: Any = physical if isinstance(view.machines[0], Physical) else virtual
         view.machines = [cells[number] for number in order]
-    for name, ledger in book.ledgers.items():
+    for name, ledger in cluster.ledgers.items():
         ledger.free = [[physical[n] for n in level] for level in state["free"][name]]
         ledger.bad_free = [[physical[n] for n in level] for level in state["bad_free"][name]]
         ledger.doomed = {
             vc: [[physical[n] for n in level] for level in levels]
             for vc, levels in state["doomed"][name].items()
         }
-        ledger.recount(root for roots in book.roots.values() for root in roots)
+        ledger.recount(root for roots in cluster.roots.values() for root in roots)
     for each in state["gangs"]:
-        _restore_gang(book, each, numbers)
-    for gang in book.gangs.values():
+        _restore_gang(cluster, each, numbers)
+    for gang in cluster.gangs.values():
         _count(gang)
     return True
 
 
-def _restore_gang(book: Book, each: Mapping[str, Any], numbers: _Numbers) -> None:
+def _restore_gang(cluster: ClusterCells, each: Mapping[str, Any], numbers: _Numbers) -> None:
     gang = Gang(
         request=request_stored(each["name"], each["said"]),
         pods=[[numbers.physical[n] for n in pod] for pod in each["gpus"]],
@@ -155,7 +155,7 @@ def _restore_gang(book: Book, each: Mapping[str, Any], numbers: _Numbers) -> Non
             gpu.claimant = gang
         else:
             gpu.user = gang
-    book.gangs[gang.name] = gang
+    cluster.gangs[gang.name] = gang
 
 
 def _count(gang: Gang) -> None:

@@ -14,6 +14,7 @@ from dlsched.policies.placement.hived.cells import FREE, OPPORTUNISTIC, Cell, Ph
 from dlsched.policies.placement.hived.gangs import Request, Waits
 
 C = TypeVar("C", Physical, Virtual)
+MANY = 1 << 30  # GPUs, more than a machine has
 
 
 def machines_of(cell: C) -> list[C]:
@@ -79,12 +80,17 @@ class View(Generic[C]):
     def _search(self, request: Request, sizes: Sequence[int], priority: int) -> list[C] | Waits:
         """A machine for each pod, at a priority below which GPUs in use count as free."""
         allowed = request.allowed
-        self.machines.sort(key=lambda cell: self._rank(cell, priority, allowed))
+        if self._packs_across and allowed is None:
+            self.machines.sort(key=_packed)
+        else:
+            self.machines.sort(key=lambda cell: self._rank(cell, priority, allowed))
         found: list[C] = []
         taken = 0
         for machine in self.machines:
-            used = sum(count for at, count in machine.used.items() if at >= priority)
-            while machine.gpus - used - taken >= sizes[len(found)]:
+            free = machine.gpus - machine.in_use
+            if priority > OPPORTUNISTIC:  # GPUs that are used at less count as free
+                free += sum(count for at, count in machine.used.items() if at < priority)
+            while free - taken >= sizes[len(found)]:
                 fault = _fault(machine, allowed)
                 if fault:
                     return Waits(reason=fault)
@@ -104,9 +110,16 @@ class View(Generic[C]):
         bad = physical is not None and not physical.healthy
         barred = physical is not None and allowed is not None and physical.node not in allowed
         if self._packs_across:
-            return bad, barred, -sum(cell.used.values()), 0
+            return bad, barred, -cell.in_use, 0
         higher = sum(count for at, count in cell.used.items() if at > priority)
         return bad, barred, -cell.used_at(priority), higher
+
+
+def _packed(cell: Physical | Virtual) -> int:
+    """The rank of a machine where only its use counts: bad ones last, then the fullest first."""
+    physical = physical_of(cell)
+    bad = physical is not None and not physical.healthy
+    return (MANY if bad else 0) - cell.in_use
 
 
 def _fault(machine: Physical | Virtual, allowed: frozenset[str] | None) -> str:

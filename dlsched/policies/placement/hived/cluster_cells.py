@@ -1,4 +1,4 @@
-"""The book of cells: which gang has which, and what a gang can get now.
+"""All cells of a cluster: which gang has which, and what a gang can get now.
 
 Gangs come with `find`, which changes nothing but the downgrades that it reports, and `commit`,
 `reserve`, `start` and `release`. A guaranteed gang is placed on virtual cells of its virtual
@@ -41,7 +41,7 @@ from dlsched.policies.placement.hived.view import View
 Owned = Mapping[str, tuple[Sequence[Grant], Sequence[str]]]
 
 
-class Book:
+class ClusterCells:
     """All cells of a cluster.
 
     Attributes:

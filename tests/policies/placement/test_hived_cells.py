@@ -1,4 +1,4 @@
-"""The book of cells: the worked examples of HiveD, what it refuses, and bad machines."""
+"""The cells of a cluster: the worked examples of HiveD, what it refuses, and bad machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dlsched.core.cluster.cell_tables import grants_of, plan_from_tables
 from dlsched.core.errors import BadInput
-from dlsched.policies.placement.hived.book import Book
+from dlsched.policies.placement.hived.cluster_cells import ClusterCells
 from dlsched.policies.placement.hived.gangs import Gang, Placed, Request, Waits, pod_sizes
 from dlsched.policies.placement.hived.stored import restore, stored
 
@@ -25,12 +25,12 @@ TINY = {
 A_NODE_AND_B_PAIR = {"A": {"RACK.NODE": 1}, "B": {"RACK.NODE.PAIR": 1}}
 
 
-def book(
+def cells_for(
     owned: dict[str, dict[str, int]] = A_NODE_AND_B_PAIR,
     *,
     document: dict[str, Any] = TINY,
     pinned: dict[str, list[str]] | None = None,
-) -> Book:
+) -> ClusterCells:
     plan = plan_from_tables(document, where="test")
     assert plan is not None
     owners = {
@@ -41,14 +41,14 @@ def book(
         for vc, cells in owned.items()
     }
     plan.check_owners(owners, where="test")
-    return Book(plan, owners)
+    return ClusterCells(plan, owners)
 
 
 def request(name: str, vc: str, *pods: int, priority: int = 0, **more: Any) -> Request:
     return Request(name=name, vc=vc, priority=priority, pods=pod_sizes(pods), **more)
 
 
-def start(cells: Book, name: str, vc: str, *pods: int, **more: Any) -> Gang:
+def start(cells: ClusterCells, name: str, vc: str, *pods: int, **more: Any) -> Gang:
     asked = request(name, vc, *pods, **more)
     found = cells.find(asked)
     assert isinstance(found, Placed), found
@@ -60,13 +60,13 @@ def where(gang: Gang) -> list[tuple[str, list[int]]]:
     return [(pod[0].node, [gpu.index for gpu in pod]) for pod in gang.pods]
 
 
-def free(cells: Book, chain: str = "RACK") -> dict[int, list[str]]:
+def free(cells: ClusterCells, chain: str = "RACK") -> dict[int, list[str]]:
     lists = enumerate(cells.ledgers[chain].free)
     return {level: sorted(cell.address for cell in found) for level, found in lists if found}
 
 
 def test_cells_are_split_for_small_jobs_and_merged_when_they_end() -> None:
-    cells = book()
+    cells = cells_for()
     assert free(cells) == {4: ["r0"]}
     first = start(cells, "a1", "A", 1)
     assert (where(first), free(cells)) == ([("n0", [0])], {3: ["r0/n1"]})
@@ -85,20 +85,20 @@ def test_cells_are_split_for_small_jobs_and_merged_when_they_end() -> None:
 
 
 def test_a_small_job_of_one_cannot_block_the_node_of_the_other() -> None:
-    cells = book()
+    cells = cells_for()
     assert where(start(cells, "b", "B", 2)) == [("n0", [0, 1])]
     assert where(start(cells, "a", "A", 4)) == [("n1", [0, 1, 2, 3])]
 
 
 def test_a_virtual_cluster_waits_when_its_cells_are_used_and_others_do_not() -> None:
-    cells = book()
+    cells = cells_for()
     start(cells, "a1", "A", 4)
     assert cells.find(request("a2", "A", 1)) == Waits(reason="insufficient capacity in vc A")
     start(cells, "b", "B", 1)
 
 
 def test_opportunistic_jobs_use_what_is_idle_and_are_victims_as_whole_gangs() -> None:
-    cells = book()
+    cells = cells_for()
     lent = start(cells, "o", "B", 4, 4, priority=-1)
     assert {gpu.node for gpu in lent.gpus} == {"n0", "n1"}
     asked = request("a", "A", 1)
@@ -115,7 +115,7 @@ def test_opportunistic_jobs_use_what_is_idle_and_are_victims_as_whole_gangs() ->
 
 
 def test_a_reservation_keeps_equals_away_and_yields_to_higher_priority() -> None:
-    cells = book({"A": {"RACK.NODE": 1}})
+    cells = cells_for({"A": {"RACK.NODE": 1}})
     held = start(cells, "low", "A", 4)
     middle = request("middle", "A", 4, priority=1)
     found = cells.find(middle)
@@ -132,7 +132,7 @@ def test_a_reservation_keeps_equals_away_and_yields_to_higher_priority() -> None
 
 
 def test_a_withdrawn_reservation_gives_the_victims_their_cells_back() -> None:
-    cells = book()
+    cells = cells_for()
     held = start(cells, "low", "A", 4)
     before = free(cells)
     asked = request("high", "A", 2, priority=1)
@@ -146,7 +146,7 @@ def test_a_withdrawn_reservation_gives_the_victims_their_cells_back() -> None:
 
 
 def test_a_lazy_job_runs_on_as_an_opportunistic_one() -> None:
-    cells = book()
+    cells = cells_for()
     held = start(cells, "low", "A", 4, lazy=True)
     moved = start(cells, "high", "A", 4, priority=1)
     assert where(held) == [("n0", [0, 1, 2, 3])]
@@ -159,7 +159,7 @@ def test_a_lazy_job_runs_on_as_an_opportunistic_one() -> None:
 
 
 def test_a_downgrade_is_undone_when_the_search_is_given_up() -> None:
-    cells = book()
+    cells = cells_for()
     held = start(cells, "low", "A", 4, lazy=True)
     before = stored(cells)
     found = cells.find(request("high", "A", 4, priority=1))
@@ -182,7 +182,7 @@ def test_a_pinned_cell_is_its_owners_alone() -> None:
             }
         ],
     }
-    cells = book({"A": {}, "B": {"RACK.NODE": 1}}, document=document, pinned={"A": ["fast"]})
+    cells = cells_for({"A": {}, "B": {"RACK.NODE": 1}}, document=document, pinned={"A": ["fast"]})
     assert free(cells) == {3: ["r0/n1"]}
     assert where(start(cells, "b", "B", 4)) == [("n1", [0, 1, 2, 3])]
     assert where(start(cells, "a", "A", 4, pin="fast")) == [("n0", [0, 1, 2, 3])]
@@ -202,12 +202,12 @@ def test_a_pinned_cell_is_its_owners_alone() -> None:
 )
 def test_what_can_never_be_placed_is_refused(asked: Request, why: str) -> None:
     with pytest.raises(BadInput, match=why):
-        book().check(asked)
+        cells_for().check(asked)
 
 
 def test_an_opportunistic_job_may_not_use_a_pinned_cell() -> None:
     document = {**TINY, "physical_cells": [{"type": "RACK", "nodes": "n[0-1]", "pinned": "p"}]}
-    cells = book({"A": {}}, document=document, pinned={"A": ["p"]})
+    cells = cells_for({"A": {}}, document=document, pinned={"A": ["p"]})
     with pytest.raises(BadInput, match="opportunistic job cannot use the pinned cell 'p'"):
         cells.check(request("x", "A", 1, priority=-1, pin="p"))
 
@@ -216,14 +216,14 @@ def test_an_opportunistic_job_may_not_use_a_pinned_cell() -> None:
 
 
 def test_a_bad_machine_is_hidden_while_enough_healthy_cells_are_left() -> None:
-    cells = book({"A": {"RACK.NODE": 1}})
+    cells = cells_for({"A": {"RACK.NODE": 1}})
     cells.set_bad("n0")
     assert not any(each for levels in cells.ledgers["RACK"].doomed.values() for each in levels)
     assert where(start(cells, "a", "A", 4)) == [("n1", [0, 1, 2, 3])]
 
 
 def test_a_cell_is_doomed_when_no_healthy_one_is_left_for_it() -> None:
-    cells = book({"A": {"RACK.NODE": 2}})
+    cells = cells_for({"A": {"RACK.NODE": 2}})
     cells.set_bad("n0")
     (root, other) = cells.roots["A"]
     assert root.bound is not None
@@ -239,7 +239,7 @@ def test_a_cell_is_doomed_when_no_healthy_one_is_left_for_it() -> None:
 
 
 def test_a_job_on_a_machine_that_turns_bad_keeps_its_cells_until_it_ends() -> None:
-    cells = book()
+    cells = cells_for()
     gang = start(cells, "a", "A", 4)
     cells.set_bad("n0")
     assert gang.state == "Allocated"
@@ -249,7 +249,7 @@ def test_a_job_on_a_machine_that_turns_bad_keeps_its_cells_until_it_ends() -> No
 
 
 def test_an_opportunistic_job_that_ends_on_a_doomed_cell_leaves_it_doomed() -> None:
-    cells = book({"A": {"RACK.NODE": 2}, "B": {}})
+    cells = cells_for({"A": {"RACK.NODE": 2}, "B": {}})
     lent = start(cells, "o", "B", 4, priority=-1)
     assert {gpu.node for gpu in lent.gpus} == {"n0"}
     cells.set_bad("n0")
@@ -261,7 +261,7 @@ def test_an_opportunistic_job_that_ends_on_a_doomed_cell_leaves_it_doomed() -> N
 
 
 def test_a_doomed_cell_whose_healthy_part_is_used_is_free_after_both_end() -> None:
-    cells = book({"A": {"RACK": 1}})
+    cells = cells_for({"A": {"RACK": 1}})
     cells.set_bad("n0")
     gang = start(cells, "a", "A", 4)
     assert where(gang) == [("n1", [0, 1, 2, 3])]
@@ -274,13 +274,13 @@ def test_a_doomed_cell_whose_healthy_part_is_used_is_free_after_both_end() -> No
 # -- other cells than before ----------------------------------------------------------------------
 
 
-def test_a_restored_book_answers_as_the_stored_one_would() -> None:
-    cells = book()
+def test_a_restored_state_answers_as_the_stored_one_would() -> None:
+    cells = cells_for()
     start(cells, "a1", "A", 1)
     start(cells, "b1", "B", 2)
     start(cells, "o1", "B", 1, priority=-1)
     cells.set_bad("n1")
-    again = book()
+    again = cells_for()
     assert restore(again, stored(cells))
     assert stored(again) == stored(cells)
     for each in (cells, again):
@@ -293,9 +293,9 @@ def test_a_restored_book_answers_as_the_stored_one_would() -> None:
 
 
 def test_a_gang_that_no_longer_fits_its_virtual_cluster_runs_on_opportunistically() -> None:
-    cells = book()
+    cells = cells_for()
     gang = start(cells, "a", "A", 4)
-    smaller = book({"A": {"RACK.NODE.PAIR": 1}, "B": {"RACK.NODE": 1}})
+    smaller = cells_for({"A": {"RACK.NODE.PAIR": 1}, "B": {"RACK.NODE": 1}})
     assert not restore(smaller, stored(cells))
     gpus = [[smaller.gpus_of[gpu.node][gpu.index] for gpu in pod] for pod in gang.pods]
     adopted = smaller.adopt(gang.request, gpus, [[3] * 4])
