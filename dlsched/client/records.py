@@ -433,7 +433,8 @@ class Usage:
 
     name: str
     gpu_s: float = 0.0
-    gpus_now: int = 0
+    gpus_now: int = 0  # rounded up
+    gpu_parts_now: float = 0.0  # the same, parts of GPUs as parts
     entitlement: float | None = None
     pending: int = 0
 

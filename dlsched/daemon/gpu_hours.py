@@ -23,6 +23,7 @@ from dlsched.daemon.writer import TermBegun
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.tenants import EVERY_USER, Quota
+from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Attach, Write
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
@@ -115,14 +116,16 @@ class GpuHours(LedgerFollower):
             if row is None or facts is None or facts.started_at is None or not run.released:
                 continue
             gpus = sum(len(member.gpus) for member in run.members.values())
-            share = gpus / max(len(run.members), 1)  # `held_by` has the run once for each node
+            gpus_on_each = gpus / max(len(run.members), 1)  # `held_by` has a run once for each node
             yield RunUsage(
                 user=row.request.user,
                 account=table.field(row, "account") or "",
                 vc=table.field(row, "vc") or "",
                 began_at=facts.started_at,
                 ended_at=now,
-                gpu_s=share * max(now - facts.started_at, 0.0),
+                gpu_s=gpus_on_each
+                * part_of(row.request.gpu_share)
+                * max(now - facts.started_at, 0.0),
             )
 
 

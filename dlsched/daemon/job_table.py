@@ -242,7 +242,7 @@ class JobTable:
         if run.is_over and not (old is not None and old.is_over):
             facts.last_run_s = executed_s(run) or clock.seconds(now)
             facts.executed_s += facts.last_run_s
-            facts.gpu_s += gpu_s(run)
+            facts.gpu_s += gpu_s(run, row)
             clock.end()
         facts.migrations += more.migrations
         facts.resizes += more.resizes

@@ -19,6 +19,7 @@ from sqlalchemy import RowMapping
 from dlsched.core.errors import BadInput
 from dlsched.db.errors import StoreCorrupt
 from dlsched.protocol import messages as m
+from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.json_form import dumps, loads, value_of
 from dlsched.protocol.ledger import (
     Cause,
@@ -266,10 +267,11 @@ def ended_at(run: Run, heard: float) -> float:
     return min(heard, max(known)) if known and len(known) == len(told) else heard
 
 
-def gpu_s(run: Run) -> float:
-    """GPU time in seconds that a run's nodes have reported."""
+def gpu_s(run: Run, job: Job) -> float:
+    """GPU time in seconds that a run's nodes have reported; parts of GPUs count as parts."""
     ends = [(each, each.exit) for each in run.members.values()]
-    return float(sum(len(each.gpus) * record.ran_s for each, record in ends if record is not None))
+    held = sum(len(each.gpus) * record.ran_s for each, record in ends if record is not None)
+    return float(held) * part_of(job.request.gpu_share)
 
 
 class RunGrowth(NamedTuple):
@@ -293,7 +295,7 @@ def growth_of(old: Run | None, run: Run, job: Job) -> RunGrowth:
     return RunGrowth(
         starts=int(run.released and not (old is not None and old.released)),
         executed_s=executed_s(run) - (executed_s(old) if old is not None else 0.0),
-        gpu_s=gpu_s(run) - (gpu_s(old) if old is not None else 0.0),
+        gpu_s=gpu_s(run, job) - (gpu_s(old, job) if old is not None else 0.0),
         migrations=int(goes_on and run.stop is m.StopReason.MIGRATE),
         resizes=int(goes_on and run.stop is m.StopReason.RESIZE),
     )

@@ -292,6 +292,7 @@ def _object(kind: str, tenant: Tenant) -> dict[str, Any]:
     return {
         **{name: _value(message, name) for name in _FIELDS[kind]},
         "gpus_now": tenant.gpus_now,
+        "gpu_parts_now": tenant.gpu_parts_now,
         "jobs_now": tenant.jobs_now,
         "gpu_hours_now": tenant.gpu_hours_now if tenant.HasField("gpu_hours_now") else None,
         "source": tenant.source,
@@ -320,10 +321,13 @@ def _columns(kind: str) -> list[Column[Tenant]]:
     def hours(each: Tenant) -> str:
         return f"{each.gpu_hours_now:.1f}" if each.HasField("gpu_hours_now") else "-"
 
+    def gpus(each: Tenant) -> str:
+        return f"{each.gpu_parts_now or each.gpus_now:g}"  # an older daemon counts whole ones
+
     used = [Column("gpu_hours_now", "HOURS USED", "", hours, right=True)]
     return [
         *(field(name) for name in _FIELDS[kind]),
-        now("gpus_now", "GPUS NOW"),
+        Column("gpus_now", "GPUS NOW", "", gpus, right=True),
         now("jobs_now", "JOBS NOW"),
         *(used if kind == "quota" else ()),
         Column("source", "SET BY", "", lambda each: str(each.set_by) or str(each.source)),

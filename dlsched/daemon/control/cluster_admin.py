@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -146,8 +147,9 @@ class ClusterAdmin:
                 view.pending += 1
                 continue
             run = driver.committed.live_run(row.job)
-            gpus = sum(len(m.gpus) for m in run.members.values()) if run is not None else 0
-            view.gpus_now += gpus
+            gpus = driver.committed.gpus_of(run)
+            view.gpu_parts_now += gpus
+            view.gpus_now = math.ceil(view.gpu_parts_now)
             started = driver.table.of(row.job).started_at
             if started is not None:
                 begin = started if since is None else max(started, since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields, replace
 from typing import Any
@@ -92,7 +93,7 @@ def _view(cluster: Cluster, row: TenantSet, held: Held) -> control_pb2.Tenant:
     return view
 
 
-Held = dict[tuple[str, str], tuple[int, int]]  # jobs and GPUs, by kind and name
+Held = dict[tuple[str, str], tuple[int, float]]  # jobs and GPUs, by kind and name; parts as parts
 
 
 async def _held(cluster: Cluster) -> Held:
@@ -103,7 +104,7 @@ async def _held(cluster: Cluster) -> Held:
         if row.status.is_terminal:
             continue
         run = driver.committed.live_run(row.job) if row.status is not JobStatus.PENDING else None
-        gpus = sum(len(member.gpus) for member in run.members.values()) if run is not None else 0
+        gpus = driver.committed.gpus_of(run)
         whose = {("user", row.request.user), ("user", EVERY_USER), ("vc", table.field(row, "vc"))}
         whose.add(("class", table.field(row, "priority_class") or ""))
         whose.add(("reservation", table.field(row, "reservation") or ""))
@@ -112,7 +113,7 @@ async def _held(cluster: Cluster) -> Held:
             whose.add(("account", account))
             account = parents.get(account, "")
         for each in whose:
-            jobs_now, gpus_now = held.get(each, (0, 0))
+            jobs_now, gpus_now = held.get(each, (0, 0.0))
             held[each] = (jobs_now + 1, gpus_now + gpus)
     return held
 
@@ -120,7 +121,8 @@ async def _held(cluster: Cluster) -> Held:
 def _count(cluster: Cluster, tenant: Tenant, held: Held, view: control_pb2.Tenant) -> None:
     """Put in what a tenant uses now."""
     kind = tenant.kind if isinstance(tenant, Quota) else key_of(tenant)[0]
-    view.jobs_now, view.gpus_now = held.get((kind, tenant.name), (0, 0))
+    view.jobs_now, view.gpu_parts_now = held.get((kind, tenant.name), (0, 0.0))
+    view.gpus_now = math.ceil(view.gpu_parts_now)
     if isinstance(tenant, Quota) and tenant.gpu_hours is not None:
         spent = cluster.live.eligibility.tenant_limits.used_hours
         view.gpu_hours_now = spent.get((tenant.kind, tenant.name), 0.0)

@@ -93,7 +93,7 @@ class Views:
             view.run_s = facts.executed_now(now)
             if facts.started_at is not None:
                 since = max(0.0, cluster.now - facts.started_at)
-                view.gpu_s = facts.gpu_s + since * view.gpus
+                view.gpu_s = facts.gpu_s + since * driver.committed.gpus_of(run)
         return view
 
     def reason(self, row: Job) -> str:

@@ -7,13 +7,11 @@ that still fits may pass an earlier one that does not. Running jobs are never st
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from dlsched.core.arrays import Bools, Rows
+from dlsched.core.arrays import Bools
 from dlsched.core.errors import plural
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.job_columns import JobColumns
@@ -23,6 +21,7 @@ from dlsched.db.tenants import EVERY_USER, PriorityClass, Quota
 # kind (user, account, vc, class) and name of a tenant with a quota
 QuotaHolder = tuple[str, str]
 EACH_USER = "class user"  # the kind of a limit on each user in a class: "urgent ann" has the name
+ROUNDED = 1e-9  # of a GPU: ten tenths must make one
 GPUS = {
     "user": "QOSMaxGRESPerUser",
     "account": "AssocGrpGRES",
@@ -143,7 +142,7 @@ class TenantLimits:
             return {}
         given = set(claimed)
         holds = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.GIVES_WAY)
-        used: Counter[QuotaHolder] = Counter()
+        used: defaultdict[QuotaHolder, float] = defaultdict(float)
         base: dict[int, int] = {}  # GPUs that count already, of jobs that have some or may get some
         candidates: list[tuple[int, int]] = []
         for job, holders in self._holders.items():
@@ -152,7 +151,7 @@ class TenantLimits:
                 continue
             if holds[row] or job in given:
                 gpus = jobs.get("gpus_now", row) if holds[row] else jobs.get("gang", row)
-                used.update(dict.fromkeys(holders, gpus))
+                _add(used, holders, gpus * jobs.get("gpu_share", row))
                 base[job] = gpus
             elif eligible[row]:
                 candidates.append((positions.get(job, 1 << 60), job))
@@ -160,18 +159,19 @@ class TenantLimits:
         for _, job in sorted(candidates):
             row = jobs.row_of[job]
             gang = jobs.get("gang", row)
-            why = self._forbids(self._holders[job], gang, used)
+            needs = gang * jobs.get("gpu_share", row)
+            why = self._forbids(self._holders[job], needs, used)
             if why:
                 eligible[row] = False
                 reasons[job] = why
             else:
-                used.update(dict.fromkeys(self._holders[job], gang))
+                _add(used, self._holders[job], needs)
                 base[job] = gang
         self._share_out(jobs, base, used)
         return reasons
 
     def _share_out(
-        self, jobs: JobColumns, base: Mapping[int, int], used: Counter[QuotaHolder]
+        self, jobs: JobColumns, base: Mapping[int, int], used: Mapping[QuotaHolder, float]
     ) -> None:
         """Set how many GPUs elastic jobs may have."""
         elastic = [job for job in base if jobs.get("max_gpus", jobs.row_of[job]) >= 0]
@@ -180,29 +180,27 @@ class TenantLimits:
             for holder in self._holders[job]:
                 quota = self.quota(holder).gpus
                 if quota is not None:
-                    more = max(quota - used[holder], 0) // count[holder]
+                    more = int(max(quota - used[holder], 0) // count[holder])
                     self.most[job] = min(self.most.get(job, base[job] + more), base[job] + more)
 
     def _forbids(
-        self, holders: tuple[QuotaHolder, ...], gang: int, used: Counter[QuotaHolder]
+        self, holders: tuple[QuotaHolder, ...], gpus: float, used: Mapping[QuotaHolder, float]
     ) -> str:
         for holder in holders:
             kind, name = holder
             quota = self.quota(holder)
-            if quota.gpus is not None and used[holder] + gang > quota.gpus:
-                has = f"{kind} {name} has {used[holder]} of {plural(quota.gpus, 'GPU')}"
-                return f"{GPUS[kind]}: {has}, needs {gang}"
+            if quota.gpus is not None and used[holder] + gpus > quota.gpus + ROUNDED:
+                has = f"{kind} {name} has {used[holder]:.9g} of {plural(quota.gpus, 'GPU')}"
+                return f"{GPUS[kind]}: {has}, needs {gpus:.9g}"
             spent = self.used_hours.get(holder, 0.0)
             if quota.gpu_hours is not None and spent >= quota.gpu_hours:
                 has = f"{kind} {name} has used {spent:.1f} of {quota.gpu_hours:g} GPU-hours"
                 return f"{HOURS[kind]}: {has}"
         return ""
 
-    def holding(self, jobs: JobColumns) -> Counter[QuotaHolder]:
-        """The GPUs that each holder of a quota has now."""
-        used: Counter[QuotaHolder] = Counter()
-        rows: Rows = np.flatnonzero(jobs["phase"] == c.HOLDING)
-        for row in rows.tolist():
-            for holder in self._holders.get(jobs.get("job", row), ()):
-                used[holder] += jobs.get("gpus_now", row)
-        return used
+
+def _add(
+    used: defaultdict[QuotaHolder, float], holders: Iterable[QuotaHolder], gpus: float
+) -> None:
+    for holder in dict.fromkeys(holders):
+        used[holder] += gpus

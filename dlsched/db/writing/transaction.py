@@ -170,14 +170,15 @@ def _store_runs(
         ended = at if run.is_over else None
         if run.is_over and old is not None and old.released and not old.is_over:
             ended = ends[run.key.job] = ended_at(run, at)
-        if run.is_over and not (old is not None and old.is_over) and gpu_s(run) > 0:
+        spent = gpu_s(run, after.jobs[run.key.job])
+        if run.is_over and not (old is not None and old.is_over) and spent > 0:
             used.append(run_id)
         values = run_values(run) | {
             "released_at": at if run.released else None,  # an earlier time is kept
             "ended_at": ended,
             "end": _end(run, after) if run.is_over else "",
             "executed_s": executed_s(run),
-            "gpu_s": gpu_s(run),
+            "gpu_s": spent,
         }
         if old is None:
             key = {"run_id": run_id, "job": run.key.job, "run": run.key.run, "assigned_at": at}

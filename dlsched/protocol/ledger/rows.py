@@ -329,6 +329,12 @@ class Ledger:
         """The part of each of its GPUs that a run needs; None: the whole GPU."""
         return self.jobs[run.key.job].request.gpu_share
 
+    def gpus_of(self, run: Run | None) -> float:
+        """The GPUs that a run has, parts as parts; none where there is no run."""
+        if run is None:
+            return 0.0
+        return sum(len(each.gpus) for each in run.members.values()) * part_of(self.share_of(run))
+
     def desired(self, node: m.NodeName) -> tuple[m.DesiredRun, ...]:
         """The desired set of a node; it contains no runs that are over."""
         return tuple(self.desired_run(run, node) for run in self.runs_on(node))

@@ -1146,18 +1146,20 @@ class UsageRequest(_message.Message):
     def __init__(self, by_user: _Optional[bool] = ..., since: _Optional[float] = ..., shares: _Optional[bool] = ...) -> None: ...
 
 class UsageView(_message.Message):
-    __slots__ = ("name", "gpu_s", "gpus_now", "entitlement", "pending")
+    __slots__ = ("name", "gpu_s", "gpus_now", "entitlement", "pending", "gpu_parts_now")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GPU_S_FIELD_NUMBER: _ClassVar[int]
     GPUS_NOW_FIELD_NUMBER: _ClassVar[int]
     ENTITLEMENT_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    GPU_PARTS_NOW_FIELD_NUMBER: _ClassVar[int]
     name: str
     gpu_s: float
     gpus_now: int
     entitlement: float
     pending: int
-    def __init__(self, name: _Optional[str] = ..., gpu_s: _Optional[float] = ..., gpus_now: _Optional[int] = ..., entitlement: _Optional[float] = ..., pending: _Optional[int] = ...) -> None: ...
+    gpu_parts_now: float
+    def __init__(self, name: _Optional[str] = ..., gpu_s: _Optional[float] = ..., gpus_now: _Optional[int] = ..., entitlement: _Optional[float] = ..., pending: _Optional[int] = ..., gpu_parts_now: _Optional[float] = ...) -> None: ...
 
 class ShareView(_message.Message):
     __slots__ = ("kind", "name", "group", "depth", "weight", "share", "used_gpu_s", "usage", "effective", "factor")
@@ -1822,7 +1824,7 @@ class TenantReservation(_message.Message):
     def __init__(self, name: _Optional[str] = ..., nodes: _Optional[str] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., maintenance: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Tenant(_message.Message):
-    __slots__ = ("user", "account", "vc", "partition", "quota", "reservation", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now")
+    __slots__ = ("user", "account", "vc", "partition", "quota", "reservation", "source", "set_by", "set_at", "gpus_now", "jobs_now", "gpu_hours_now", "gpu_parts_now")
     USER_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     VC_FIELD_NUMBER: _ClassVar[int]
@@ -1836,6 +1838,7 @@ class Tenant(_message.Message):
     GPUS_NOW_FIELD_NUMBER: _ClassVar[int]
     JOBS_NOW_FIELD_NUMBER: _ClassVar[int]
     GPU_HOURS_NOW_FIELD_NUMBER: _ClassVar[int]
+    GPU_PARTS_NOW_FIELD_NUMBER: _ClassVar[int]
     user: TenantUser
     account: TenantAccount
     vc: TenantVc
@@ -1848,7 +1851,8 @@ class Tenant(_message.Message):
     gpus_now: int
     jobs_now: int
     gpu_hours_now: float
-    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., reservation: _Optional[_Union[TenantReservation, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ..., **kwargs) -> None: ...
+    gpu_parts_now: float
+    def __init__(self, user: _Optional[_Union[TenantUser, _Mapping]] = ..., account: _Optional[_Union[TenantAccount, _Mapping]] = ..., vc: _Optional[_Union[TenantVc, _Mapping]] = ..., partition: _Optional[_Union[TenantPartition, _Mapping]] = ..., quota: _Optional[_Union[TenantQuota, _Mapping]] = ..., reservation: _Optional[_Union[TenantReservation, _Mapping]] = ..., source: _Optional[str] = ..., set_by: _Optional[str] = ..., set_at: _Optional[float] = ..., gpus_now: _Optional[int] = ..., jobs_now: _Optional[int] = ..., gpu_hours_now: _Optional[float] = ..., gpu_parts_now: _Optional[float] = ..., **kwargs) -> None: ...
 
 class TenantsRequest(_message.Message):
     __slots__ = ("kind",)

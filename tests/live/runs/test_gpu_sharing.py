@@ -52,6 +52,8 @@ def test_two_jobs_share_one_gpu_through_restarts_of_daemon_and_agent(
     whole, third = cluster.submit(TELL), cluster.submit(TELL, share="0.2", expected="1m")
     assert beside(cluster, first) == [second]
     assert f"0.5 of each GPU, beside {second}" in cluster.cli("show", str(first))
+    used = json.loads(cluster.cli("usage", "--json"))["usage"]
+    assert sum(each["gpu_parts_now"] for each in used) == 1.0, "two halves are one GPU"
 
     def words(job: int) -> list[str]:
         return cluster.output(job).split()

@@ -10,6 +10,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.live.tenant_limits import EACH_USER, GPUS, QuotaHolder
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
+from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Ledger
 
 Tenants = tuple[str, str, str, str]  # user, account, VC and priority class of a job
@@ -33,7 +34,7 @@ def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
     least = body.min_gpus if body.min_gpus is not None else body.gpus
     for kind, name in limits.holders_of(user, body.account, body.vc, body.priority_class):
         quota = limits.quota((kind, name))
-        if quota.gpus is not None and least > quota.gpus:
+        if quota.gpus is not None and least * part_of(body.gpu_share) > quota.gpus:
             raise BadInput(
                 f"{GPUS[kind]}: needs {plural(least, 'GPU')}, "
                 f"and {kind} {name} may have {quota.gpus}"
