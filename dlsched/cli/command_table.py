@@ -145,6 +145,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "flows": LazyCommand(
         "flows:flows_command", "Follow flows over shared links under several disciplines."
     ),
+    "plan": LazyCommand(
+        "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
+    ),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),
     "admin": LazyCommand("", "For operators of the cluster.", group=ADMIN_COMMANDS),

@@ -14,7 +14,18 @@ from dlsched.cli.main import app
 from dlsched.jobs.fields import OPTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
-ELSEWHERE = {"replay", "flows", "trace", "policy", "admin", "daemon", "agent", "run", "quickstart"}
+ELSEWHERE = {
+    "replay",
+    "flows",
+    "plan",
+    "trace",
+    "policy",
+    "admin",
+    "daemon",
+    "agent",
+    "run",
+    "quickstart",
+}
 IN_TEXT = {"hold", "release", "requeue", "suspend", "resume"}  # they have no table
 DAILY = [verb for verb in COMMANDS if verb not in ELSEWHERE]
 
