@@ -78,8 +78,8 @@ class ReplayCall:
     )
     estimate: Text = typed(
         "--estimate NAME[,NAME]",
-        "What policies know of durations: oracle, user, declared, history, loss-curve, co-location "
-        "or noise:SIGMA. [default: oracle]",
+        "What policies know of durations: oracle, user, declared, history, loss-curve, "
+        "co-location, additive or noise:SIGMA. [default: oracle]",
         mark=WITH_SNAPSHOT,
     )
     launch: Text = typed("--launch NAME[,NAME]", "What a start costs. [default: constant]")
