@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from dlsched.core.errors import BadInput
 if TYPE_CHECKING:
     from simulate.plans.devices import Devices
     from simulate.plans.model import Model
+    from simulate.plans.order import Order
     from simulate.plans.search import Planned, Search
 
 SCHEMA = "dlsched.plan/1"
@@ -82,10 +83,10 @@ def plan_command(
         return Search(
             training,
             on,
-            order=order,
+            order=cast("Order", order),
             exhaustive=exhaustive,
             steps=steps,
-            seed=seed,  # type: ignore[arg-type]
+            seed=seed,
         )
 
     searching = search(devices)
