@@ -109,6 +109,7 @@ def check_conserved_work(engine: Engine) -> None:
     """
     table = engine.world.table
     sensitive = engine.cycle.ctx.perf.by_host is not None or bool(engine.world.shared.stretches)
+    sensitive = sensitive or engine.parts.node is not None
     if sensitive or engine.best_s is not None or (table.rate != 1.0).any():
         return  # executed work is not seconds
     held = table.executed + table.lost_s + table.overhead_s

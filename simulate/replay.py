@@ -49,6 +49,7 @@ from simulate.profiles.adaptation import Adaptation
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.profiles.host import HostProfiled, host_profiled
 from simulate.profiles.jobs import Profiled, profiled
+from simulate.progress.divided import DividedProgress
 from simulate.progress.lanes import LaneProgress
 from simulate.progress.measured import MeasuredProgress
 from simulate.progress.strategy import Progress, Setting
@@ -365,8 +366,14 @@ def _progress_of(
                 "of whole steps nor trainings that were measured (--profiles of applications) know"
             )
         return partial(LaneProgress, rules=parts.scheduling.turns)
+    node = parts.node
+    if node is not None and (trainings is not None or semantics.drift):
+        raise BadInput(
+            f"node policy {node.name} divides GPUs among jobs at any moment: neither semantics of "
+            "whole steps nor trainings that were measured (--profiles of applications) know that"
+        )
     if trainings is None:
-        return None
+        return None if node is None else partial(DividedProgress, policy=node)
     if semantics.drift:
         raise BadInput(
             f"semantics {semantics.name} has rounds of whole steps, and trainings that were "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -51,14 +52,20 @@ class SharedGpus:
         self._partners: dict[int, tuple[int, ...]] = {}
         self._groups: dict[Placement, tuple[tuple[int, ...], float]] = {}  # units, and since when
         self._where: dict[int, Placement] = {}  # of the units of groups
+        self._lent = (0.0, 0)  # since when, and how many GPUs units use that others hold or use too
+        # units that use what others leave, with those: the placement of one, and since when
+        self._guests: dict[tuple[int, ...], tuple[Placement, float]] = {}
 
     @property
     def are_there(self) -> bool:
         """Does any unit share GPUs, or did one when it was last looked?"""
-        return bool(self._partners or self._setting.occupancy.beside)
+        occupancy = self._setting.occupancy
+        return bool(self._partners or occupancy.beside or occupancy.guests)
 
     def begins(self, row: int, placement: Placement, now: float) -> None:
         """A unit has started, at the speed that it has beside its partners."""
+        if row in self._setting.occupancy.guests:  # `look` sees it
+            return
         partners = self._setting.occupancy.beside.get(row)
         if partners:
             self._partners[row] = partners
@@ -77,10 +84,39 @@ class SharedGpus:
         """Count what is there up to now."""
         for placement, (rows, _) in list(self._groups.items()):
             self._form(placement, rows, now)
+        self._count_lent(now)
+        for rows in list(self._guests):
+            self._note_guests(rows, now)
+
+    def _count_lent(self, now: float) -> None:
+        since, gpus = self._lent
+        self.counted_twice += (now - since) * gpus
+        self._lent = (now, self._setting.occupancy.lent_again)
+
+    def _note_guests(self, rows: tuple[int, ...], now: float) -> None:
+        """Note how long units have been together by now."""
+        placement, since = self._guests[rows]
+        if now > since:
+            memory, speeds = self._memory(placement, rows), self._speeds(placement, rows)
+            self.stretches.append(Stretch(rows, placement.gpus, since, now, speeds, memory))
+        self._guests[rows] = placement, now
+
+    def _look_at_guests(self, beside: Mapping[int, tuple[int, ...]], now: float) -> None:
+        self._count_lent(now)
+        held, guests = self._setting.occupancy.held, self._setting.occupancy.guests
+        there = {tuple(sorted((row, *beside[row]))): held[row] for row in guests if row in beside}
+        for rows in [rows for rows in self._guests if rows not in there]:
+            self._note_guests(rows, now)
+            del self._guests[rows]
+        for rows, placement in there.items():
+            self._guests.setdefault(rows, (placement, now))
 
     def look(self, now: float) -> None:
         """A unit whose partners have changed runs at another speed from now on."""
-        beside = self._setting.occupancy.beside
+        occupancy = self._setting.occupancy
+        beside = occupancy.all_partners()
+        if occupancy.guests or self._guests or self._lent[1]:
+            self._look_at_guests(beside, now)
         if not beside and not self._partners:
             return
         before, self._partners = self._partners, dict(beside)
@@ -94,6 +130,8 @@ class SharedGpus:
         placement = self._where.get(row)
         if placement is not None:
             self._form(placement, self._groups[placement][0], now)
+        for rows in [rows for rows in self._guests if row in rows]:
+            self._note_guests(rows, now)
 
     def _form(self, placement: Placement, rows: tuple[int, ...], now: float) -> None:
         """These units have the GPUs from now on; count those that had them until now."""

@@ -120,6 +120,7 @@ class World:
             progress = _progress_under(semantics)
         self.progress = progress(setting)
         self.shared = SharedGpus(self.progress)
+        self.progress.before_limit = self.shared.change_limit
 
     @property
     def unfinished(self) -> int:
@@ -363,18 +364,9 @@ class World:
     def limit(self, limits: Mapping[int, float], now: float) -> None:
         """Let running units use their GPUs for such parts of the time from now on.
 
-        Units beside them change their speeds, too. A limit holds until it is changed or its unit
-        leaves the GPUs.
+        A limit holds until it is changed or its unit leaves the GPUs.
         """
-        table, beside = self.table, self.occupancy.beside
-        concerned: set[int] = set()
-        for row, part in limits.items():
-            if table.gpu_limit.item(row) != part:
-                self.shared.change_limit(row, now)
-                table.gpu_limit[row] = part
-                concerned |= {row, *beside.get(row, ())}
-        for row in sorted(concerned):
-            self.progress.change_speed(row, now)
+        self.progress.limit(limits, now)
 
     def observe(self, now: float) -> None:
         """A decision is near: bring what is known of running units up to now."""

@@ -27,6 +27,7 @@ STAGE_WORDS = {
     "preemption": "preemption",
     "metrics": "metrics",
     "host": "host",
+    "node": "node",
 }
 
 _ADMISSION_OF = {"hived": "cells"}  # what a placement can never serve is refused at once
@@ -81,6 +82,7 @@ def build_parts(
         metrics=made["metrics"],
         fairness=made.get("fairness"),
         host=made.get("host"),
+        node=made.get("node"),
     )
 
 
@@ -115,6 +117,9 @@ def part_names(
         or semantics.part_defaults.get("preemption", "checkpoint"),
         "metrics": settings.metrics or "none",
     }
+    policy = find("scheduling", settings.policy.partition(":")[0])
+    if issubclass(policy, SchedulingPolicy) and policy.node_policy:
+        chosen["node"] = policy.node_policy
     if fairness != "none":
         chosen["fairness"] = fairness
     host = settings.host or own_host(settings.policy)
@@ -269,6 +274,7 @@ def replace_parts(parts: Parts, chosen: Mapping[str, str], semantics: Semantics)
         metrics=parts.metrics,
         fairness=parts.fairness,
         host=parts.host,
+        node=parts.node,
     )
 
 

@@ -32,21 +32,7 @@ def check_occupancy(occupancy: Occupancy) -> None:
 
     Rows that share all their GPUs hold them once.
     """
-    cluster = occupancy.cluster
-    held = [0] * len(cluster)
-    for row, placement in occupancy.held.items():
-        if _is_counted_with_another(occupancy, row):
-            continue
-        for node, mask in zip(placement.nodes, placement.masks, strict=True):
-            if held[node] & mask:
-                raise InvariantBroken(
-                    f"a GPU of node {cluster.names[node]} is held twice (row {row})"
-                )
-            if not occupancy.in_service >> node & 1:
-                raise InvariantBroken(
-                    f"row {row} holds GPUs of node {cluster.names[node]}, out of service"
-                )
-            held[node] |= mask
+    cluster, held = occupancy.cluster, _held_bits(occupancy)
     reserved = [0] * len(cluster)
     for placement in occupancy.reserved.values():
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
@@ -68,6 +54,29 @@ def check_occupancy(occupancy: Occupancy) -> None:
             raise InvariantBroken(f"node {cluster.names[node]} is filed under {levels}")
     if occupancy.free_total != sum(mask.bit_count() for mask in occupancy.free):
         raise InvariantBroken("the count of free GPUs is off")
+
+
+def _held_bits(occupancy: Occupancy) -> list[int]:
+    """The GPUs of each node that are held, each by one row or by rows that share all theirs."""
+    for row, placement in occupancy.guests.items():
+        if occupancy.held.get(row) != placement:
+            raise InvariantBroken(f"row {row} is lent GPUs that it does not hold")
+    cluster = occupancy.cluster
+    held = [0] * len(cluster)
+    for row, placement in occupancy.held.items():
+        if row in occupancy.guests or _is_counted_with_another(occupancy, row):
+            continue
+        for node, mask in zip(placement.nodes, placement.masks, strict=True):
+            if held[node] & mask:
+                raise InvariantBroken(
+                    f"a GPU of node {cluster.names[node]} is held twice (row {row})"
+                )
+            if not occupancy.in_service >> node & 1:
+                raise InvariantBroken(
+                    f"row {row} holds GPUs of node {cluster.names[node]}, out of service"
+                )
+            held[node] |= mask
+    return held
 
 
 def _is_counted_with_another(occupancy: Occupancy, row: int) -> bool:

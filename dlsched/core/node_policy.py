@@ -226,6 +226,21 @@ class DividedGpus(Generic[S]):
         due = [gpu for gpu, at in self.wake_at.items() if at <= now]
         return self._take_on(due, Woke(now=now))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that decides what follows; its states are those of the policy."""
+        return {
+            "states": dict(self.states),
+            "wake_at": dict(self.wake_at),
+            "limits": {gpu: dict(limits) for gpu, limits in self._limits.items()},
+            "gpus": dict(self._gpus),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+        self.states, self.wake_at = dict(state["states"]), dict(state["wake_at"])
+        self._limits = {gpu: dict(limits) for gpu, limits in state["limits"].items()}
+        self._gpus = dict(state["gpus"])
+
     def limit_of(self, job: int) -> Limit:
         """What a job may use at present."""
         return least(

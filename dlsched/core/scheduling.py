@@ -40,6 +40,7 @@ class SchedulingPolicy(Stage[O], ABC):
             as long as some are to come?
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
+        node_policy: the node policy that divides shared GPUs under it; "" for none.
         weighs_usage: does it decide by what owners of units have used (`UnitTable.usage`)?
         metrics: reported keys that it reads, with the values to use before any report.
     """
@@ -49,6 +50,7 @@ class SchedulingPolicy(Stage[O], ABC):
     weighs_types: ClassVar[bool] = False
     knows_deadlines: ClassVar[bool] = False
     weighs_usage: ClassVar[bool] = False
+    node_policy: ClassVar[str] = ""
 
     preemptive: bool = False
     rests: bool = True

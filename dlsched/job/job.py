@@ -29,6 +29,7 @@ from dlsched.job.saving.save_signal import SaveSignal
 from dlsched.job.star import Star
 from dlsched.job.step_signs import StepSigns
 from dlsched.job.stop_signal import StopSignal
+from dlsched.job.throttle import Throttle, percent_of
 from dlsched.job.turns import Turns
 
 PREEMPTED = 143  # exit code of a job that was asked to stop: 128 + SIGTERM
@@ -40,6 +41,8 @@ ANSWER_SHARE = 0.8  # the same with a deadline, as a part of the time left
 NO_STATE = "no state is registered with job.checkpoint"
 NO_FOLDER = "there is no folder for checkpoints"
 BEGINS_ANEW = "when the scheduler stops this job, it begins anew"
+STANDS_STILL = "limit"  # what it does while its share is 0
+LOOK_S = 0.1  # for a signal, while it pauses
 TWICE = (
     "step() seems to be called twice after each training step: at every second call nothing has "
     "changed; steps and checkpoints are then counted twice"
@@ -111,6 +114,8 @@ class Job:
         self._reported_at = -REPORT_S
         self._values = ReportedValues()
         self._batches: list[float] = []  # seconds of each step since the last report
+        self._throttle = Throttle()
+        self._paused_s = 0.0  # before the present step, because of its share
 
     # -- what the training calls -------------------------------------------------------------------
 
@@ -148,7 +153,8 @@ class Job:
         now = time.monotonic()
         self.steps += 1
         self.checkpoint.loss = loss
-        self._count(now - self._last_step if batch_s is None else batch_s)
+        worked_s = now - self._last_step if batch_s is None else batch_s
+        self._count(worked_s + self._paused_s)
         self._take_messages()
         self._report(now, loss, metrics)
         if self.signs.show_twice() and self.rank == 0:
@@ -166,6 +172,7 @@ class Job:
             self._stop(agreement, verdict.left_s)
             return False
         agreement.meet(self.steps, self._wish(time.monotonic()))
+        self._pause(worked_s)
         self._last_step = time.monotonic()
         return True
 
@@ -351,6 +358,7 @@ class Job:
                     self.limit = message
                 case words.Turn():
                     self._turns.given(message)
+                    _limit_memory(message.memory_bytes)
                 case words.UseBatch():
                     self.batch = message
                 case words.Processors(count=count):
@@ -359,6 +367,35 @@ class Job:
                     self.checkpoint.answered(message)
         if self._signal.asked and self._lease:
             self._lease = Lease(holds=False, reason="signal")
+
+    def _pause(self, worked_s: float) -> None:
+        """Stand still after a step for as long as the job's share of its GPUs asks for.
+
+        A stop ends the pause, and so does a larger share when its own pause is over.
+        """
+        begun = time.monotonic()
+        share, told = percent_of(self.limit.share), False
+        pause_s = self._throttle.after_step(int(worked_s * 1e6), share) / 1e6
+        self._paused_s = 0.0
+        if share and not pause_s:
+            return
+        while self._link.is_open and self._lease:
+            left = pause_s - (time.monotonic() - begun)
+            if share and left <= 0:
+                break
+            if not share and not told:
+                told = True
+                self._send_values()
+                self._doing(STANDS_STILL)
+            self._link.wait(min(left, LOOK_S) if share else LOOK_S)
+            self._take_messages()
+            if share != percent_of(self.limit.share):
+                share = percent_of(self.limit.share)
+                pause_s = self._throttle.after_step(int(worked_s * 1e6), share) / 1e6
+        if told:
+            self._doing("")
+        else:
+            self._paused_s = time.monotonic() - begun
 
     def _count(self, batch_s: float) -> None:
         self._batches.append(batch_s)
@@ -440,6 +477,18 @@ def _has_group() -> bool:
     """Whether there is a process group of PyTorch."""
     torch = sys.modules.get("torch.distributed")
     return torch is not None and torch.is_available() and torch.is_initialized()
+
+
+def _limit_memory(most: int | None) -> None:
+    """Let PyTorch hold so many bytes of GPU memory at most, and give back what it does not use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_initialized():
+        return
+    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    fraction = 1.0 if most is None else min(1.0, max(0.0, most / total))
+    torch.cuda.set_per_process_memory_fraction(fraction)
+    if most is not None and torch.cuda.memory_reserved() > most:
+        torch.cuda.empty_cache()
 
 
 def _gpu_memory() -> int | None:

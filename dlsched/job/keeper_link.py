@@ -14,7 +14,7 @@ from collections import deque
 from dlsched.job import messages as words
 from dlsched.job.stacks import offer
 
-CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics", "use_batch", "processors")
+CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics", "use_batch", "processors", "limit")
 STACKS = "stacks"  # the further one of a rank that can write them
 MOST_WAITING = 64  # messages that must arrive and could not be sent yet
 

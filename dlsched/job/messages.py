@@ -30,6 +30,8 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   several nodes get it at once.
 - `processors` says how many processors of its node the run may use from now on, all its ranks there
   together; what it may use when it starts is in `DLSCHED_CPUS`.
+- A rank with the capability `limit` obeys `limit`: after each step it pauses for as long as its
+  share of the GPU asks for. With a share of 0 it does no step until it gets more or must stop.
 - A rank that can write its stacks sends `hello` with the capability `stacks` and the descriptor of
   a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
 - `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a

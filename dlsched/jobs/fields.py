@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 1_000_000
 DEADLINE_KINDS = ("strict", "soft", "best-effort")
+GUARANTEES = ("guaranteed", "opportunistic", "auto")
+LEFTOVERS = GUARANTEES[1:]  # of jobs that need no part of a GPU to start
 LATEST = 1e11  # seconds since the epoch
 
 
@@ -159,6 +161,22 @@ FIELDS: tuple[Field, ...] = (
             name="gpu_share",
             doc="Part of each GPU that it needs; 0: not said, so a policy may pair it with any.",
             unknown=0.0,
+        ),
+    ),
+    _row("guarantee", "choice",
+        _option(
+            "guarantee", "--guarantee",
+            "guaranteed (default), opportunistic: in what others leave; auto: what is sooner.",
+            "KIND",
+        ),
+        _flag(
+            "guarantee", "--opportunistic", "As --guarantee opportunistic.", says="opportunistic",
+        ),
+        choices=GUARANTEES, csv="guarantee",
+        column=Column(
+            name="guarantee",
+            doc="0 guaranteed, 1 opportunistic, 2 auto; NaN: not said, so guaranteed.",
+            of=lambda kind, submitted_at, nodes: float(GUARANTEES.index(kind)),
         ),
     ),
     _row("gpu_types", "names", update="waiting", csv="gpu_type"),
@@ -563,6 +581,7 @@ class JobFields:
     min_gpus: int | None = None
     max_gpus: int | None = None
     gpu_share: float | None = None
+    guarantee: str | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
@@ -612,6 +631,11 @@ class JobFields:
     umask: int | None = None
 
 
+def uses_leftovers(job: JobFields) -> bool:
+    """Whether a job may start on GPUs that other jobs have."""
+    return job.guarantee in LEFTOVERS
+
+
 class AskedColumns:
     """The policies' columns of what users ask for; `COLUMNS` says their units and signs."""
 
@@ -620,6 +644,7 @@ class AskedColumns:
     min_gpus: Ints
     max_gpus: Ints
     gpu_share: Floats
+    guarantee: Floats
     cpus: Floats
     memory_gb: Floats
     priority: Floats

@@ -56,6 +56,7 @@ _OURS: dict[str, dict[str, str]] = {
         "synergy": _SCHEDULING + "synergy.policy:Synergy",
         "lucid": _SCHEDULING + "lucid.policy:Lucid",
         "salus": _SCHEDULING + "salus:Salus",
+        "antman": _SCHEDULING + "antman.policy:AntMan",
         "what-if": _SCHEDULING + "what_if:WhatIf",
     },
     "placement": {

@@ -1,20 +1,23 @@
 """Which part of each of its GPUs a run needs, and whether a GPU has room for another run.
 
-A run without a share needs the whole GPU, so two runs share a GPU only when both have a share.
+A run without a share needs the whole GPU, so two runs share a GPU only when both have a share, or
+when one of them has a share of 0: it uses what the others leave.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from dlsched.protocol.messages import GpuId
 
 WHOLE = 1.0
+UNUSABLE = math.inf  # of a GPU on which no run may start, whatever it needs
 _ROUNDING = 1e-9  # three thirds must make a whole
 
 
 def part_of(share: float | None) -> float:
-    """The part of each GPU that a run needs, in (0, 1]; a share of None is the whole GPU."""
+    """The part of each GPU that a run needs, in [0, 1]; a share of None is the whole GPU."""
     return WHOLE if share is None else share
 
 

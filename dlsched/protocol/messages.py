@@ -161,7 +161,7 @@ class DesiredRun:
     stop: StopReason | None = None
     stop_step: int | None = None  # all ranks of a cooperative job stop after this step
     request_id: RequestId = RequestId("")
-    gpu_share: float | None = None  # part of each GPU that the run needs; None: the whole GPU
+    gpu_share: float | None = None  # part of each GPU; None: the whole, 0: what others leave
 
     @property
     def is_gang(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,7 +46,7 @@ class Setting:
 
     def rate(self, row: int, placement: Placement) -> float:
         """Work per second of a row on a placement, beside the units that share its GPUs now."""
-        partners = self.occupancy.beside.get(row, ())
+        partners = self.occupancy.partners(row)
         return self.performance.rate(row, placement, self.table, self.occupancy, partners)
 
 
@@ -56,6 +56,7 @@ class Progress(ABC):
     Attributes:
         in_rounds: is anything decided and seen only where a round of whole steps ends?
         changes_by_itself: may the speed of a running unit change without any event?
+        before_limit: is told of each unit whose limit is about to change, and when.
         adapted: rows whose speed a policy should know anew, since the last round.
         entered: seconds that each unit has worked since its start and that its row has already.
         ready: when a start's overhead ended, of units whose work was entered since.
@@ -64,6 +65,7 @@ class Progress(ABC):
     in_rounds: ClassVar[bool] = False
     changes_by_itself: ClassVar[bool] = False
     adapted: Sequence[int] = ()
+    before_limit: Callable[[int, float], None] | None = None
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -106,6 +108,22 @@ class Progress(ABC):
         self.forget_end(row)
         if rate > 0:
             self.expect_end(row, now)
+
+    def limit(self, limits: Mapping[int, float], now: float) -> None:
+        """Let running units use their GPUs for such parts of the time from now on.
+
+        Units beside them change their speeds, too.
+        """
+        setting = self.setting
+        concerned: set[int] = set()
+        for row, part in limits.items():
+            if setting.table.gpu_limit.item(row) != part:
+                if self.before_limit is not None:
+                    self.before_limit(row, now)
+                setting.table.gpu_limit[row] = part
+                concerned |= {row, *setting.occupancy.partners(row)}
+        for row in sorted(concerned):
+            self.change_speed(row, now)
 
     def enter_work(self, row: int, now: float) -> None:
         """Enter in the row of a running unit what it has done by now."""

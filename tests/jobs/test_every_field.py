@@ -83,6 +83,7 @@ SAID: dict[str, tuple[str, object]] = {
     "partition": ("-p main", "main"),
     "vc": ("-A speech", "speech"),
     "account": ("-A speech", "speech"),
+    "guarantee": ("--guarantee opportunistic", "opportunistic"),
     "time_min_s": ("--time-min 90s --time 90s", 90),
     "mode": ("--launch gpu", "gpu"),
     "label": ("--label --launch gpu", "yes"),
@@ -375,6 +376,7 @@ def cell(name: str, row: Field) -> str:
     """A value of a CSV column, not the one of a job that leaves it empty."""
     special = {"num_gpus": "3", "min_gpus": "2", "max_gpus": "5", "gpu_share": "0.25"}
     special |= {"exclusive": "yes", "deadline_kind": "soft", "sla": "0:5 7:5 9:0"}
+    special["guarantee"] = "auto"
     return special.get(name, "2.5" if row.form == "number" else "7" if row.form in NUMBERS else "x")
 
 

@@ -5,8 +5,9 @@ node is free, bit n of `level[k]` that node n is in service with exactly k free 
 node with room for 4" is a look at a few integers, whatever the size of the cluster.
 
 Invariant: a GPU is free, held by one holder (or by several that share all their GPUs), reserved,
-closed, or out of service; `level` always agrees with `free`. Every change goes through `take`,
-`join`, `release`, `reserve`, `unreserve`, `set_service` and `close`.
+closed, or out of service; `level` always agrees with `free`. Rows that use what holders leave count
+for nothing in this. Every change goes through `take`, `lend`, `join`, `release`, `reserve`,
+`unreserve`, `set_service` and `close`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Occupancy:
         level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
         held: the holder's placement, by row.
         beside: the other holders of the very same GPUs, ascending, by row; only rows that have any.
+        guests: rows of `held` that only use what the holders of their GPUs leave: these are as free
+            as without them.
         reserved: GPUs kept for a row until it takes them, by row.
         closed: single GPUs that no row gets, as bits by node (broken, or used by others).
         version: grows with every change.
@@ -73,7 +76,7 @@ class Occupancy:
 
     __slots__ = (
         "_bit", "_blocked", "beside", "closed", "cluster", "draining", "free", "free_total",
-        "held", "in_service", "level", "reserved", "type_of", "version",
+        "guests", "held", "in_service", "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:
@@ -87,6 +90,7 @@ class Occupancy:
         self.level = [0] * (cluster.largest_node + 1)
         self.held: dict[int, Placement] = {}
         self.beside: dict[int, tuple[int, ...]] = {}
+        self.guests: dict[int, Placement] = {}
         self.reserved: dict[int, Placement] = {}
         self.closed: dict[int, int] = {}
         self._blocked = [0] * count  # reserved and closed GPUs, free or still held
@@ -106,6 +110,7 @@ class Occupancy:
         twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
         twin.held, twin.reserved = dict(self.held), dict(self.reserved)
         twin.closed, twin.beside = dict(self.closed), dict(self.beside)
+        twin.guests = dict(self.guests)
         twin._blocked = self._blocked[:]
         twin.free_total, twin.version = self.free_total, self.version
         return twin
@@ -196,6 +201,87 @@ class Occupancy:
         self.version += 1
         return self.held[row]
 
+    def lend(self, row: int, placement: Placement) -> None:
+        """Let `row` use what the holders of GPUs leave; the GPUs stay as free as they are.
+
+        Raises:
+            InvariantBroken: the row holds GPUs already, or one of the GPUs does not exist or is out
+                of service.
+        """
+        if row in self.held:
+            raise InvariantBroken(f"row {row} holds GPUs already and was given more")
+        self._check_distinct(row, placement)
+        for node, mask in zip(*placement, strict=True):
+            exists = (1 << int(self.cluster.gpus[node])) - 1
+            if mask & ~exists or not mask or not self.in_service >> node & 1:
+                raise InvariantBroken(f"row {row} was lent GPUs that are not in service")
+        self.held[row] = self.guests[row] = placement
+        self.version += 1
+
+    def is_free(self, placement: Placement) -> bool:
+        """Are these very GPUs free?"""
+        return all(not mask & ~self.free[node] for node, mask in zip(*placement, strict=True))
+
+    def promote(self, row: int) -> None:
+        """A row that used what others left holds its GPUs from now on.
+
+        Raises:
+            InvariantBroken: one of them is not free.
+        """
+        placement = self.release(row)
+        try:
+            self.take(row, placement)
+        except InvariantBroken:
+            self.lend(row, placement)
+            raise
+
+    def demote(self, row: int) -> None:
+        """Undo a promotion: the row's GPUs are free for others again."""
+        self.lend(row, self.release(row))
+
+    def partners(self, row: int) -> tuple[int, ...]:
+        """The other rows on any GPU of a row, ascending."""
+        beside = self.beside.get(row, ())
+        if not self.guests:
+            return beside
+        mine = dict(zip(*self.held[row], strict=True))
+        others = self.held if row in self.guests else self.guests
+        there = (
+            other
+            for other, placement in others.items()
+            if any(mine.get(n, 0) & mask for n, mask in zip(*placement, strict=True))
+        )
+        return tuple(sorted({*beside, *there} - {row}))
+
+    def all_partners(self) -> dict[int, tuple[int, ...]]:
+        """The partners of each row that has any."""
+        if not self.guests:
+            return self.beside
+        found = dict(self.beside)
+        for guest in self.guests:
+            found[guest] = self.partners(guest)
+            for other in found[guest]:
+                if other not in self.guests:
+                    found[other] = tuple(sorted({*found.get(other, ()), guest}))
+        return {row: others for row, others in found.items() if others}
+
+    @property
+    def lent_alone(self) -> int:
+        """GPUs that rows use though no row holds them."""
+        if not self.guests:
+            return 0
+        lent: dict[int, int] = {}
+        for placement in self.guests.values():
+            for node, mask in zip(*placement, strict=True):
+                lent[node] = lent.get(node, 0) | mask
+        holders = self._held_bits(tuple(lent))
+        return sum((mask & ~holders[node]).bit_count() for node, mask in lent.items())
+
+    @property
+    def lent_again(self) -> int:
+        """GPUs that rows use beside others, each as often as it is used once more."""
+        return sum(placement.gpus for placement in self.guests.values()) - self.lent_alone
+
     def _set_partners(self, rows: tuple[int, ...]) -> None:
         for row in rows:
             others = tuple(sorted(other for other in rows if other != row))
@@ -207,6 +293,9 @@ class Occupancy:
     def release(self, row: int) -> Placement:
         """Take back all GPUs of `row`; reserved ones stay closed to others."""
         placement = self.held.pop(row)
+        if self.guests.pop(row, None) is not None:
+            self.version += 1
+            return placement
         if row in self.beside:  # the others keep them
             self._set_partners(self.beside.pop(row))
             self.version += 1
@@ -261,7 +350,7 @@ class Occupancy:
         """Undo a release: the GPUs are free, reserved, or held by a former partner."""
         if placement.masks[0] & ~self.free[placement.nodes[0]]:  # they are held, or reserved
             for other, theirs in self.held.items():
-                if theirs == placement:
+                if theirs == placement and other not in self.guests:
                     self.join(row, other)
                     return
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
@@ -304,7 +393,9 @@ class Occupancy:
 
     def _held_bits(self, nodes: tuple[int, ...]) -> dict[int, int]:
         bits = dict.fromkeys(nodes, 0)
-        for placement in self.held.values():
+        for row, placement in self.held.items():
+            if row in self.guests:
+                continue
             for node, mask in zip(placement.nodes, placement.masks, strict=True):
                 if node in bits:
                     bits[node] |= mask

@@ -21,6 +21,7 @@ from dlsched.core.cluster.description import Cluster
 from dlsched.core.context import RoundContext
 from dlsched.core.errors import BadInput, DlschedError, PolicyFailed
 from dlsched.core.host_shares import HostPolicy
+from dlsched.core.node_policy import NodePolicy
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.stage import (
     AdmissionPolicy,
@@ -45,7 +46,7 @@ class Parts:
 
     Without launch, preemption or metrics a start costs the run's restart overhead, a suspension
     saves all work, and jobs report nothing. Without host, units have the processors and the memory
-    that they ask for.
+    that they ask for; without node, nothing divides a shared GPU.
     """
 
     scheduling: SchedulingPolicy[Any]
@@ -57,6 +58,7 @@ class Parts:
     metrics: MetricsPart[Any] | None = None
     fairness: FairnessPolicy[Any] | None = None
     host: HostPolicy[Any] | None = None
+    node: NodePolicy[Any, Any] | None = None
 
     @property
     def rest(self) -> bool:
@@ -77,6 +79,7 @@ class Parts:
             "metrics": self.metrics,
             "fairness": self.fairness,
             "host": self.host,
+            "node": self.node,
         }
         return parts | {stage: part for stage, part in optional.items() if part is not None}
 

@@ -249,6 +249,44 @@ class Walk:
         self._journal.append(("take", row, placement))
         return placement
 
+    def lend(self, row: int, placement: Placement) -> None:
+        """Let a waiting row use what the holders of exact GPUs leave; it counts for no quota.
+
+        Raises:
+            PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
+                these GPUs, or they are not its gang.
+        """
+        if self.claims is not None:
+            self.claims.check_exact()
+        if not self.ctx.may_share:
+            raise PolicyFailed(
+                f"it lends unit {row} GPUs of others, which this cluster does not do"
+            )
+        self._check_may_use(row, placement)
+        self._check_may_start(row, placement.gpus)
+        self.occupancy.lend(row, placement)
+        self._count(row, placement, +1)
+        self.launched[row] = placement
+        self._journal.append(("take", row, placement))
+
+    def promote(self, row: int) -> Refused | None:
+        """Let a row that uses what others leave hold its GPUs, if they are free and in its quota.
+
+        Returns:
+            why not; None when it holds them now.
+        """
+        placement = self.occupancy.guests[row]
+        if not self.is_free(placement):
+            return Refused("Resources", "another job holds its GPUs")
+        refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, placement.gpus)
+        if refusal is not None:
+            return refusal
+        self._count(row, placement, -1)
+        self.occupancy.promote(row)
+        self._count(row, placement, +1)
+        self._journal.append(("promote", row, placement))
+        return None
+
     def has_room(self, row: int, holder: int) -> bool:
         """May a row have the GPUs of a holder, beside it and its partners?"""
         return not self.why_not_beside(row, holder)
@@ -297,8 +335,7 @@ class Walk:
 
     def is_free(self, placement: Placement) -> bool:
         """Are these very GPUs free?"""
-        pairs = zip(placement.nodes, placement.masks, strict=True)
-        return all(not mask & ~self.occupancy.free[node] for node, mask in pairs)
+        return self.occupancy.is_free(placement)
 
     def put_back(self, row: int, beside: int | None = None) -> None:
         """Put a row that was set aside back on its GPUs, which are free or another row's."""
@@ -526,14 +563,25 @@ class Walk:
                 self._set_share(row, self._shares.pop())
             elif kind == "give up":
                 self._count(row, placement, +1)
+            elif kind == "promote":
+                self._count(row, placement, -1)
+                self.occupancy.demote(row)
+                self._count(row, placement, +1)
             elif kind == "reserve":
                 self.occupancy.unreserve(row)
             elif kind == "unreserve":
                 self.occupancy.reserve(row, placement)
             else:
-                del self.suspended[row]
-                self.occupancy.take_again(row, placement)
-                self._count(row, placement, +1)
+                self._resume(kind, row, placement)
+
+    def _resume(self, kind: str, row: int, placement: Placement) -> None:
+        """Undo a suspension."""
+        del self.suspended[row]
+        if kind == "suspend guest":
+            self.occupancy.lend(row, placement)
+        else:
+            self.occupancy.take_again(row, placement)
+        self._count(row, placement, +1)
 
     def answer(self) -> Allocation:
         """What was decided."""
@@ -641,21 +689,27 @@ class Walk:
 
     def take_back(self, row: int) -> None:
         """Suspend a row without asking whether a policy may."""
+        kind = "suspend guest" if row in self.occupancy.guests else "suspend"
         placement = self._give_back(row)
         self.suspended[row] = placement
-        self._journal.append(("suspend", row, placement))
+        self._journal.append((kind, row, placement))
 
     def _occupy(self, row: int, placement: Placement) -> None:
         self.occupancy.take(row, placement)
         self._count(row, placement, +1)
 
     def _give_back(self, row: int) -> Placement:
+        is_guest = row in self.occupancy.guests
         placement = self.occupancy.release(row)
-        self._count(row, placement, -1)
+        self._count(row, placement, -1, is_guest=is_guest)
         return placement
 
-    def _count(self, row: int, placement: Placement, sign: int) -> None:
-        if self.tenancy is not None:
+    def _count(
+        self, row: int, placement: Placement, sign: int, *, is_guest: bool | None = None
+    ) -> None:
+        """Count what a row uses, or no longer uses; a guest's GPUs count for no tenant."""
+        is_guest = row in self.occupancy.guests if is_guest is None else is_guest
+        if self.tenancy is not None and not is_guest:
             self.tenancy.count(row, sign * placement.gpus)
         if self._host is not None:
             self._host.change(GpuRequest(row, placement.gpus, self.table), placement, -sign)

@@ -1,4 +1,7 @@
-"""How much of each GPU is in use: all of it by one run, or parts by runs on the very same GPUs."""
+"""How much of each GPU is in use: all of it by one run, or parts by runs on the very same GPUs.
+
+Runs that use what others leave take nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ class GpuUse:
     def __init__(self) -> None:
         self._whole: dict[int, int] = {}  # bits, by node
         self._shared: dict[int, dict[Placement, list[float]]] = {}  # shares of runs, by node
+        self._lent: dict[int, list[Placement]] = {}  # to runs that take nothing, by node
 
     def copy(self) -> GpuUse:
         """A copy that can be changed without changing this one."""
@@ -21,12 +25,13 @@ class GpuUse:
             node: {where: shares[:] for where, shares in shared.items()}
             for node, shared in self._shared.items()
         }
+        copied._lent = {node: lent[:] for node, lent in self._lent.items()}
         return copied
 
     def taken(self, node: int) -> int:
         """The GPUs of a node that any run is on, as bits."""
         mask = self._whole.get(node, 0)
-        for placement in self._shared.get(node, ()):
+        for placement in (*self._shared.get(node, ()), *self._lent.get(node, ())):
             mask |= _on(placement, node)
         return mask
 
@@ -35,6 +40,8 @@ class GpuUse:
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if share >= WHOLE:
                 self._whole[node] = self._whole.get(node, 0) | mask
+            elif share == 0:
+                self._lent.setdefault(node, []).append(placement)
             else:
                 self._shared.setdefault(node, {}).setdefault(placement, []).append(share)
 
@@ -44,6 +51,9 @@ class GpuUse:
             if share >= WHOLE:
                 self._whole[node] = self._whole.get(node, 0) & ~mask
                 continue
+            if share == 0:
+                self._lent.get(node, [placement]).remove(placement)
+                continue
             shared = self._shared.get(node, {})
             shares = shared.get(placement, [])
             if share in shares:
@@ -52,8 +62,8 @@ class GpuUse:
                 shared.pop(placement, None)
 
     def has_room(self, placement: Placement, share: float) -> bool:
-        """Whether a run fits; runs that share one GPU share all GPUs that they have."""
-        return all(
+        """Whether a run fits; runs that share parts of one GPU share all GPUs that they have."""
+        return share == 0 or all(
             self._has_room_on(node, mask, placement, share)
             for node, mask in zip(placement.nodes, placement.masks, strict=True)
         )

@@ -14,7 +14,7 @@ import numpy as np
 from dlsched.daemon.live.job_columns import ENDED, JobColumns
 from dlsched.daemon.live.placement_constraints import PlacementConstraints, Wishes, wishes_of
 from dlsched.db.records import JobBody, JobSpec
-from dlsched.jobs.fields import COLUMNS
+from dlsched.jobs.fields import COLUMNS, uses_leftovers
 from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import SuspendLevel
@@ -165,7 +165,7 @@ class JobRequests:
         }
         asked |= {
             "max_gpus": _most_gpus(body),
-            "gpu_share": part_of(body.gpu_share),
+            "gpu_share": 0.0 if uses_leftovers(body) else part_of(body.gpu_share),
             "submit_time": submitted,
             "gang": gang,  # 0: policies do not see it
             "expected": math.nan if body.expected_s is None else body.expected_s,

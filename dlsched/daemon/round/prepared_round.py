@@ -74,9 +74,9 @@ def prepare(snapshot: LiveSnapshot) -> PreparedRound | None:
     for job, cpus, memory in state.host_shares if snapshot.settings.gives_host else ():
         if (row := row_of.get(job, -1)) >= 0:
             table.gpu_cpus[row], table.gpu_memory_gb[row] = cpus, memory
-    occupancy = occupancy_of(snapshot, cluster)
-    restore_reserved(occupancy, state, row_of, table)
     parts = parts_of(snapshot, state, numbering)
+    occupancy = occupancy_of(snapshot, cluster, lends=bool(parts.scheduling.node_policy))
+    restore_reserved(occupancy, state, row_of, table)
     semantics = live_semantics(snapshot.settings)
     calendar = calendar_of(state, row_of, cluster.total_gpus)
     calendar.forget_before(snapshot.now)

@@ -14,7 +14,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlsched.core.errors import BadInput
 from dlsched.nodeagent.agent.clients import Clients
@@ -36,6 +36,9 @@ from dlsched.protocol.event_queue import EventQueue
 from dlsched.rpc.channels import ClientTrust
 from dlsched.system import clock
 
+if TYPE_CHECKING:  # few agents have a node policy, and it loads numpy
+    from dlsched.nodeagent.agent.gpu_limits import GpuLimits, Send
+
 log = logging.getLogger(__name__)
 
 
@@ -50,6 +53,7 @@ class AgentDriver:
         gpus: GpuWatch,
         inventory: m.Inventory,
         trust: ClientTrust,
+        limits: Callable[[Send], GpuLimits] | None = None,
     ) -> None:
         """Connect the parts of an agent; `begin` starts it.
 
@@ -59,6 +63,8 @@ class AgentDriver:
             gpus: watches this node's GPUs.
             inventory: what the agent tells the leader of its node.
             trust: how the agent and the leader prove themselves to each other.
+            limits: makes what divides the GPUs among jobs; it gets what sends to keepers. None:
+                nothing does.
         """
         self.settings, self.gpus = settings, gpus
         self.state = agent.AgentState(
@@ -92,6 +98,7 @@ class AgentDriver:
             self.state.node, self.tasks, self.keepers, self.other_agents, self.running_run
         )
         self.turns = GpuTurns(settings.turns, gpus.inventory, self.running_run, self.keepers.send)
+        self.limits = None if limits is None else limits(self.keepers.send)
         self.starts = 0  # of keepers, since this process began
         self.ends: Counter[m.ExitReason] = Counter()  # of runs, likewise
         self.clients = Clients(self.state.node, self.tasks, self.keepers, self.running_run)
@@ -164,6 +171,9 @@ class AgentDriver:
         self.tasks.start(self.leader.run())
         self.tasks.start(self._beat())
         self.tasks.start(self.health.watch_for_ever())
+        if self.limits is not None:
+            self.limits.restore()
+            self.tasks.start(self.limits.run(lambda: self.state.held))
 
     async def _beat(self) -> None:
         while True:
@@ -180,6 +190,9 @@ class AgentDriver:
             return
         if "report" in message:
             self.reports.add(self.key(run_id), message["report"])
+            self._limit(lambda each: each.reported(self.key(run_id), message["report"]))
+        elif "obeys_limits" in message:
+            self._limit(lambda each: each.obeys(self.key(run_id)))
         elif "checkpoint" in message:
             key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
             if key is not None:
@@ -188,6 +201,11 @@ class AgentDriver:
             self.turns.from_keeper(run_id, message["turn"])
         else:
             self.ranks.from_keeper(run_id, message)
+
+    def _limit(self, call: Callable[[GpuLimits], None]) -> None:
+        limits = self.limits
+        if limits is not None:
+            limits.guard(lambda: call(limits))
 
     async def _commit(self, key: m.RunKey, checkpoint: dict[str, Any]) -> None:
         answer = await self.reports.commit(key, checkpoint)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dlsched.core.errors import DlschedError
+from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.settings import read_settings
 from dlsched.nodeagent.agent.zygote_link import ZygoteLink, lock_file
 from dlsched.nodeagent.host.launchers import choose_launcher
@@ -28,6 +29,8 @@ def run_agent(argv: Sequence[str]) -> int:
     try:
         settings = read_settings(argv)
         if "--check" in argv:
+            if settings.node_policy:
+                make_policy(settings.node_policy, "--check")
             print("the settings are fine")  # the answer
             return 0
         log_to_stderr(settings.log_level, "%(asctime)s %(levelname)s %(name)s %(message)s")

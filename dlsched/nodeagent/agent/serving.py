@@ -6,7 +6,8 @@ import asyncio
 import logging
 import signal
 import socket
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dlsched import __version__
 from dlsched.core.cluster.features import CONTAINER
@@ -20,6 +21,7 @@ from dlsched.nodeagent.agent.node_description import (
     send_descriptions,
     temporary_bytes,
 )
+from dlsched.nodeagent.agent.node_policies import make_policy
 from dlsched.nodeagent.agent.service import AgentService
 from dlsched.nodeagent.agent.settings import Settings
 from dlsched.nodeagent.agent.zygote_link import ZygoteLink
@@ -36,6 +38,9 @@ from dlsched.rpc.server import add_ports, new_server
 from dlsched.rpc.v1 import node_pb2_grpc
 from dlsched.system import clock
 from dlsched.system.service_manager import notify, watchdog_interval_s
+
+if TYPE_CHECKING:
+    from dlsched.nodeagent.agent.gpu_limits import GpuLimits, Send
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +65,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
     watch = GpuWatch(
         backend,
         found,
-        every_s=settings.gpu_look_s,
+        every_s=min(settings.gpu_look_s, 1.0) if settings.node_policy else settings.gpu_look_s,
         limit_s=settings.gpu_limit_s + 2,
         drain_foreign=settings.foreign == "drain",
     )
@@ -78,6 +83,7 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
             machine=machine_name(),
         ),
         trust=trust.trust_of_daemon(settings),
+        limits=_limits(settings, watch) if settings.node_policy else None,
     )
     connections, reader = ConnectionLimits(), LogReader()
     server = new_server(trust.trust_of_callers(settings), connections=connections)
@@ -133,6 +139,18 @@ async def serve(settings: Settings, zygote: ZygoteLink, launcher: Launcher) -> i
         await reader.close()
         await driver.close()
         watch.close()
+
+
+def _limits(settings: Settings, watch: GpuWatch) -> Callable[[Send], GpuLimits]:
+    """Return what makes the limits of jobs on this node.
+
+    Raises:
+        BadInput: there is no such node policy or option.
+    """
+    from dlsched.nodeagent.agent.gpu_limits import GpuLimits  # noqa: PLC0415  # it loads numpy
+
+    policy = make_policy(settings.node_policy, settings.name)
+    return lambda send: GpuLimits(policy, settings.state_dir, send, watch)
 
 
 async def _feed_watchdog() -> None:

@@ -10,7 +10,7 @@ import os
 import socket
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -93,6 +93,7 @@ class Settings:
     gpu_limit_s: float = 10.0  # for one reading
     start_limit_s: float = 30.0
     no_new_privileges: bool = False
+    node_policy: Mapping[str, Any] = field(default_factory=dict)  # its name and options; none
     metrics: str = ""  # HOST:PORT for Prometheus; port 0: any free one, logged; empty: none
     log_level: str = "INFO"
 
@@ -167,7 +168,7 @@ def _file(path: str) -> dict[str, Any]:
 
 def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  # one case a rule
     values = {key.replace("-", "_"): value for key, value in values.items()}
-    known = {field.name: field for field in fields(Settings)}
+    known = {each.name: each for each in fields(Settings)}
     for key in values:
         if key not in known:
             raise not_known(f"{where}: setting", key, known)
@@ -185,6 +186,8 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
         values["hooks"] = _hooks(values["hooks"], f"{where}: hooks")
     if "turns" in values:
         values["turns"] = _turns(values["turns"], f"{where}: turns")
+    if "node_policy" in values:
+        _check_node_policy(values["node_policy"], f"{where}: node_policy")
     for key, value in values.items():
         kind = str(known[key].type)
         if kind in _KINDS and not isinstance(value, _KINDS[kind]):
@@ -205,6 +208,12 @@ def _checked(values: dict[str, Any], where: str) -> Settings:  # noqa: PLR0912  
         most = _SOCKET_PATH - _BELOW
         raise BadInput(f"run_dir {settings.run_dir}: at most {most} bytes, for sockets below it")
     return settings
+
+
+def _check_node_policy(given: Any, where: str) -> None:
+    """The table of a node policy; whether there is such a policy is seen where it is made."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        raise BadInput(f'{where}: a table with a name is expected, such as name = "antman-node"')
 
 
 def _check_prolog(settings: Settings, where: str) -> None:
@@ -275,7 +284,7 @@ def _group(kind: Any, given: Any, where: str) -> Any:
     if not isinstance(given, Mapping):
         raise BadInput(f"{where}: a table is expected")
     values = {key.replace("-", "_"): value for key, value in given.items()}
-    known = [field.name for field in fields(kind)]
+    known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:
             raise not_known(f"{where}: setting", key, known)

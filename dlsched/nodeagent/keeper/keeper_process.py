@@ -20,6 +20,7 @@ from dlsched.nodeagent.json_values import UNCLEAR, plain, value_of
 from dlsched.nodeagent.keeper import run_files
 from dlsched.nodeagent.keeper.agent_connection import AgentConnection
 from dlsched.nodeagent.keeper.run_processes import RunProcesses
+from dlsched.nodeagent.ranks.job_limits import JobLimits
 from dlsched.nodeagent.ranks.job_socket import JobSocket, Peer
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.nodeagent.ranks.master_port import PortTaken
@@ -85,6 +86,7 @@ class Keeper:
             on_message=self._from_job,
             on_unclear=self._training.unclear,
         )
+        self._limits = JobLimits(self, self._job)
         self.processes = RunProcesses(self, self._loop, self.folder, self._job, self._training)
         self._files_are_lost = False  # as an agent says
         self._shells_listener: lean_socket.Socket | None = None
@@ -175,13 +177,16 @@ class Keeper:
             case keeper.Execute():
                 self.processes.execute()
             case keeper.SendSignal(number=number, stop_step=at):
+                self._limits.apply()  # what stands still would not stop
                 self.processes.send_signal(number, at)
             case keeper.FreezeJob():
+                self._limits.let_go()  # its own freezing is another's
                 self.processes.suspension.freeze()
                 self.processes.turns.frozen()
             case keeper.ThawJob():
                 self.processes.suspension.thaw()
                 self.processes.turns.thawed()
+                self._limits.apply()
             case keeper.Report(status=status):
                 if status.phase is not m.Phase.SUSPENDED or not self.processes.suspension.is_busy:
                     self._send(status)
@@ -293,6 +298,7 @@ class Keeper:
         self.feed(keeper.AgentAttached(clock.boottime()))
         self._training.new_agent()
         self.processes.turns.new_agent()
+        self._limits.tell_agent()
 
     def _agent_gone(self) -> None:
         """Forget the run when the agent died between deleting its record and saying so."""
@@ -329,6 +335,7 @@ class Keeper:
             self.feed(keeper.OrderArrived(clock.boottime(), order))
             return
         self._training.from_agent(message)
+        self._limits.from_agent(message)
         self.processes.calls.from_agent(message)
         self.processes.turns.from_agent(message)
 
@@ -362,6 +369,7 @@ class Keeper:
 
     def _from_job(self, peer: Peer, message: words.FromJob) -> None:
         self._training.from_job(peer, message)
+        self._limits.from_job(peer, message)
         if not peer.is_foreign:
             stopping = self.state.stop is not None
             self.processes.leaving.from_job(peer.pid, message, stopping=stopping)

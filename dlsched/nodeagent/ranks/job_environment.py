@@ -133,7 +133,7 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         count = getattr(launch, name)
         if count is not None:
             values[f"DLSCHED_{name.upper()}"] = str(count)
-    if desired.gpu_share is not None:
+    if desired.gpu_share:  # 0: what others leave, which changes
         percent = f"{100 * desired.gpu_share:g}"
         values["DLSCHED_GPU_SHARE"] = f"{desired.gpu_share:g}"
         values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent  # means something under MPS only

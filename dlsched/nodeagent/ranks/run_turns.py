@@ -33,7 +33,7 @@ class RunTurns:
         """No rank takes turns yet."""
         self._keeper = keeper
         desired = keeper.spec.desired
-        self._takes_turns = desired.gpu_share is not None and len(desired.layout) <= 1
+        self._takes_turns = bool(desired.gpu_share) and len(desired.layout) <= 1
         self._gpus = max(1, len(desired.gpus))
         first = min(desired.gpus, default="").replace("/", "_")  # those that share have the same
         self._path = os.path.join(keeper.spec.run_dir, f"turns-{first}.lock")

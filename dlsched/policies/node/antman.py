@@ -114,6 +114,7 @@ class GpuState:
         still_since: since when all guests stand still, or there are none; inf: they do not.
         total_bytes: of memory; 0: not known.
         free_bytes: of memory, at the last reading.
+        is_read: whether the memory was read since the last look.
         look_at: when to look next, seconds; inf: there is nothing to look at.
     """
 
@@ -122,6 +123,7 @@ class GpuState:
     still_since: float = -math.inf
     total_bytes: int = 0
     free_bytes: int = 0
+    is_read: bool = False
     look_at: float = math.inf
 
 
@@ -134,8 +136,9 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
 
     @property
     def settles_after(self) -> int:
-        """Calm looks until a share would have grown."""
-        return self.options.calm_looks + 1
+        """Looks until the owner counts as idle or its own time is known, and a share has grown."""
+        options = self.options
+        return int(options.idle_s / options.tick_s) + options.alone_steps + options.calm_looks + 1
 
     def begin(self) -> GpuState:
         """No job, all memory unknown."""
@@ -151,7 +154,7 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
             case Stepped(now=now):
                 state = self._stepped(state, event)
             case MemoryRead(now=now, total_bytes=total, free_bytes=free):
-                state = replace(state, total_bytes=total, free_bytes=free)
+                state = replace(state, total_bytes=total, free_bytes=free, is_read=True)
             case Woke(now=now):
                 state = self._look(state, now)
         state = self._scheduled(_noted_still(state, now), now, anew=isinstance(event, Woke))
@@ -306,9 +309,8 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
 
     def _with_memory_for(self, owner: Owner, state: GpuState) -> GpuState:
         """Take memory back where the owner lacks it: from the newest guest first."""
-        is_short = bool(state.total_bytes) and (
-            state.free_bytes < self.options.spare * state.total_bytes
-        )
+        is_short = state.is_read and state.free_bytes < self.options.spare * state.total_bytes
+        state = replace(state, is_read=False)
         if not is_short and not owner.spilled_bytes:
             return state
         missing = owner.spilled_bytes + int(self.options.spare * state.total_bytes)

@@ -16,7 +16,7 @@ from dlsched.protocol.agent.interface import (
     WriteEnd,
 )
 from dlsched.protocol.agent.state import Held, Turn
-from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
+from dlsched.protocol.gpu_shares import UNUSABLE, part_of, without_room
 
 
 class RunsTurn(Turn):
@@ -283,4 +283,4 @@ class RunsTurn(Turn):
 
 def _part_of(held: Held) -> float:
     """The part of each of its GPUs that a held run uses; a stuck process uses all of it."""
-    return WHOLE if held.quarantined else part_of(held.desired.gpu_share)
+    return UNUSABLE if held.quarantined else part_of(held.desired.gpu_share)

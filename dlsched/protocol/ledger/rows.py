@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from dlsched.protocol import messages as m
-from dlsched.protocol.gpu_shares import WHOLE, part_of, without_room
+from dlsched.protocol.gpu_shares import UNUSABLE, part_of, without_room
 from dlsched.protocol.table import Table, table_of
 
 
@@ -316,14 +316,14 @@ class Ledger:
         self, node: m.NodeName, without: m.RunId | None
     ) -> Iterator[tuple[tuple[m.GpuId, ...], float]]:
         """For each holder on a node: its GPUs and the part of each that it needs."""
-        yield self.nodes[node].quarantined, WHOLE
+        yield self.nodes[node].quarantined, UNUSABLE
         for run_id in self.held_by.get(node, ()):
             run = self.runs[run_id]
             if run_id != without and not (run.is_away and run.stop is None):
                 yield run.members[node].gpus, part_of(self.share_of(run))
         for (place, _), orphan in self.orphans.items():
             if place == node:
-                yield orphan.held.gpus, WHOLE
+                yield orphan.held.gpus, UNUSABLE
 
     def share_of(self, run: Run) -> float | None:
         """The part of each of its GPUs that a run needs; None: the whole GPU."""

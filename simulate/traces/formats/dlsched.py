@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dlsched.core.deadlines import STEPS_FORM, deadline_steps
 from dlsched.core.errors import BadInput
 from dlsched.core.rewards import FORM, RewardCurve
-from dlsched.jobs.fields import CSV, DEADLINE_KINDS
+from dlsched.jobs.fields import CSV, DEADLINE_KINDS, GUARANTEES
 from simulate.traces.ledger import Ledger
 from simulate.traces.normal import Rows, Source, normal_trace
 from simulate.traces.options import ReadOptions
@@ -118,6 +118,12 @@ def _refuse_unclear_deadlines(table: Table) -> None:
         np.flatnonzero(~np.isin(kinds, ("", *DEADLINE_KINDS))),
         "deadline_kind is unknown",
         lambda row: f"deadline_kind is {kinds[row]!r}, none of {', '.join(DEADLINE_KINDS)}",
+    )
+    guarantees = table.text("guarantee")
+    table.refuse(
+        np.flatnonzero(~np.isin(guarantees, ("", *GUARANTEES))),
+        "guarantee is unknown",
+        lambda row: f"guarantee is {guarantees[row]!r}, none of {', '.join(GUARANTEES)}",
     )
     _refuse_unclear(table, "deadline_steps", deadline_steps, lambda _: f"not {STEPS_FORM}")
     _refuse_unclear(table, "sla", RewardCurve.of_text, lambda error: f"{error} ({FORM})")

@@ -229,11 +229,12 @@ def test_little_free_memory_is_enough_to_take_some_back() -> None:
     policy = coordinator()
     guests = (Guest(job=FIRST, share=20, stable_bytes=GIB),)
     owner = Owner(job=OWNER, since=0.0, own_s=0.1, last_step_at=1.0)
-    state = GpuState(
-        owner=owner, guests=guests, total_bytes=20 * GIB, free_bytes=GIB // 2, still_since=math.inf
-    )
-    outcome = policy.step(state, Woke(now=1.0))
+    state = GpuState(owner=owner, guests=guests, still_since=math.inf)
+    read = MemoryRead(now=1.0, total_bytes=20 * GIB, free_bytes=GIB // 2)
+    outcome = after(policy, state, [read, Woke(now=1.0)])
     assert outcome.limits[FIRST].memory_bytes == 19 * GIB
+    again = policy.step(outcome.state, Woke(now=2.0))  # from the same reading
+    assert again.limits == outcome.limits
 
 
 @pytest.mark.parametrize("duration", [math.nan, math.inf, 0.0, -1.0])

@@ -36,7 +36,7 @@ from dlsched.daemon.priority_classes import check_grace, check_time
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.records import ArrayShape, JobBody
-from dlsched.jobs.fields import BY_NAME
+from dlsched.jobs.fields import BY_NAME, LEFTOVERS, uses_leftovers
 from dlsched.jobs.mounts import read_mounts
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Request
@@ -110,6 +110,7 @@ def validate(
     values |= host_defaults(values, chosen, gpus, len(gang or (gpus,)))
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
+    _check_guarantee(values, gpus)
     if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
         raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
     settle_deadline(values, now)
@@ -165,7 +166,7 @@ def validate(
         suspend_level=m.SuspendLevel(values["suspend_level"] or m.SuspendLevel.FREEZE),
         requeue=body.requeue,
         timeouts=_timeouts(body, limits.timeouts),
-        gpu_share=body.gpu_share,
+        gpu_share=0.0 if uses_leftovers(body) else body.gpu_share,
     )
     array = parse_array(wanted.array, limits.array_size) if wanted.array else None
     sweep = check_sweep(wanted, array)
@@ -373,6 +374,19 @@ def _shown(gib: float) -> str:
 def _more(nodes: int) -> str:
     """How a need for each of several nodes is told, and the way out."""
     return f"{' on each node' if nodes > 1 else ''} (--open-ended waits for others)"
+
+
+def _check_guarantee(values: Mapping[str, Any], gpus: int) -> None:
+    """Refuse what a job that uses what others leave cannot have besides."""
+    kind = values["guarantee"]
+    if kind not in LEFTOVERS:
+        return
+    for name in ("gpu_share", "exclusive", "adaptive", "fixed_batch", "min_gpus", "max_gpus"):
+        if values[name] not in (None, False):
+            option = BY_NAME[name].options[0].words[-1]
+            raise BadInput(f"guarantee: {kind}, so {option} cannot be kept")
+    if not gpus:
+        raise BadInput(f"guarantee: {kind}, and the job has no GPUs")
 
 
 def _says_no_gpus(values: Mapping[str, Any]) -> bool:
