@@ -33,7 +33,7 @@ def beside(lab: Any, job: int) -> list[int]:
 def test_jobs_are_packed_by_what_was_measured_of_them(live: Any, use: float, packed: bool) -> None:
     lab = lab_of(live, 1, 1, 1)
     first, second, third = profiled(lab, 10.0, 3, use)
-    lab.round(700.0)
+    lab.round(700.3)
     together = [beside(lab, job) for job in (first, second, third)]
     assert any(together) is packed
 
@@ -54,7 +54,7 @@ def test_jobs_without_a_share_are_not_packed(live: Any) -> None:
         lab.round(20.0 + 200 * k)
         lab.live.note_gpu_use(job, 0.1, 4.0, 60.0)
         lab.round(125.0 + 200 * k)
-    lab.round(700.0)
+    lab.round(700.3)
     assert not any(beside(lab, job) for job in jobs)
 
 
@@ -62,7 +62,7 @@ def test_what_was_measured_outlives_the_daemon(live: Any) -> None:
     lab = lab_of(live, 1, 1, 1)
     first, second, third = profiled(lab, 10.0, 3, 0.1)
     lab.restart(650.0)
-    lab.round(700.0)
+    lab.round(700.3)
     assert any(beside(lab, job) for job in (first, second, third))
 
 

@@ -62,7 +62,6 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         self._lists = TwoLists()
         self._profiled = ProfiledRows()
         self.memories = (self.profiling, self._lists, self._profiled)
-        self._began = math.nan
         self._load = LearnedLoad()
         self.memories = (*self.memories, self._load)
         self._forecast: ArrivalForecast = self._load
@@ -99,8 +98,7 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """End what was profiled long enough, profile, then start what waits for the cluster."""
-        if math.isnan(self._began):
-            self._began = ctx.now
+        self.profiling.begin(ctx.now)
         walk.stable_until(math.inf)
         nodes = 0 if self.stage == "main" else self.profiling_nodes(ctx.occupancy.cluster)
         self._profiled.reserve(len(ctx.table))
@@ -233,7 +231,7 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         """Are jobs packed now? Looked at once in a while; not before the first look."""
         chosen = self.options
         look = math.floor(ctx.now / chosen.check_s) * chosen.check_s
-        if chosen.sharing == "never" or look < self._began:
+        if chosen.sharing == "never" or look < self.profiling.began:
             return False
         return chosen.sharing == "always" or not self._forecast.jobs(look) <= chosen.quiet_jobs
 

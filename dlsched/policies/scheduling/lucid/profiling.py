@@ -23,14 +23,21 @@ class ProfilingQueue:
     """Places jobs on the nodes that profile.
 
     Attributes:
+        began: when the policy began to decide, in seconds; NaN before.
         extra: the further node that it uses now, as a bit; 0 for none.
         changes: what it lent and gave back so far: seconds, and +1 or -1.
     """
 
     def __init__(self) -> None:
+        self.began = math.nan
         self.extra = 0
         self.changes: list[tuple[float, int]] = []
         self._look_at = math.inf  # when to look again whether to borrow or to give back
+
+    def begin(self, now: float) -> None:
+        """A decision is made; the first one is remembered."""
+        if math.isnan(self.began):
+            self.began = now
 
     def start(self, rows: Rows, nodes: int, walk: Walk) -> tuple[list[int], list[int]]:
         """Place rows, those with the fewest GPUs first, up to the first that does not fit.
@@ -100,11 +107,17 @@ class ProfilingQueue:
     def state_dict(self) -> dict[str, Any]:
         """The borrowed node, and what was borrowed before."""
         changes = [list(each) for each in self.changes]
-        return {"extra": self.extra, "changes": changes, "look_at": self._look_at}
+        return {
+            "began": self.began,
+            "extra": self.extra,
+            "changes": changes,
+            "look_at": self._look_at,
+        }
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a `state_dict`."""
-        self.extra, self._look_at = int(state["extra"]), float(state["look_at"])
+        self.began, self._look_at = float(state["began"]), float(state["look_at"])
+        self.extra = int(state["extra"])
         self.changes = [(float(time), int(by)) for time, by in state["changes"]]
 
     def renumber(self, old: Rows) -> None:
