@@ -1,0 +1,102 @@
+"""A job that trains and answers requests on one device: submitted, asked, and equal to the bit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parent / "switched"
+SERVICES = {"small": 64, "large": 256}  # with the length of an input
+REQUESTS = 200
+
+
+def program(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, PROGRAMS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Asking:
+    """A client of the job."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(120)
+        self._socket.connect(str(path))
+        self._lines = self._socket.makefile("r")
+
+    def __call__(self, service: str, value: Any) -> dict[str, Any]:
+        line = json.dumps({"service": service, "input": value}) + "\n"
+        self._socket.sendall(line.encode())
+        found: dict[str, Any] = json.loads(self._lines.readline())
+        return found
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+
+def test_requests_are_answered_between_iterations_and_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    with LocalCluster(nodes=1, gpus="1:v100") as cluster:
+        path, weights = cluster.folder / "ask", cluster.folder / "weights"
+        words = [
+            sys.executable, "-m", "dlsched.switch", "--listen", str(path), "--until-trained",
+            "--training", str(PROGRAMS / "training.py"),
+            *(f"--service={name}={PROGRAMS / f'{name}_service.py'}" for name in SERVICES),
+        ]  # fmt: skip
+        told = cluster.cli(
+            "submit", "--output", f"{cluster.out}/%j.out", "--export",
+            f"ALL,SWITCHED_WEIGHTS={weights},SWITCHED_ITERATIONS=1500",
+            "--wrap", "exec " + shlex.join(words),
+        )  # fmt: skip
+        job = int("".join(filter(str.isdigit, told)))
+        try:
+            eventually("it listens", path.exists, within=120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{cluster.output(job)}\n{cluster.story(job)}") from None
+        ask = Asking(path)
+        models = {name: program(f"{name}_service").build().eval() for name in SERVICES}
+        switched = 0
+        for number in range(REQUESTS):
+            name = list(SERVICES)[number % 2]
+            value = torch.randn(2, SERVICES[name], generator=torch.Generator().manual_seed(number))
+            answer = ask(name, value.tolist())
+            with torch.no_grad():
+                assert answer["output"] == models[name](value).tolist()
+            switched += answer["switched"]
+            if number % 10 == 0:  # the training goes on for a while
+                assert "no service other" in ask("other", [])["error"]
+                eventually("time passes", iter([False] * 5 + [True]).__next__)
+        assert "error" in ask("small", [[1.0]])
+        assert "output" in ask("small", [[1.0] * 64])
+        ask.close()
+        assert switched >= 3, "the training was never stopped for a request"
+        cluster.until(job, "COMPLETED", within=180)
+        assert "training done after 1500 iterations" in cluster.output(job)
+        found = torch.load(weights)
+        monkeypatch.setenv("SWITCHED_WEIGHTS", str(tmp_path / "weights"))
+        training = program("training")
+        training.ITERATIONS = 1500
+        model, optimizer = training.build()
+        for number in range(1500):
+            training.iteration(model, optimizer, number)
+        for key, value in model.state_dict().items():
+            assert torch.equal(found[key], value), key
