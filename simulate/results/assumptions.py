@@ -36,6 +36,8 @@ def _durations(engine: Engine) -> Iterator[str]:
             yield f"durations are believed as {parts.estimator.name} has them"
     if not np.isnan(table.time_limit).all():
         yield "no time limit ends a job"
+    if table.names.get("priority_class"):
+        yield "no limit of a priority class holds"
 
 
 def _speeds(engine: Engine) -> Iterator[str]:

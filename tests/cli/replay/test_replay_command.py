@@ -224,3 +224,11 @@ def test_a_replay_says_what_it_takes_for_granted(dlsched, trace):
     called = dlsched(*words[:3], "1x4:v100", "--policy", "sia", "--launch", "elan")
     assert "  assumed: a start costs what elan says, and else nothing; " in called.out
     assert "taken for alike" not in called.out
+
+
+def test_a_replay_of_jobs_with_classes_says_that_their_limits_do_not_hold(dlsched, tmp_path):
+    path = tmp_path / "classes.csv"
+    path.write_text("job_id,submit_time,num_gpus,duration,class\n1,0,1,60,urgent\n2,0,1,60,\n")
+    called = dlsched("replay", path, "--cluster", "1x1:v100", "--policy", "fifo")
+    assert called.code == 0
+    assert "; no limit of a priority class holds; " in called.out
