@@ -15,6 +15,7 @@ from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.reading.loading import JobFacts, Loaded
 from dlsched.db.records import CheckpointCommitted, JobBody, JobSpec
+from dlsched.jobs.fields import uses_leftovers
 from dlsched.protocol.ledger import (
     Assign,
     CancelJob,
@@ -122,7 +123,7 @@ class LiveLab:
             gang=body.get("gang") or (gpus,),
             suspend_level=level,
             requeue=spec.body.requeue,
-            gpu_share=spec.body.gpu_share,
+            gpu_share=0.0 if uses_leftovers(spec.body) else spec.body.gpu_share,
             spec=spec,
         )
         self.submitted[job] = now

@@ -155,6 +155,9 @@ def running(job: int, share: float | None, **more: bool) -> agent.Held:
         ((running(1, None),), 0.5, "GPU held by run 1.1"),
         ((running(1, 0.5), running(2, 0.5)), 0.1, "GPU held by run 1.1"),
         ((running(1, 0.5, quarantined=True),), 0.1, "GPU held by run 1.1"),
+        ((running(1, None),), 0.0, ""),
+        ((running(1, 0.0),), None, ""),
+        ((running(1, 0.0, quarantined=True),), 0.0, "GPU held by run 1.1"),
     ],
 )
 def test_a_node_looks_for_itself(

@@ -173,7 +173,7 @@ class GpuLimits:
             decided = self.decided
             self.guard(lambda: self.look(held(), clock.boottime()))
             if self.decided != decided:
-                self._save()
+                self.store()
             wait_s = min(_LOOK_S, max(0.01, self._divided.next_wake - clock.boottime()))
             await asyncio.sleep(wait_s)
 
@@ -194,7 +194,8 @@ class GpuLimits:
 
     # -- the disk ----------------------------------------------------------------------------------
 
-    def _save(self) -> None:
+    def store(self) -> None:
+        """Write down what the next agent needs to go on; a full disk is told in the log."""
         kept = {"policy": self.policy.name, "runs": self._runs, **self._divided.state_dict()}
         try:
             files.replace_file(os.path.join(self.state_dir, FILE), dumps(kept), durable=False)

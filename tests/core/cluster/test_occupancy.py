@@ -186,3 +186,35 @@ def test_any_sequence_of_changes_keeps_the_books(
         except InvariantBroken:
             assert (o.free, o.level, o.free_total) == before
         check_occupancy(o)
+
+
+def test_what_holders_leave_is_lent_and_counts_for_nothing() -> None:
+    o = occupancy("1x4")
+    o.take(0, on(n0=0b11))
+    o.lend(1, on(n0=0b110))
+    o.lend(2, on(n0=0b001))
+    assert (o.free_total, o.partners(0), o.partners(1)) == (2, (1, 2), (0,))
+    assert o.all_partners() == {0: (1, 2), 1: (0,), 2: (0,)}
+    assert (o.lent_alone, o.lent_again) == (1, 2)
+    check_occupancy(o)
+    with pytest.raises(InvariantBroken, match="not free"):
+        o.promote(1)
+    assert o.guests[1] == on(n0=0b110)
+    o.release(0)
+    o.promote(1)
+    check_occupancy(o)
+    assert (o.free_total, o.partners(1), o.partners(2)) == (2, (), ())
+    o.demote(1)
+    twin = o.copy()
+    for row in (1, 2):
+        o.release(row)
+    check_occupancy(o)
+    assert (o.free_total, o.guests, sorted(twin.guests)) == (4, {}, [1, 2])
+
+
+@pytest.mark.parametrize("placement", [on(n0=0b10000), on(n0=0), on(n1=0b1)])
+def test_gpus_that_are_not_in_service_are_not_lent(placement: Placement) -> None:
+    o = occupancy()
+    o.set_service(1, serving=False)
+    with pytest.raises(InvariantBroken, match="not in service"):
+        o.lend(5, placement)

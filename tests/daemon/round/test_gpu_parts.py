@@ -154,3 +154,41 @@ def test_gpu_use_equals_a_recount(steps: list[tuple[bool, Placement, float]]) ->
         for where, _ in there:
             taken |= where.masks[0]
         assert room.copy().taken(0) == taken
+
+
+def test_what_others_leave_takes_nothing() -> None:
+    use = GpuUse()
+    use.take(BOTH, 1.0)
+    assert use.has_room(ONE, 0.0)
+    use.take(ONE, 0.0)
+    twin = use.copy()
+    use.give_back(BOTH, 1.0)
+    assert (use.taken(0), use.has_room(BOTH, 1.0)) == (0b01, True)
+    use.give_back(ONE, 0.0)
+    assert (use.taken(0), twin.taken(0)) == (0, 0b11)
+
+
+def test_an_owner_starts_on_a_gpu_that_an_opportunistic_job_uses(live: Any) -> None:
+    """Under AntMan, through a restart of the daemon; an auto job that owns its GPU stays alone."""
+    lab = live.LiveLab((1,), parts={"scheduling": "antman"})
+    guest = lab.submit(1.0, guarantee="opportunistic", extra={"gpu_util": "30"})
+    lab.round(2.0)
+    owner = lab.submit(3.0, extra={"gpu_util": "30"})
+    lab.round(4.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [guest, owner]}
+    lab.restart(5.0)
+    waits = lab.submit(6.0)
+    lab.round(7.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [guest, owner]}
+    lab.end(8.0, owner)
+    lab.end(8.0, guest)
+    lab.round(9.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [waits]}
+    lab.end(10.0, waits)
+    auto = lab.submit(11.0, guarantee="auto", extra={"gpu_util": "30"})
+    lab.round(12.0)
+    lab.restart(13.0)
+    lab.submit(14.0, guarantee="opportunistic", extra={"gpu_util": "30"})
+    lab.submit(14.0)
+    lab.round(15.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [auto]}
