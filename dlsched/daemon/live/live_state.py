@@ -21,7 +21,6 @@ from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.tenant_limits import QuotaHolder
 from dlsched.db.records import JobSpec
 from dlsched.db.tenants import Quota
-from dlsched.protocol.gpu_shares import WHOLE
 from dlsched.protocol.ledger import pause_after
 from dlsched.protocol.messages import GpuId, JobId, NodeName
 
@@ -281,7 +280,7 @@ class LiveState(LiveColumns):
     def co_located(self, job: JobId) -> list[JobId]:
         """The other jobs that run on the very GPUs of a running job."""
         where = self.accounting.where.get(job)
-        if where is None or self.share_of(job) >= WHOLE:
+        if where is None:
             return []
         phase, row_of = self.jobs["phase"], self.jobs.row_of
         there = map(JobId, self.accounting.sharing[where])

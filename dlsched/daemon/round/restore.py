@@ -148,12 +148,21 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
 REPORTED = ("expected", "steps_done", "loss", "gpu_util")
 
 
+def _say(table: UnitTable, name: str, column: Any) -> None:
+    """Enter what users say; what was measured goes before it, row by row."""
+    known = table.extra.get(name)
+    if known is None:
+        table.extra[name] = column.copy()
+    elif known.dtype.kind == column.dtype.kind == "f":
+        table.extra[name] = np.where(np.isnan(known), column, known)
+
+
 def table_of(snapshot: LiveSnapshot, numbering: Numbering) -> UnitTable:
     """The units."""
     table = UnitTable(len(snapshot))
     for name, column in snapshot.columns.items():
         if name.startswith("extra:"):
-            table.extra.setdefault(name.removeprefix("extra:"), column.copy())
+            _say(table, name.removeprefix("extra:"), column)
         elif name in REPORTED:
             table.extra[name] = column.copy()
         elif hasattr(table, name):

@@ -168,6 +168,20 @@ def test_what_others_leave_takes_nothing() -> None:
     assert (use.taken(0), twin.taken(0)) == (0, 0b11)
 
 
+def test_an_opportunistic_job_starts_beside_an_owner_whose_use_is_known(live: Any) -> None:
+    lab = live.LiveLab((1,), parts={"scheduling": "antman"})
+    owner = lab.submit(1.0)
+    lab.round(2.0)
+    guest = lab.submit(3.0, guarantee="opportunistic", extra={"gpu_util": "30"})
+    lab.round(4.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [owner]}
+    assert lab.live.reason(guest) == "Resources: no GPU leaves enough for an opportunistic job"
+    lab.live.note_gpu_use(owner, 0.4, 8.0, 30.0)
+    lab.round(35.0)
+    assert on_gpus(lab) == {"GPU-n1-0": [owner, guest]}
+    assert lab.live.co_located(owner) == [guest]
+
+
 def test_an_owner_starts_on_a_gpu_that_an_opportunistic_job_uses(live: Any) -> None:
     """Under AntMan, through a restart of the daemon; an auto job that owns its GPU stays alone."""
     lab = live.LiveLab((1,), parts={"scheduling": "antman"})
