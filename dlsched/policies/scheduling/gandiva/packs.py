@@ -50,11 +50,12 @@ class Packs:
         self.of[guest] = Pack(host)
 
     def end(self, guest: int, now: float, *, failed: bool) -> None:
-        """A pack is over; a host with which it did not pay is not tried again for a while."""
+        """A pack is over; two with which it did not pay are not tried again for a while."""
         pack = self.of.pop(guest)
         if failed:
-            _, hosts = self._failed.get(guest, (now, ()))
-            self._failed[guest] = (now, (*hosts, pack.host))
+            for one, other in ((guest, pack.host), (pack.host, guest)):
+                _, tried = self._failed.get(one, (now, ()))
+                self._failed[one] = (now, (*tried, other))
 
     def forget(self, job: int) -> None:
         """A job has ended."""
@@ -69,12 +70,18 @@ class Packs:
             return ()
         return hosts
 
-    def see_alone(self, job: int, work: float, held_s: float) -> None:
-        """A job has run on GPUs of its own since it was seen last, if it ran."""
+    def see_alone(self, job: int, work: float, held_s: float, window_s: float) -> None:
+        """A job runs on GPUs of its own: after a window its speed there is known.
+
+        Reports come now and then, so a shorter time says little. The time until the first work is
+        that of its start.
+        """
         before = self._last.get(job)
-        if before is not None and held_s > before[1]:
+        if before is None or not before[0] > 0:
+            self._last[job] = (work, held_s)
+        elif held_s - before[1] >= window_s * (1 - 1e-9):
             self._alone[job] = (work - before[0]) / (held_s - before[1])
-        self._last[job] = (work, held_s)
+            self._last[job] = (work, held_s)
 
     def see_packed(self, job: int) -> None:
         """A job does not run alone at present."""

@@ -21,7 +21,7 @@ from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.gandiva.options import GandivaOptions
-from dlsched.policies.scheduling.gandiva.real_rounds import GandivaRounds
+from dlsched.policies.scheduling.gandiva.real_rounds import NOT_ITS_TURN, GandivaRounds
 from dlsched.policies.scheduling.gandiva.reduced_rounds import ReducedRounds
 
 
@@ -51,7 +51,7 @@ class Gandiva(SchedulingPolicy[GandivaOptions]):
             for row in units.rows.tolist():
                 placed = walk.place(row)
                 if isinstance(placed, Refused):
-                    walk.refuse(row, placed)
+                    walk.refuse(row, NOT_ITS_TURN if row in self.rounds.servers.of else placed)
         else:
             self.rounds.allocate(units, ctx, walk)
 

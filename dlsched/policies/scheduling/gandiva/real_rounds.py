@@ -76,8 +76,7 @@ class GandivaRounds:
         for row, here in now.held.items():
             is_whole = here.keys() <= servers.gpus.keys()
             if row not in packs.of and is_whole and servers.of.get(row) != here:
-                servers.leave(row)  # another part of the system has started or moved it
-                servers.of[row] = here
+                servers.put(row, here)  # a fill, or another part of the system, has started it
 
     def _measure(self, now: _Now) -> None:
         """Compare packs with the speeds alone, and end those that do not pay."""
@@ -87,7 +86,7 @@ class GandivaRounds:
             if row in shared:
                 packs.see_packed(row)
             elif row in now.held:
-                packs.see_alone(row, now.work[row], now.held_s[row])
+                packs.see_alone(row, now.work[row], now.held_s[row], self._options.window_s)
         for guest, pack in list(packs.of.items()):
             if not {guest, pack.host} <= now.working:
                 pack.since = None
@@ -195,8 +194,7 @@ class GandivaRounds:
             return
         here = dict(zip(placed.nodes, (m.bit_count() for m in placed.masks), strict=True))
         if here != where:
-            self.servers.leave(row)
-            self.servers.of[row] = here
+            self.servers.put(row, here)
 
     # -- packs ------------------------------------------------------------------------------------
 

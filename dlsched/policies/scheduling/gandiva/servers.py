@@ -99,11 +99,14 @@ class Servers:
 
     def move(self, job: int, server: int) -> None:
         """A job goes to another server."""
-        gang = sum(self.of[job].values())
+        self.put(job, {server: sum(self.of[job].values())})
+
+    def put(self, job: int, where: dict[int, int]) -> None:
+        """A job has these servers from now on; empty ones get its affinity."""
         self.leave(job)
-        if not self.jobs_on(server):
-            self.affinity[server] = gang
-        self.of[job] = {server: gang}
+        empty = [server for server in where if not self.jobs_on(server)]
+        self.affinity.update(dict.fromkeys(empty, sum(where.values())))
+        self.of[job] = where
 
     def _by_load(self, server: int) -> tuple[float, int]:
         return self.load(server), server
