@@ -39,7 +39,7 @@ class LaneProgress(LazyProgress):
         self._ready: dict[int, float] = {}  # when units that still restart will want their first
         self._now = 0.0
         self._ended: list[int] = []  # units whose iteration has just ended
-        self._settled = True  # has every free lane given its next turn?
+        self._changed: set[Placement] = set()  # GPUs on which a turn may begin
         extra = setting.table.extra
         self._memory = memories(setting.table)
         self._iteration_ms: Floats | None = extra.get("iteration_ms")
@@ -122,13 +122,14 @@ class LaneProgress(LazyProgress):
                 )
                 left = self.setting.true_work.item(row) - self.setting.table.executed.item(row)
                 turns.enter(str(row), left / self._alone(row))
-        self._settled = False
+                self._changed.add(where)
 
     def _leave(self, row: int) -> None:
         key = self._lane.pop(row, None)
         self._begun.pop(row, None)
         self._ready.pop(row, None)
         if key is not None:
+            self._changed.add(key[0])
             self._turns[key].leave(str(row))
             if not self._turns[key].sessions:
                 del self._turns[key]
@@ -137,23 +138,25 @@ class LaneProgress(LazyProgress):
 
     def _settle(self) -> None:
         """Let each lane that is free begin its next iteration, now that all units have come."""
-        if self._settled:
+        now = self._now
+        ready = [row for row, at in self._ready.items() if at <= now]
+        if not self._changed and not ready:
             return
-        self._settled, now = True, self._now
-        for row in [row for row, ready in self._ready.items() if ready <= now]:
+        for row in ready:
             del self._ready[row]
+        for row in (*ready, *self._ended):
             if row in self._lane:
-                self._turns[self._lane[row]].want(str(row))
-        for row in self._ended:
-            if row in self._lane:
+                self._changed.add(self._lane[row][0])
                 self._turns[self._lane[row]].want(str(row))
         self._ended.clear()
-        for turns in self._turns.values():
-            picked = turns.pick()
+        changed, self._changed = self._changed, set()
+        for key, turns in self._turns.items():
+            picked = turns.pick() if key[0] in changed else None
             if picked is not None:
                 self._begun[int(picked)] = self._done(int(picked), now)
-        for row in list(self._lane):  # those that stand still first: a unit has partners or not
-            self.change_speed(row, now)
+        for row, key in list(self._lane.items()):
+            if key[0] in changed:
+                self.change_speed(row, now)
 
     def _iteration_end(self, row: int) -> float:
         """When the iteration of a working unit ends, if that matters to another one."""
@@ -189,6 +192,6 @@ class LaneProgress(LazyProgress):
             if row in self._lane and end <= now:
                 took = (self._done(row, now) - self._begun[row]) / self._alone(row)
                 self._turns[self._lane[row]].end(took)
+                self._changed.add(self._lane[row][0])
                 self._ended.append(row)
-        self._settled = False
         return done
