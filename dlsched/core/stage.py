@@ -130,9 +130,11 @@ class PlacementPolicy(Stage[O], ABC):
 
     Attributes:
         spans: it succeeds whenever the pool has as many free GPUs as the gang.
+        takes_lowest: it takes usable GPUs in ascending order, node by node.
     """
 
     spans: ClassVar[bool] = False
+    takes_lowest: ClassVar[bool] = False
 
     @abstractmethod
     def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:

@@ -13,18 +13,26 @@ Invariant: no node gives more than it has, as long as the least shares of its GP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlsched.core.allocation import HostShare, Refused
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.gpu_request import HostResources
 from dlsched.core.host_shares import HostPolicy
+from dlsched.core.walk.feeding_anew import (
+    HAIR,
+    Nodes,
+    gives_up,
+    lower_of,
+    shortage,
+    where_room_is_made,
+)
 
 if TYPE_CHECKING:
     from dlsched.core.walk.walk import Walk
 
 NOTHING = HostShare(0.0, 0.0)
-HAIR = 1e-9  # shares such as 1/3 of a core must add up to the whole
 
 
 class Feeding:
@@ -40,9 +48,7 @@ class Feeding:
         self._wanted: dict[int, tuple[HostShare, HostShare]] = dict(
             zip(units.rows.tolist(), zip(best, least, strict=True), strict=True)
         )
-        self._on_node: dict[int, dict[int, int]] = {}  # rows with their GPUs, in order of service
-        for row, placement in walk.occupancy.held.items():
-            self.note(row, placement, +1)
+        self._on_node: dict[int, dict[int, int]] | None = None  # rows with their GPUs; not yet seen
 
     def wanted(self, row: int) -> tuple[HostShare, HostShare]:
         """The best and the least share of a row."""
@@ -50,12 +56,71 @@ class Feeding:
 
     def note(self, row: int, placement: Placement, sign: int) -> None:
         """A row has got GPUs (+1) or lost them (-1)."""
+        if self._on_node is None:
+            return
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             there = self._on_node.setdefault(node, {})
             if sign > 0:
                 there[row] = mask.bit_count()
             else:
                 there.pop(row, None)
+
+    def _rows_on(self, node: int) -> dict[int, int]:
+        """The rows on a node with their GPUs there, in order of service."""
+        if self._on_node is None:
+            self._on_node = {}
+            for row, placement in self._walk.occupancy.held.items():
+                self.note(row, placement, +1)
+        return self._on_node.get(node, {})
+
+    # -- all rows anew ----------------------------------------------------------------------------
+
+    def serve_anew(self, rows: Sequence[int]) -> bool:
+        """Give all GPUs anew to rows in order, in one go; False where the walk has to do it.
+
+        Rows on GPUs that are not among them have lost theirs before.
+        """
+        walk = self._walk
+        occupancy, ctx = walk.occupancy, walk.ctx
+        plain = (
+            walk.placement.takes_lowest
+            and walk.tenancy is None
+            and walk.claims is None
+            and ctx.pools.whole
+            and ctx.gpus_are_alike
+            and ctx.min_run <= 0
+            and ctx.semantics.rejoin
+            and not (occupancy.beside or walk.launched)
+            and walk.suspended.keys().isdisjoint(rows)
+            and occupancy.held.keys() <= set(rows)
+        )
+        if not plain:
+            return False
+        free = walk.free_masks(occupancy.open_nodes)
+        for placement in occupancy.held.values():
+            for node, mask in zip(placement.nodes, placement.masks, strict=True):
+                free[node] |= mask
+        cluster = occupancy.cluster
+        nodes = Nodes(
+            free=free,
+            cpus=cluster.cpus.tolist(),
+            memory_gb=cluster.memory_gb.tolist(),
+            wanted=self._wanted,
+            takes=self._policy.takes_from_peers,
+            spares=self._policy.spares_peers,
+        )
+        for row in nodes.fill(rows, walk.table.gang[rows].tolist()):
+            walk.refuse(row, self._lacks(row, walk.table.gang.item(row)))
+        walk.replace_all(nodes.placements, nodes.shares)
+        return True
+
+    def _lacks(self, row: int, gpus: int) -> Refused:
+        """The refusal of a row for which there are enough free GPUs, but too little beside them."""
+        cpus, memory = self._wanted[row][1 if self._policy.takes_from_peers else 0]
+        return Refused(
+            "Resources",
+            f"needs {gpus} free GPUs with {cpus:g} CPUs and {memory:g} GB of memory for each",
+        )
 
     # -- a row that waits -------------------------------------------------------------------------
 
@@ -86,8 +151,8 @@ class Feeding:
             if isinstance(placed, Placement):
                 return placed
         if takes:
-            for node, count in self._where_room_is_made(
-                gpus, open_nodes & walk.occupancy.open_nodes
+            for node, count in where_room_is_made(
+                walk.free_masks(open_nodes & walk.occupancy.open_nodes), gpus
             ):
                 self._take_from_peers(node, least, count)
             placed = walk.place_anywhere(row, gpus, nodes, returns=returns)
@@ -95,56 +160,24 @@ class Feeding:
                 return placed
         walk.rollback(start)
         if placed.reason == "Resources":
-            needs = least if takes else best
-            return Refused(
-                "Resources",
-                f"needs {gpus} of {free} free GPUs with {needs.cpus:g} CPUs and "
-                f"{needs.memory_gb:g} GB of memory for each",
-            )
+            return self._lacks(row, gpus)
         return placed
-
-    def _where_room_is_made(self, gpus: int, nodes: int) -> list[tuple[int, int]]:
-        """Nodes whose free GPUs a row is to get, with how many.
-
-        One node where there is one (the first), else nodes with the fewest free GPUs first.
-        """
-        counts = [
-            (each.bit_count(), node)
-            for node, each in enumerate(self._walk.occupancy.free)
-            if each and nodes >> node & 1
-        ]
-        if gpus > 1:
-            for count, node in counts:
-                if count >= gpus:
-                    return [(node, gpus)]
-        chosen = []
-        for count, node in sorted(counts):
-            chosen.append((node, min(count, gpus)))
-            gpus -= min(count, gpus)
-            if not gpus:
-                break
-        return chosen
 
     def _take_from_peers(self, node: int, share: HostShare, gpus: int) -> None:
         """Let rows on a node give up what is above their least, until a share for GPUs is free."""
-        has_free = (self._host.cpus[node], self._host.memory_gb[node])
-        short = [
-            max(0.0, need * gpus - free) if need > 0 else 0.0  # NaN needs nothing
-            for need, free in zip(share, has_free, strict=True)
-        ]
-        if not any(each > HAIR for each in short):
+        short = shortage(share, gpus, (self._host.cpus[node], self._host.memory_gb[node]))
+        if short is None:
             return
         for row in self._richest_first(node):
             least, has = self._wanted[row][1], self._walk.share_of(row)
-            count = self._on_node[node][row]
-            above = [max(0.0, a - b) * count for a, b in zip(has, least, strict=True)]
-            helps = any(s > HAIR and a > HAIR for s, a in zip(short, above, strict=True))
-            if self._policy.spares_peers and not helps:
+            count = self._rows_on(node)[row]
+            after = gives_up(has, least, count, short, spares=self._policy.spares_peers)
+            if after is None:
                 continue
-            self._walk.give(row, _lower(has, least))
-            short = [max(0.0, s - a) for s, a in zip(short, above, strict=True)]
-            if not any(each > HAIR for each in short):
+            self._walk.give(row, lower_of(has, least))
+            if max(after) <= HAIR:
                 return
+            short = after
 
     def _richest_first(self, node: int) -> list[int]:
         """Rows on a node: those on the fewest nodes first, then those with most for each GPU."""
@@ -155,7 +188,7 @@ class Feeding:
             cpus, memory = walk.share_of(row)
             return len(held[row].nodes), -cpus, -memory
 
-        return sorted(self._on_node.get(node, ()), key=key)
+        return sorted(self._rows_on(node), key=key)
 
     # -- all rows on GPUs -------------------------------------------------------------------------
 
@@ -194,8 +227,3 @@ class Feeding:
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             self._take_from_peers(node, least, mask.bit_count())
         self._walk.give(row, least)
-
-
-def _lower(has: HostShare, least: HostShare) -> HostShare:
-    """A share without what is above the least."""
-    return HostShare(min(has.cpus, least.cpus), min(has.memory_gb, least.memory_gb))

@@ -96,6 +96,8 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
 
 def _place_anew(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
     """Empty the cluster, then give it out in order; no row has a claim to its old GPUs."""
+    if walk.feeding is not None and not stop and walk.feeding.serve_anew(rows.tolist()):
+        return
     kept = running & walk.is_protected(rows)
     for row in rows[running & ~kept].tolist():
         if walk.is_victim(row, ANYWHERE):

@@ -78,6 +78,7 @@ class Walk:
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
         self._journal: list[tuple[str, int, Placement]] = []
         self._given_before: dict[int, HostShare] = {}  # of rows that were given another share
+        self._host_is_stale = False  # all GPUs were given anew in one go
         self._shares: list[HostShare] = []  # of "give" in the journal
         self._anew = False  # a full rebuild: no row has a claim to its old GPUs
         tracked = self.occupancy.cluster.tracks_host
@@ -117,6 +118,8 @@ class Walk:
         if self.claims is not None:
             return self.claims.place(row, want, nodes)
         returns = self.may_return(row)
+        if self._host_is_stale:
+            raise PolicyFailed(f"it gives unit {row} GPUs after it has given all of them")
         if self.feeding is not None:
             return self.feeding.place(row, want, nodes, returns=returns)
         if returns and not self._anew:
@@ -444,6 +447,36 @@ class Walk:
         self._journal += [("suspend", row, had) for row, had in before.items()]
         self._journal += [("take", row, gets) for row, gets in coming.items()]
 
+    def replace_all(
+        self, placements: Mapping[int, Placement], shares: Mapping[int, HostShare]
+    ) -> None:
+        """Take all GPUs from rows and give these, with these shares; a row that stays is untouched.
+
+        The GPUs are free, or were those of rows on GPUs, and nothing else stands in the way.
+        """
+        held = self.occupancy.held
+        leaving = [row for row, had in held.items() if placements.get(row) != had]
+        coming = {row: gets for row, gets in placements.items() if held.get(row) != gets}
+        before = self.occupancy.exchange(leaving, coming)
+        self.suspended.update(before)
+        self.launched.update(coming)
+        self._journal += [("suspend", row, had) for row, had in before.items()]
+        self._journal += [("take", row, gets) for row, gets in coming.items()]
+        self._anew = True
+        self._host_is_stale = True
+        rows = list(shares)
+        old = np.stack([self.table.gpu_cpus[rows], self.table.gpu_memory_gb[rows]], axis=1)
+        changed = (old != np.array(list(shares.values())).reshape(-1, 2)).any(axis=1)
+        for place in np.flatnonzero(changed).tolist():
+            self.give(rows[place], shares[rows[place]])
+
+    def free_masks(self, nodes: int) -> list[int]:
+        """The free GPUs of each node of a set, as bits; none of other nodes."""
+        return [
+            mask if mask and nodes >> node & 1 else 0
+            for node, mask in enumerate(self.occupancy.free)
+        ]
+
     def reserve(self, row: int, placement: Placement) -> None:
         """Keep GPUs for a waiting row until their holders have left; no other row gets them.
 
@@ -609,7 +642,7 @@ class Walk:
         self._journal.append(("give", row, NOWHERE))
 
     def _set_share(self, row: int, share: HostShare) -> None:
-        held = self.occupancy.held.get(row)
+        held = None if self._host_is_stale else self.occupancy.held.get(row)
         if held is not None and self._host is not None:
             self._host.change(GpuRequest(row, held.gpus, self.table), held, +1)
         self.table.gpu_cpus[row], self.table.gpu_memory_gb[row] = share

@@ -59,6 +59,7 @@ class FirstFree(PlacementPolicy[NoOptions]):
     name = "first-free"
     summary = "nodes and GPUs in ascending order, may span"
     spans = True
+    takes_lowest = True
 
     def place(self, request: GpuRequest, free: FreeGpus) -> Placement | Refused:
         """Take the first free GPUs; refused only when the pool has too few."""
