@@ -27,6 +27,7 @@ GROUPS = {
     "growth": "how the cost grows: jobs, GPUs, load; LAS",
     "cells": "HiveD's cells and the default placement; 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
+    "synergy": "Synergy's tune on 1,000 GPUs, 3,000 jobs, and a plain simulator; same average JCT",
     "deadlines": "policies that know of deadlines, jobs of which 60 % have one; flows over a link",
     "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
 }
@@ -114,6 +115,27 @@ class Workloads:
         path.write_text("flow_id,arrival,size,path,deadline\n" + "".join(rows))
         return str(path)
 
+    def sensitive(self, jobs: int, *, nodes: int) -> tuple[str, str, str]:
+        """Jobs one after 4 s that gain by processors or not, their profiles, and a cluster file."""
+        trace, profiles = self.folder / f"sensitive-{jobs}.csv", self.folder / "demands.csv"
+        cluster = self.folder / f"servers-{nodes}.toml"
+        # processors and GB for each GPU at full speed, seconds of a step, gain at full speed
+        models = {"vision": (12, 125, 0.6, 2.9), "speech": (6, 187.5, 0.6, 2.5),
+                  "small": (9, 62.5, 0.64, 2.4), "text": (1, 20, 0.12, 1.0)}  # fmt: skip
+        header = "cluster_cpu_per_gpu,model,ideal_cpu_per_gpu,ideal_mem_gb_per_gpu,"
+        profiles.write_text(
+            header + "iteration_s_at_fair_share,speedup_at_ideal\n"
+            + "".join(f"3,{name},{','.join(map(str, of))}\n" for name, of in models.items())
+        )  # fmt: skip
+        names, gangs = list(models), (1, 1, 1, 2, 1, 4, 1, 1, 8, 1)
+        rows = (
+            f"{k},{names[k % 7 % 4]},{4 * k},{1_000 + 7_919 * k % 20_000},{gangs[k % 10]}\n"
+            for k in range(jobs)
+        )
+        trace.write_text("job_id,model,submit_time,total_iterations,num_gpus\n" + "".join(rows))
+        cluster.write_text(f"[[nodes]]\ncount = {nodes}\ngpus = 8\ncpus = 24\nmemory_gb = 500\n")
+        return str(trace), str(profiles), str(cluster)
+
     def even(self, jobs: int) -> str:
         """A trace of jobs of 1 to 4 GPUs and up to 1,100 s, submitted one a minute."""
         path = self.folder / f"even-{jobs}.csv"
@@ -144,6 +166,7 @@ def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
         "cells": _cells,
         "policy": _policies,
         "deadlines": _deadlines,
+        "synergy": _synergy,
         "growth": _growth,
     }
     for group, maker in makers.items():
@@ -306,6 +329,20 @@ def _deadlines(work: Workloads) -> Iterator[Case]:
             name=f"deadlines/flows-{discipline}",
             command=dlsched("flows", flows, "--link", "nic=1", "--discipline", discipline),
         )
+
+
+def _synergy(work: Workloads) -> Iterator[Case]:
+    """Synergy's `tune` on 1,000 GPUs, beside a plain simulator that decides the same."""
+    trace, profiles, cluster = work.sensitive(3_000, nodes=125)
+    words = ["--profiles", profiles, "-o", "order=srtf", "-o", "semantics=synergy"]
+    words += ["-o", "peers=that-help"]
+    yield Case(name="synergy/tune", command=replay(trace, cluster, "synergy", *words))
+    script = str(Path(__file__).with_name("reference_synergy.py"))
+    yield Case(
+        name="synergy/plain",
+        command=[sys.executable, script, trace, profiles, "--nodes", "125"],
+        compared_to="synergy/tune",
+    )
 
 
 def _reference(work: Workloads) -> Iterator[Case]:

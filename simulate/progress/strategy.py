@@ -165,8 +165,8 @@ class Progress(ABC):
 
     @property
     def is_plain(self) -> bool:
-        """Do all running units work at the speed of their row since they were ready?"""
-        return not self.ready
+        """Do all running units work at the speed of their row since it was entered last?"""
+        return True
 
     def begin_all(self, launched: dict[int, Placement]) -> Floats:
         """As `begin`, for many units, beside which no other has their GPUs; their speeds."""
@@ -185,9 +185,14 @@ class Progress(ABC):
             needed = np.divide(left, rate, out=np.full(len(rows), np.inf), where=rate > 0)
             worked = np.minimum(worked, needed)
         self.entered[rows] = 0.0
-        for row in rows.tolist():
+        listed: list[int] = rows.tolist()
+        for row in listed:
             self.forget_end(row)
-        return Stints(worked, entered, worked * rate, begins)
+        ready = begins
+        if self.ready:
+            pairs = zip(listed, begins.tolist(), strict=True)
+            ready = np.array([self.ready.pop(row, begin) for row, begin in pairs])
+        return Stints(worked, entered, worked * rate, ready)
 
     # -- ends -------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlsched.core.allocation import HostShare, Refused
+from dlsched.core.arrays import Floats
 from dlsched.core.cluster.occupancy import Placement
-from dlsched.core.gpu_request import HostResources
 from dlsched.core.host_shares import HostPolicy
 from dlsched.core.walk.feeding_anew import (
     HAIR,
@@ -38,13 +38,12 @@ NOTHING = HostShare(0.0, 0.0)
 class Feeding:
     """The shares of rows in one decision."""
 
-    def __init__(self, walk: Walk, policy: HostPolicy[object], host: HostResources) -> None:
+    def __init__(self, walk: Walk, policy: HostPolicy[object]) -> None:
         """Ask the part what the active rows want."""
-        self._walk, self._policy, self._host = walk, policy, host
+        self._walk, self._policy = walk, policy
         units = walk.ctx.units
         demand = policy.demand(units, walk.ctx)
-        best = map(HostShare._make, demand.best.tolist())
-        least = map(HostShare._make, demand.least.tolist())
+        best, least = _as_shares(demand.best), _as_shares(demand.least)
         self._wanted: dict[int, tuple[HostShare, HostShare]] = dict(
             zip(units.rows.tolist(), zip(best, least, strict=True), strict=True)
         )
@@ -165,7 +164,8 @@ class Feeding:
 
     def _take_from_peers(self, node: int, share: HostShare, gpus: int) -> None:
         """Let rows on a node give up what is above their least, until a share for GPUs is free."""
-        short = shortage(share, gpus, (self._host.cpus[node], self._host.memory_gb[node]))
+        host = self._walk.host
+        short = shortage(share, gpus, (host.cpus[node], host.memory_gb[node]))
         if short is None:
             return
         for row in self._richest_first(node):
@@ -221,9 +221,16 @@ class Feeding:
     def _serve(self, row: int, placement: Placement) -> None:
         """Give a row on its GPUs what is there: its best, or else its least."""
         best, least = self._wanted[row]
-        if self._host.has_room(best, placement):
+        if self._walk.host.has_room(best, placement):
             self._walk.give(row, best)
             return
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             self._take_from_peers(node, least, mask.bit_count())
         self._walk.give(row, least)
+
+
+def _as_shares(wanted: Floats) -> list[HostShare]:
+    """Rows of an array as shares; there are few distinct ones."""
+    known: dict[tuple[float, ...], HostShare] = {}
+    pairs = zip(wanted[:, 0].tolist(), wanted[:, 1].tolist(), strict=True)
+    return [known.get(each) or known.setdefault(each, HostShare(*each)) for each in pairs]

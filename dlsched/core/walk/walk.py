@@ -78,18 +78,15 @@ class Walk:
         self._answer = Allocation(suspended=self.suspended, launched=self.launched)
         self._journal: list[tuple[str, int, Placement]] = []
         self._given_before: dict[int, HostShare] = {}  # of rows that were given another share
-        self._host_is_stale = False  # all GPUs were given anew in one go
         self._shares: list[HostShare] = []  # of "give" in the journal
         self._anew = False  # a full rebuild: no row has a claim to its old GPUs
-        tracked = self.occupancy.cluster.tracks_host
-        self._host = HostResources(self.occupancy, self.table) if tracked else None
+        self.tracks_host = self.occupancy.cluster.tracks_host  # are CPUs and memory counted?
+        self._host: HostResources | None = None  # not yet counted
         self.claims = Claims(self, placement) if isinstance(placement, ClaimingPlacement) else None
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
         )
-        self.feeding = (
-            None if host is None or self._host is None else Feeding(self, host, self._host)
-        )
+        self.feeding = None if host is None or not self.tracks_host else Feeding(self, host)
 
     # -- what a policy may say --------------------------------------------------------------------
 
@@ -118,8 +115,6 @@ class Walk:
         if self.claims is not None:
             return self.claims.place(row, want, nodes)
         returns = self.may_return(row)
-        if self._host_is_stale:
-            raise PolicyFailed(f"it gives unit {row} GPUs after it has given all of them")
         if self.feeding is not None:
             return self.feeding.place(row, want, nodes, returns=returns)
         if returns and not self._anew:
@@ -197,9 +192,9 @@ class Walk:
     def free_for(self, row: int, gang: int | None = None, *, nodes: int = ANYWHERE) -> FreeGpus:
         """The free GPUs (of some nodes) that a row may use now, to choose exact ones."""
         free = FreeGpus(self.occupancy, self.ctx.pools.nodes[self.table.pool.item(row)] & nodes)
-        if self._host is not None:
+        if self.tracks_host:
             want = int(self.table.gang[row]) if gang is None else gang
-            free.limit(GpuRequest(row, want, self.table), self._host)
+            free.limit(GpuRequest(row, want, self.table), self.host)
         return free
 
     def place_exactly(self, row: int, placement: Placement) -> None:
@@ -213,7 +208,7 @@ class Walk:
         self._check_may_start(row, placement.gpus)
         if self.claims is not None:
             self.claims.check_exact()
-        usable = None if self._host is None else self.free_for(row, placement.gpus)
+        usable = self.free_for(row, placement.gpus) if self.tracks_host else None
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if mask & ~self.occupancy.free[node]:
                 self._may_not_use(row, node)
@@ -324,14 +319,16 @@ class Walk:
 
     def can_feed(self, row: int, placement: Placement) -> bool:
         """Are there cores and memory for a row on every node of a placement?"""
-        if self._host is None:
+        if not self.tracks_host:
             return True
-        return self._host.can_feed(GpuRequest(row, placement.gpus, self.table), placement)
+        return self.host.can_feed(GpuRequest(row, placement.gpus, self.table), placement)
 
     def set_aside(self, row: int) -> None:
         """Take a row off its GPUs while a policy decides; what else it uses stays counted."""
+        host = self.host if self.tracks_host else None  # what the row uses is counted before
         placement = self.occupancy.release(row)
-        self._touch(placement)
+        if host is not None:
+            host.touch(placement)
         self.suspended[row] = placement
         self.aside.setdefault(placement, []).append(row)
         self._journal.append(("set aside", row, placement))
@@ -425,7 +422,7 @@ class Walk:
         waiting = [row for row in coming if row not in occupancy.held]
         plain = (
             self.tenancy is None
-            and self._host is None
+            and not self.tracks_host
             and self.ctx.pools.whole
             and self.ctx.min_run <= 0
             and not (occupancy.draining or occupancy.beside or table.shapes or table.whole_nodes)
@@ -463,7 +460,7 @@ class Walk:
         self._journal += [("suspend", row, had) for row, had in before.items()]
         self._journal += [("take", row, gets) for row, gets in coming.items()]
         self._anew = True
-        self._host_is_stale = True
+        self._host = None  # counted anew when it is asked for
         rows = list(shares)
         old = np.stack([self.table.gpu_cpus[rows], self.table.gpu_memory_gb[rows]], axis=1)
         changed = (old != np.array(list(shares.values())).reshape(-1, 2)).any(axis=1)
@@ -642,7 +639,7 @@ class Walk:
         self._journal.append(("give", row, NOWHERE))
 
     def _set_share(self, row: int, share: HostShare) -> None:
-        held = None if self._host_is_stale else self.occupancy.held.get(row)
+        held = self.occupancy.held.get(row)
         if held is not None and self._host is not None:
             self._host.change(GpuRequest(row, held.gpus, self.table), held, +1)
         self.table.gpu_cpus[row], self.table.gpu_memory_gb[row] = share
@@ -672,14 +669,16 @@ class Walk:
         return self._answer.order
 
     @property
-    def tracks_host(self) -> bool:
-        """Are CPUs and host memory counted?"""
-        return self._host is not None
+    def host(self) -> HostResources:
+        """Free CPUs and memory of nodes, as of now in this walk."""
+        if self._host is None:
+            self._host = HostResources(self.occupancy, self.table)
+        return self._host
 
     @property
     def requests_are_alike(self) -> bool:
         """Does a refusal depend on the request only, and not on the row?"""
-        return self.tenancy is None and self._host is None
+        return self.tenancy is None and not self.tracks_host
 
     def is_protected(self, rows: Rows) -> Bools:
         """Rows that started so recently that they must not be preempted yet."""
