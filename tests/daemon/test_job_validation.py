@@ -49,6 +49,9 @@ def admitted(wanted: c.JobRequest, *common: c.EnvironmentVariable) -> Any:
 
 REFUSED = [
     ("a share of no gpus", {"gpus": 0, "share": 0.5}, "gpus: 0, so it can have no whole nodes"),
+    ("leftovers of no gpus", {"gpus": 0, "guarantee": 2}, "opportunistic, and the job has no GPUs"),
+    ("leftovers and a part", {"guarantee": 2, "share": 0.5}, "so --share cannot be kept"),
+    ("leftovers of many", {"guarantee": 3, "max_gpus": 4}, "auto, so --max-gpus cannot be kept"),
     ("a type of no gpus", {"gpus": 0, "gpu_types": ["a100"]}, "and no type of GPUs"),
     ("cpus", {"gpus": 8, "cpus": 800}, "node n1 has 64 CPUs, 100 are asked for"),
     ("cpus of a node", {"gpus": 0, "cpus": 65}, "node n1 has 64 CPUs, 65 are asked for"),
