@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,23 @@ from dlsched.policies.scheduling.elasticflow.planning import Plan
 LARGE = 256  # GPUs of a cluster on which everything takes longer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What a decision has done, in its order; by row.
+
+    Attributes:
+        first: plans before what was left was given, the earliest deadline first.
+        gained: those that got more, in their turns, with their new plans.
+        last: the plans in the end.
+        overhead: what the starts cost, in seconds.
+    """
+
+    first: Mapping[int, Plan]
+    gained: Sequence[tuple[int, Plan]]
+    last: Mapping[int, Plan]
+    overhead: dict[int, float] = field(default_factory=dict)
+
+
 class Trainers:
     """The sets of GPUs on which trainers run together (a `Memory`)."""
 
@@ -29,6 +47,8 @@ class Trainers:
         self._known: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         self._restarts = False
         self._changes: set[float] = set()  # of plans, without admission
+        self._before: frozenset[int] = frozenset()  # those that had started before a decision
+        self._ends: dict[int, float] = {}  # of all jobs, without admission
         self._begun: list[int] = []  # rows in the order of their starts, without admission
 
     def begin_event(self, restart_every: int) -> None:
@@ -62,6 +82,7 @@ class Trainers:
         """
         there = set(rows)
         begun = dict.fromkeys(row for row in self._begun if row in there)
+        self._before = frozenset(begun)
         begun |= dict.fromkeys(rows[place] for place in starting)
         self._begun = list(begun)
         place = {row: number for number, row in enumerate(rows)}
@@ -69,31 +90,51 @@ class Trainers:
             place[row] for row in rows if row not in begun
         ]
 
-    def wakes_at(
-        self, plans: Sequence[Plan], before: Sequence[Plan], now: float, *, admits: bool
-    ) -> float:
+    def wakes_at(self, events: Events, now: float, *, admits: bool) -> float:
         """When the released simulator looks next, besides arrivals and ends.
 
         With admission: at the first change of any plan, if that is before all ends. Without: at the
-        first change of every plan that was ever made, whether or not it is still in force, but for
-        those at which a running job was to end.
+        first change of every plan that was ever made, whether or not it is still in force. But its
+        list has one entry for each time: when a job's end is taken out of an entry and no other
+        job ends then, the entry goes, with the changes of other jobs in it.
         """
+        plans = events.last.values()
         changes = [plan.next_change for plan in plans if math.isfinite(plan.next_change)]
         if admits:
             first = min(changes, default=math.inf)
             return now + first if first < min(plan.end for plan in plans) else math.inf
-        self._changes -= {now + plan.end for plan in (*before, *plans)}
-        self._changes.update(now + change for change in changes)
-        self._changes -= {now + plan.end for plan in plans if plan.first}
+        self._ends = {row: end for row, end in self._ends.items() if row in events.first}
+        for row, plan in events.first.items():
+            self._ends_at(row, now + plan.end)
         self._changes = {time for time in self._changes if time > now}
-        return min(self._changes, default=math.inf)
+        for row, plan in events.first.items():
+            if not plan.first and row not in self._before:
+                self._changes.add(now + plan.next_change)
+        for row, plan in events.gained:
+            self._ends_at(row, now + plan.end)
+        for row in self._begun:
+            if math.isfinite(events.last[row].next_change):
+                self._changes.add(now + events.last[row].next_change)
+        for row in self._begun:
+            if row in events.overhead:
+                self._ends_at(row, now + events.last[row].end + events.overhead[row])
+        waiting = (self._ends[row] for row, plan in events.last.items() if not plan.first)
+        return min(*self._changes, *waiting, math.inf, math.inf)
+
+    def _ends_at(self, row: int, time: float) -> None:
+        """A job is to end at another time than before."""
+        before = self._ends.pop(row, None)
+        if before != time and before is not None and before not in self._ends.values():
+            self._changes.discard(before)
+        self._ends[row] = time
 
     def state_dict(self) -> dict[str, Any]:
         """The sets, and how many events there were."""
         known = sorted([list(nodes), list(masks)] for nodes, masks in self._known)
         changes = sorted(self._changes)
         return {"trainers": known, "events": self._events, "changes": changes} | {
-            "begun": np.array(self._begun, np.int64)
+            "begun": np.array(self._begun, np.int64),
+            "ends": sorted([row, end] for row, end in self._ends.items()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -102,8 +143,10 @@ class Trainers:
         self._events = int(state["events"])
         self._changes = set(state["changes"])
         self._begun = [int(row) for row in state["begun"]]
+        self._ends = {int(row): float(end) for row, end in state.get("ends", ())}
 
     def renumber(self, old: Rows) -> None:
         """Follow a table that was packed."""
         new = {int(before): row for row, before in enumerate(old.tolist()) if before >= 0}
         self._begun = [new[row] for row in self._begun if row in new]
+        self._ends = {new[row]: end for row, end in self._ends.items() if row in new}

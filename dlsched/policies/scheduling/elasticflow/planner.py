@@ -80,7 +80,7 @@ class Planner:
 
     def give_the_rest(
         self, demands: Sequence[Demand], plans: list[Plan], free: Steps, marginal: Marginal
-    ) -> tuple[list[int], list[Plan]]:
+    ) -> tuple[list[int], list[tuple[int, Plan]]]:
         """Give GPUs that are free now to the jobs that gain most, and plan these anew.
 
         A job that has none comes first. Ties go to the job that was ahead before.
@@ -92,11 +92,11 @@ class Planner:
             marginal: artifact: the largest increase of GPU time comes first; paper: the smallest.
 
         Returns:
-            the places of the jobs, the largest marginal return first, and the plans that were
-            replaced.
+            the places of the jobs, the largest marginal return first, and those that got more, in
+            their turns, with their new plans.
         """
         order = list(range(len(demands)))
-        offers, replaced = [NOTHING] * len(order), list[Plan]()
+        offers, gained = [NOTHING] * len(order), list[tuple[int, Plan]]()
         spare = int(free.gpus[0])
         best = None if spare else -1
         while best != -1:
@@ -106,11 +106,11 @@ class Planner:
             order.sort(key=lambda job: -offers[job].value)
             best = next((job for job in order if offers[job].is_open), -1)
             if best >= 0:
-                replaced.append(plans[best])
                 plans[best], free = offers[best].plan, offers[best].free
+                gained.append((best, plans[best]))
                 offers[best] = replace(offers[best], is_taken=True)
                 spare = int(free.gpus[0])
-        return order, replaced
+        return order, gained
 
     def _offer(
         self, demand: Demand, own: Plan, free: Steps, spare: int, marginal: Marginal

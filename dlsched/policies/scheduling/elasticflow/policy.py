@@ -25,7 +25,7 @@ from dlsched.core.walk.walk import Walk
 from dlsched.policies.scheduling.elasticflow.admission import Door, declined
 from dlsched.policies.scheduling.elasticflow.demands import Demands
 from dlsched.policies.scheduling.elasticflow.layout import lay_out, start_waiting
-from dlsched.policies.scheduling.elasticflow.overhead import Trainers
+from dlsched.policies.scheduling.elasticflow.overhead import Events, Trainers
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
 from dlsched.policies.scheduling.elasticflow.planning import Plan
 from dlsched.policies.scheduling.elasticflow.promises import Promises
@@ -170,9 +170,9 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         due = [
             place for place in np.argsort(units.rows).tolist() if plans[place].first
         ]  # without what is left
-        order, replaced = list(range(len(plans))), list[Plan]()
+        order, gained, first = list(range(len(plans))), list[tuple[int, Plan]](), list(plans)
         if self.options.shares == "minimum":
-            order, replaced = planner.give_the_rest(demands, plans, free, self.options.marginal)
+            order, gained = planner.give_the_rest(demands, plans, free, self.options.marginal)
         sizes = np.array([plan.first for plan in plans], np.int64)
         if self.options.layout == "anew" and not self._admits:
             due += np.flatnonzero(sizes).tolist()
@@ -181,6 +181,11 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         else:
             order.sort(key=lambda place: -plans[place].first)
             lay_out(walk, units[order], sizes[order], anew=self.options.layout == "anew")
+        events = Events(
+            first=dict(zip(rows, first, strict=True)),
+            gained=[(rows[place], each) for place, each in gained],
+            last=dict(zip(rows, plans, strict=True)),
+        )
         units, plans = units[order], [plans[place] for place in order]
         rows = units.rows.tolist()
         self._promises.keep(rows, plans, ctx.now)
@@ -191,11 +196,12 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             for row, plan in zip(rows, plans, strict=True):
                 if row in walk.launched:
                     seconds = self._trainers.overhead(walk.launched[row], total)
+                    events.overhead[row] = seconds
                     pause = np.inf if greedy else ctx.now + plan.real_end
                     walk.grant(row, Grant(restart_s=seconds, pauses_at=pause))
             if greedy:
                 return np.inf
-            return self._trainers.wakes_at(plans, replaced, ctx.now, admits=self._admits)
+            return self._trainers.wakes_at(events, ctx.now, admits=self._admits)
         return ctx.now + min(plan.next_change for plan in plans)
 
     def _slot(self, ctx: RoundContext) -> float:
