@@ -15,6 +15,7 @@ from dlsched.core.allocation import Allocation, HostShare
 from dlsched.core.cluster.description import Cluster, Node
 from dlsched.core.errors import BadInput
 from dlsched.core.speed.sensitivity import HostProfile, HostSpeeds
+from dlsched.policies.placement.spanning import FirstFree
 from dlsched.policies.scheduling.synergy.demand import demand_of
 from simulate.engine import Engine
 from simulate.replay import prepare, replay
@@ -176,6 +177,27 @@ def test_in_tune_no_job_has_less_than_its_proportional_share(lab: Any, data: Any
     engine.observers.append(look)
     engine.run()
     assert (engine.world.table.finish > 0).all()
+
+
+@pytest.mark.parametrize("mode", ["fair", "greedy", "tune"])
+@pytest.mark.parametrize("order", ["fifo", "las", "srtf"])
+def test_a_rebuild_in_one_go_is_that_of_the_walk(
+    lab: Any, monkeypatch: pytest.MonkeyPatch, order: str, mode: str
+) -> None:
+    rng = np.random.default_rng(7)
+    jobs = [(40.0 * k, float(rng.choice([1, 1, 2, 4, 8])), 400.0 + 23 * k) for k in range(40)]
+    models = [sorted(MODELS)[int(rng.integers(len(MODELS)))] for _ in jobs]
+    options = (f"order={order}", f"mode={mode}", "rebuild=full")
+    outcomes = []
+    for in_one_go in (True, False):
+        monkeypatch.setattr(FirstFree, "takes_lowest", in_one_go)
+        engine = engine_of(
+            lab, jobs, models, cluster=servers(2), placement="first-free", options=options
+        )
+        engine.run()
+        table = engine.world.table
+        outcomes.append((table.finish.tolist(), table.migrations.tolist()))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("order", ["fifo", "las", "srtf"])
