@@ -200,8 +200,8 @@ class Lucid(SchedulingPolicy[LucidOptions], Staged):
         walk.ranked(rows, {"gpu_seconds": service[order]})
         partners = self._partners(rows, traits, walk) if packs else None
         closed: set[tuple[int, int]] = set()
-        for row in rows.tolist():
-            pool, gang = table.pool.item(row), table.gang.item(row)
+        pools, gangs = table.pool[rows].tolist(), table.gang[rows].tolist()
+        for row, pool, gang in zip(rows.tolist(), pools, gangs, strict=True):
             host = partners.of(row) if partners is not None else None
             if host is not None and partners is not None and walk.has_room(row, host):
                 walk.share(row, host)
