@@ -140,6 +140,10 @@ def generate(
         Path | None,
         option("--elastic FILE", "Jobs are elastic, and FILE gets their speeds, for --profiles."),
     ] = None,
+    workloads: Annotated[
+        Path | None,
+        option("--workloads FILE", "Each job trains a workload of this table, drawn at random."),
+    ] = None,
 ) -> None:
     """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
@@ -153,6 +157,11 @@ def generate(
         trace = with_deadlines(trace, share=deadlines, slack=_slack(slack), seed=seed)
     if elastic is not None:
         trace = _elastic(trace, elastic, cluster, seed)
+    if workloads is not None:
+        from simulate.profiles.workloads import read_workloads  # noqa: PLC0415
+        from simulate.traces.synthetic.workloads import with_workloads  # noqa: PLC0415
+
+        trace = with_workloads(trace, read_workloads(workloads), seed=seed)
     write_trace(trace, output)
     on_cluster = ""
     if gpus:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from simulate.report.charts import Figure, Table
+from simulate.report.co_residence import co_residence_figures
 from simulate.report.compare import comparison_figure, load_figure, summary_tables
 from simulate.report.distributions import delay_figure, jct_figure
 from simulate.report.elastic import elastic_figures
@@ -62,6 +63,7 @@ def pictures(
             *elastic_figures(groups),
             preemption_figure(groups),
             loss_figure(groups),
+            *co_residence_figures(groups),
             fairness_figure(groups),
         )
         by_load.append(LoadPictures(load=load, figures=figures))

@@ -74,9 +74,15 @@ class Belief:
             gpu_types: in the order of the columns.
             count: GPUs of each pair.
         """
-        if self.by_type is None:
-            return np.zeros((len(rows), len(gpu_types), 2))
-        return self.by_type.together(rows, partners, count, gpu_types)
+        if self.by_type is not None:
+            return self.by_type.together(rows, partners, count, gpu_types)
+        found = np.zeros((len(rows), len(gpu_types), 2))
+        if self.sharing is not None:  # of jobs that do one step a second alone
+            pairs = zip(rows.tolist(), partners.tolist(), count.tolist(), strict=True)
+            for place, (row, partner, gpus) in enumerate(pairs):
+                for column, name in enumerate(gpu_types):
+                    found[place, column] = self.together((row, partner), name, gpus)
+        return np.nan_to_num(found, nan=0.0)
 
     def together(
         self, rows: Sequence[int], gpu_type: str, gpus: int, limits: Floats | None = None
@@ -98,6 +104,11 @@ class Belief:
         if self.by_type is not None:
             return TablePairs(self.by_type).relative(rows, limits, gpu_type, gpus)
         return limits if len(rows) == 1 else np.full(len(rows), np.nan)
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Is anything known of how fast two units on the same GPUs are?"""
+        return self.by_type is not None or self.sharing is not None
 
     @property
     def partners_are_alike(self) -> bool:

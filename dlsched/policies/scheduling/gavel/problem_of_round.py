@@ -68,11 +68,19 @@ def problem_of(
 def _pairs(rows: Rows, types: Sequence[str], ctx: RoundContext) -> Pairs | None:
     """All pairs of equal gangs that fit together somewhere; None where jobs may not share GPUs."""
     perf, scales = ctx.perf, ctx.table.gang[rows]
-    if perf.by_type is None or not ctx.may_share:
+    if not perf.knows_pairs or not ctx.may_share:
         return None
+    memory, cluster = ctx.table.gpu_memory[rows], ctx.occupancy.cluster
+    each = cluster.gpu_memory[[cluster.gpu_types.index(name) for name in types]]
+
+    def rates(first: Rows, second: Rows) -> Floats:
+        found = perf.rate_in_pairs(rows[first], rows[second], types, scales[first])
+        too_large = (memory[first] + memory[second])[:, None] > each  # False where not known
+        return np.where(too_large[:, :, None], 0.0, found)
+
     return all_pairs(
         scales,
-        lambda first, second: perf.rate_in_pairs(rows[first], rows[second], types, scales[first]),
+        rates,
         lambda first, second: may_share(ctx.table, rows[first], rows[second]),
     )
 
