@@ -220,8 +220,13 @@ class Walk:
         else:
             self.take(row, placement)
 
-    def share(self, row: int, holder: int) -> Placement:
+    def share(self, row: int, holder: int, *, returns: bool = False) -> Placement:
         """Give a waiting row the very GPUs that another holds; both run on them from now on.
+
+        Args:
+            row: the unit.
+            holder: has the GPUs.
+            returns: a row that lost these GPUs in this walk goes on as if nothing had happened.
 
         Raises:
             PolicyFailed: this world runs one job on a GPU, the row does not wait or may not use
@@ -243,8 +248,12 @@ class Walk:
         self._check_may_start(row, placement.gpus)
         self.occupancy.join(row, holder)
         self._count(row, placement, +1)
-        self.launched[row] = placement
-        self._journal.append(("take", row, placement))
+        if returns and self.may_return(row) and self.suspended[row] == placement:
+            del self.suspended[row]
+            self._journal.append(("rejoin", row, placement))
+        else:
+            self.launched[row] = placement
+            self._journal.append(("take", row, placement))
         return placement
 
     def lend(self, row: int, placement: Placement) -> None:

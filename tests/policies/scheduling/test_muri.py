@@ -54,6 +54,13 @@ def test_a_job_whose_partner_leaves_stays_where_it_is(lab: Any) -> None:
     assert done.jobs.migrations.tolist() == [0, 0]
 
 
+def test_jobs_that_go_on_together_are_not_restarted_in_each_round(lab: Any) -> None:
+    jobs = [(0, 1, 600), (0, 1, 600)]
+    done = run(lab, jobs, [READS, COMPUTES], FREE, clock="rounds", overhead=5.0)
+    assert done.jobs.starts.tolist() == [1, 1]
+    assert done.jobs.finish_time.tolist() == pytest.approx([805, 805])
+
+
 def test_larger_factors_of_sharing_keep_jobs_apart(lab: Any) -> None:
     jobs = [(0, 1, 300), (0, 1, 300)]
     apart = run(lab, jobs, [READS, COMPUTES], "factors=1,2.2")

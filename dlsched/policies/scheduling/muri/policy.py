@@ -290,7 +290,7 @@ class Muri(SchedulingPolicy[MuriOptions]):
     def _join(others: Sequence[int], first: int, walk: Walk) -> None:
         for row in others:
             if may_join(row, first, walk):
-                walk.share(row, first)
+                walk.share(row, first, returns=True)
 
 
 def _numbers(column: NDArray[Any]) -> Floats:
