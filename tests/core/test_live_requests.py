@@ -138,7 +138,7 @@ def test_a_part_that_follows_a_packed_table_knows_what_it_knew(
     for key, value in before.items():
         if isinstance(value, np.ndarray):
             padded = np.resize(after[key], len(value)) if len(value) else value
-            assert padded.tolist() == value.tolist(), key
+            np.testing.assert_array_equal(padded, value, key)
         elif key != "learnt":
             assert after[key] == value, key
 

@@ -20,7 +20,7 @@ from dlsched.policies.registry import make, names
 
 SPANNING = (
     *("first-free", "min-nodes", "best-fit", "worst-fit", "roomiest", "random", "count"),
-    "buddy",
+    *("buddy", "fullest"),
 )
 
 

@@ -238,7 +238,8 @@ class GandivaRounds:
     def _shrink(self, now: _Now) -> None:
         """Take back what growable jobs have beyond their gangs: a job has come."""
         for row, where in list(self.servers.of.items()):
-            if sum(where.values()) > now.gang[row] and row not in now.fixed:
+            is_grown = len(where) == 1 and sum(where.values()) > now.gang[row]
+            if is_grown and row not in now.fixed:
                 (server,) = where
                 self.servers.of[row] = {server: now.gang[row]}
 
