@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
+import threading
 from dataclasses import dataclass
 
 import highspy
@@ -11,6 +14,8 @@ import numpy as np
 from dlsched.core.arrays import Floats
 
 _FEASIBLE = 2  # HiGHS' number for a solution that keeps all bounds
+_STDOUT = 1
+_first = threading.Lock()  # only one thread makes the first solver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +35,35 @@ class Limits:
 
 def new_solver(*, seconds: float = math.inf, **options: float | str) -> highspy.Highs:
     """A solver without output, with a time limit and further options of HiGHS by name."""
+    with _first:
+        _print_banner_nowhere()
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # not annotated there
     if math.isfinite(seconds):
         options["time_limit"] = max(seconds, 0.01)
     for name, value in {"output_flag": False, "threads": 1, "random_seed": 0, **options}.items():
         solver.setOptionValue(name, value)
     return solver
+
+
+@functools.cache
+def _print_banner_nowhere() -> None:
+    """Make the first solver of the process while standard output leads nowhere.
+
+    HiGHS prints its version when a process makes its first solver, before any option can be set.
+    That would stand between the lines of a command's own output.
+    """
+    try:
+        output = os.dup(_STDOUT)
+    except OSError:  # closed: HiGHS can't print there either
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, _STDOUT)
+        highspy.Highs()  # type: ignore[no-untyped-call]  # not annotated there
+    finally:
+        os.dup2(output, _STDOUT)
+        os.close(output)
+        os.close(nowhere)
 
 
 def best_found(
