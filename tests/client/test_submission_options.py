@@ -78,6 +78,7 @@ def test_gres() -> None:
         ({"ntasks_per_gpu": "2", "gpus": "4"}, {"ntasks": 8, "gpus": 4}),
         ({"mem": "0", "gpus": "1"}, {"memory_bytes": None}),
         ({"nodes": "1-2", "gpus_per_node": "4"}, {"nodes": 1, "gpus": 4}),
+        ({"nodes": "1-2", "gpus": "0"}, {"nodes": 1, "max_nodes": 2, "gpus": 0}),
         ({"gpus": "0", "cpus_per_task": "2"}, {"gpus": 0, "cpus": 2}),
         ({"ntasks_per_node": "1", "gpus": "8", "gpus_per_node": "4"}, {"nodes": 2, "ntasks": 2}),
         ({"ntasks_per_node": "4", "nodes": "2", "gpus_per_task": "1"},

@@ -75,8 +75,9 @@ def resources(options: Mapping[str, str]) -> Resources:
         for key in ("gpus", "gpus_per_node", "gpus_per_task")
     )
     # GPUs of the whole job may lie on any number of nodes; what is said for each node needs one
-    fewest = bool({"gpus_per_node", "ntasks_per_node"} & set(options)) or total is None
-    nodes, most = _nodes(options["nodes"], ranged=fewest) if "nodes" in options else (None, None)
+    each = bool({"gpus_per_node", "ntasks_per_node"} & set(options))
+    ranged = each or total is None or total.count == 0
+    nodes, most = _nodes(options["nodes"], ranged=ranged) if "nodes" in options else (None, None)
     ntasks, tasks_per_node = number("ntasks"), number("ntasks_per_node")
     if ntasks and tasks_per_node and nodes is None:
         nodes = -(-ntasks // tasks_per_node)
@@ -90,6 +91,8 @@ def resources(options: Mapping[str, str]) -> Resources:
     if tasks_per_node and "ntasks" not in options:
         ntasks = tasks_per_node * (nodes or 1)
     if "ntasks_per_gpu" in options and ntasks is None:
+        if most is not None and on_node:  # as many tasks as nodes of the range give GPUs
+            tasks_per_node = on_node * (number("ntasks_per_gpu") or 1)
         ntasks = (number("ntasks_per_gpu") or 1) * (1 if gpus is None else gpus) or None
     share = parse_share("--share", options["share"]) if "share" in options else None
     if share is not None:

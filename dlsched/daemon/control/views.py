@@ -132,9 +132,6 @@ class Views:
         if last is not None:
             view.nodes.extend(last.members)
         if run is not None:
-            if spec.body.max_nodes:
-                view.gang[:] = [len(member.gpus) for member in run.members.values()]
-                view.gpus = sum(view.gang)
             held = 0
             for member in run.members.values():
                 node = ledger.nodes[member.node]
@@ -144,6 +141,7 @@ class Views:
                     node=member.node, gpus=sorted(places[g] for g in member.gpus if g in places)
                 )
             view.gpus = held
+        _put_range(view, spec)
         return view
 
     def _last_run(self, row: Job) -> Run | None:
@@ -156,6 +154,17 @@ def _put(view: Any, **values: float | None) -> None:
     for name, value in values.items():
         if value is not None:
             setattr(view, name, value)
+
+
+def _put_range(view: control_pb2.JobView, spec: JobSpec) -> None:
+    """Put in what a job on a range of nodes has, or had, on the nodes of its latest run."""
+    gang = spec.body.gang
+    if not spec.body.max_nodes or not gang or not view.nodes:
+        return
+    view.gang[:] = gang[:1] * len(view.nodes)
+    view.gpus = sum(view.gang)
+    if spec.body.cpus is not None:
+        view.asked.cpus = spec.body.cpus * len(view.nodes) // len(gang)
 
 
 def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
@@ -265,6 +274,8 @@ def stored_view(stored: StoredJob) -> control_pb2.JobView:
         view.predicted_start_at = stored.first_prediction.start_at
         view.predicted_basis = stored.first_prediction.basis
     view.nodes.extend(stored.nodes)
+    if row.status.is_terminal:
+        _put_range(view, spec)
     if stored.gpu_used is not None:
         view.gpu_used = stored.gpu_used
     if facts.progress is not None:

@@ -1,7 +1,8 @@
 """Jobs without GPUs: they hold processors and memory of nodes, and no policy orders them.
 
-They start in the order of priority and submission, each on the first nodes with room. What they
-hold is taken off what policies see of their nodes.
+They start in the order of priority and submission, each on the first nodes with room, of a range
+(`-N 2-4`) on as many as have room then. What they hold is taken off what policies see of their
+nodes.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ def _priority(live: LiveState, job: int) -> float:
     return 0.0 if math.isnan(priority) else priority
 
 
-def _need(live: LiveState, job: int) -> tuple[float, float, int]:
-    """Processors and memory (GB) on each node, and on how many nodes."""
-    body, nodes = live.requests.specs[job].body, live.constraints.host_only[job]
-    return float(-(-(body.cpus or 1) // nodes)), (body.memory_bytes or 0) / GB, nodes
+def _need(live: LiveState, job: int) -> tuple[float, float]:
+    """Processors and memory (GB) on each node."""
+    body, (fewest, _) = live.requests.specs[job].body, live.constraints.host_only[job]
+    return float(-(-(body.cpus or 1) // fewest)), (body.memory_bytes or 0) / GB
 
 
 def _rooms(live: LiveState) -> list[_Room]:
@@ -80,8 +81,11 @@ def _rooms(live: LiveState) -> list[_Room]:
         if job in live.constraints.host_only or not where.gpus:
             continue
         body = live.requests.specs[job].body
+        cpus = float(body.cpus or 0)
+        if job in live.constraints.ranges:  # those of a job are for its fewest nodes
+            cpus *= len(where.nodes) / len(body.gang or (1,))
         for index, mask in zip(where.nodes, where.masks, strict=True):
-            rooms[index].cpus -= (body.cpus or 0) * mask.bit_count() / where.gpus
+            rooms[index].cpus -= cpus * mask.bit_count() / where.gpus
             rooms[index].memory_gb -= (body.memory_bytes or 0) / GB
     return rooms
 
@@ -90,7 +94,8 @@ def _fitting(
     live: LiveState, job: int, rooms: list[_Room], now: float
 ) -> tuple[Placement | None, str]:
     """Nodes with room for a job, whose room is taken off; or why there are none."""
-    cpus, memory, nodes = _need(live, job)
+    cpus, memory = _need(live, job)
+    fewest, most = live.constraints.host_only[job]
     usable = live.constraints.pool_mask(live.jobs.get("pool", _row(live, job)), live.nodes)
     usable &= live.unreserved(JobId(job), now)
     found = [
@@ -100,14 +105,14 @@ def _fitting(
         and live.nodes[index].is_open
         and room.cpus >= cpus
         and room.memory_gb >= memory
-    ][:nodes]
-    if len(found) < nodes:
+    ][:most]
+    if len(found) < fewest:
         needs = plural(int(cpus), "CPU") + (f" and {memory:.3g} GB of memory" if memory else "")
-        return None, f"Resources: needs {needs} on {plural(nodes, 'node')}, {len(found)} has room"
+        return None, f"Resources: needs {needs} on {plural(fewest, 'node')}, {len(found)} has room"
     for index in found:
         rooms[index].cpus -= cpus
         rooms[index].memory_gb -= memory
-    return Placement(tuple(found), (0,) * nodes), ""
+    return Placement(tuple(found), (0,) * len(found)), ""
 
 
 def _note_use(live: LiveState) -> None:
@@ -118,7 +123,7 @@ def _note_use(live: LiveState) -> None:
         phase = live.jobs.get("phase", _row(live, job))
         if where is None or phase not in (c.HOLDING, c.SUSPENDED, c.AWAY):
             continue
-        cpus, memory, _ = _need(live, job)
+        cpus, memory = _need(live, job)
         for index in where.nodes:
             before = held.get(index, (0.0, 0.0))
             held[index] = before[0] + cpus, before[1] + memory

@@ -36,7 +36,7 @@ class Wishes:
         pool: what names their pool of nodes.
         shape: GPUs on each node; empty: anywhere.
         most_nodes: of a range of nodes; 0: it asks for none.
-        host_nodes: on how many nodes jobs without GPUs run; 0: they have GPUs.
+        host_nodes: the fewest and the most nodes of jobs without GPUs; 0: they have GPUs.
         whole_nodes: do they share their nodes with no other job?
         kind: of their training.
         extra: names and values of extra columns.
@@ -45,7 +45,7 @@ class Wishes:
     pool: PoolKey
     shape: tuple[int, ...]
     most_nodes: int
-    host_nodes: int
+    host_nodes: tuple[int, int]
     whole_nodes: bool
     kind: Kind
     extra: tuple[tuple[str, Any], ...]
@@ -68,7 +68,7 @@ def wishes_of(body: JobBody) -> Wishes:
         ),
         shape=() if body.gang is None else tuple(max(int(gpus), 1) for gpus in body.gang),
         most_nodes=(body.max_nodes or 0) if sum(gang) else 0,
-        host_nodes=0 if sum(gang) else len(gang),
+        host_nodes=(0, 0) if sum(gang) else (len(gang), body.max_nodes or len(gang)),
         whole_nodes=body.exclusive,
         kind=kind_of(body),
         extra=tuple(each for each in extra.items() if each[1] is not None and each[1] != ""),
@@ -83,7 +83,7 @@ class PlacementConstraints:
         shapes: GPUs on each node, of jobs that ask for a layout.
         ranges: the most nodes that jobs take that ask for a range.
         whole_nodes: jobs that share their nodes with no other job.
-        host_only: on how many nodes jobs run that have no GPUs.
+        host_only: jobs that have no GPUs; the fewest and the most nodes on which each runs.
         kinds: model and batch size of live jobs, as `kind_of` has them.
     """
 
@@ -92,7 +92,7 @@ class PlacementConstraints:
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.ranges: dict[int, int] = {}
         self.whole_nodes: set[int] = set()
-        self.host_only: dict[int, int] = {}
+        self.host_only: dict[int, tuple[int, int]] = {}
         self.kinds: dict[int, Kind] = {}
         self._pools: dict[tuple[Any, ...], int] = {}  # by `PoolKey`, and `SPARES` or not
         self._on_spares: set[int] = set()
@@ -106,7 +106,7 @@ class PlacementConstraints:
 
     def enter(self, jobs: Collection[int], wishes: Wishes) -> int:
         """Note what jobs ask for; returns the number of their pool."""
-        if wishes.host_nodes:
+        if any(wishes.host_nodes):
             self.host_only.update(dict.fromkeys(jobs, wishes.host_nodes))
         elif wishes.shape:
             self.shapes.update(dict.fromkeys(jobs, wishes.shape))

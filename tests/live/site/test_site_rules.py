@@ -234,6 +234,14 @@ def test_reservations_keep_nodes_for_users_and_maintenance(site: LoginNode) -> N
 
     made = "scontrol create reservation ReservationName=fix StartTime=now Duration=60"
     assert f"job {short} may run into it" in refused(site, f"{made} Nodes=n1 Flags=MAINT")
+    told = site.typed(f"{made} Nodes=n1 Flags=MAINT,IGNORE_JOBS")
+    assert told == "Reservation created: fix\n"
+    assert site.cluster.job(short).state == "RUNNING"  # it runs on, nothing else starts
+    late = submitted(site, "-w n1 -G 1 -t 5")
+    eventually("it is told", lambda: "maintenance (fix)" in (site.cluster.job(late).reason or ""))
+    cancel(site, late)
+    assert site.cluster.job(short).state == "RUNNING"
+    site.typed("scontrol delete ReservationName=fix")
     assert site.typed(f"{made} Nodes=n2 Flags=MAINT") == "Reservation created: fix\n"
     assert "Nodes=n2 Flags=MAINT,SPEC_NODES" in site.typed("scontrol show reservation fix")
     assert site.typed('sinfo -h -N -n n2 -p main -o "%T"').strip() == "maint"

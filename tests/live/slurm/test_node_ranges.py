@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 
@@ -64,6 +66,41 @@ def test_a_job_takes_as_many_nodes_of_its_range_as_are_free_at_each_start(
     login.typed("scontrol update NodeName=n2 State=resume")
     login.typed(f"scontrol requeue {job}")
     assert told(login, job, 3)[-1] == "nodes=2 tasks=2 cpus=1 list=n[1-2]"
+    login.typed(f"scancel {job}")
+    login.cluster.until(job, "CANCELLED")
+    _is_recorded_on_two_nodes(login, job)
+
+
+def _is_recorded_on_two_nodes(login: LoginNode, job: int) -> None:
+    """An ended job has in every list, and in a trace, what its latest run had."""
+    tres = login.typed(f"sacct -X -n -P -j {job} -o AllocTRES,AllocCPUS").strip()
+    assert tres == "cpu=2,gres/gpu=4,node=2|2"
+    (row,) = csv.DictReader(io.StringIO(login.typed(f"dlsched history -j {job} --export -")))
+    assert (row["num_gpus"], row["gang"], row["num_cpus"]) == ("4", "2+2", "2")
+
+
+def test_a_range_without_gpus_takes_the_nodes_that_have_room(login: LoginNode) -> None:
+    wrap = "--wrap 'srun hostname; echo nodes=$SLURM_NNODES; sleep 600'"
+    ranged = "sbatch --parsable -N 1-2 --gpus=0 --ntasks-per-node=1 --cpus-per-task=1"
+    job = int(login.typed(f"{ranged} {wrap}"))
+    assert login.cluster.until(job, "RUNNING").nodes == ("n1", "n2")
+    assert told(login, job, 1)[-1] == "nodes=2"
+    assert len(told(login, job, 1)) == 3  # a task on each
+    login.typed("scontrol update NodeName=n1 State=drain Reason=fan")
+    login.typed(f"scontrol requeue {job}")
+    eventually("it goes on", lambda: login.cluster.job(job).starts == 2)
+    assert login.cluster.until(job, "RUNNING").nodes == ("n2",)
+    login.typed("scontrol update NodeName=n1 State=resume")
+    login.typed(f"scancel {job}")
+    login.cluster.until(job, "CANCELLED")
+    assert login.typed(f"sacct -X -n -P -j {job} -o AllocTRES").strip() == "cpu=1,node=1"
+
+
+def test_tasks_for_each_gpu_follow_the_range(login: LoginNode) -> None:
+    wrap = "--wrap 'echo tasks=$SLURM_NTASKS; srun echo rank; echo nodes=$SLURM_NNODES; sleep 600'"
+    ranged = "sbatch --parsable -N 1-2 --gpus-per-node=2 --ntasks-per-gpu=1"
+    job = int(login.typed(f"{ranged} {wrap}"))
+    assert told(login, job, 1) == ["tasks=4", *["rank"] * 4, "nodes=2"]
     login.typed(f"scancel {job}")
     login.cluster.until(job, "CANCELLED")
 
