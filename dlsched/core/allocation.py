@@ -14,11 +14,9 @@ from dlsched.core.cluster.occupancy import Placement
 
 
 class HostShare(NamedTuple):
-    """What a row has of its nodes for each of its GPUs; NaN: as it asks.
+    """What a row has of its nodes for each of its GPUs: processors, and 10^9 bytes of memory.
 
-    Attributes:
-        cpus: processors.
-        memory_gb: 10^9 bytes of memory.
+    NaN: as it asks.
     """
 
     cpus: float
