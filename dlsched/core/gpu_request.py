@@ -148,10 +148,9 @@ class FreeGpus:
     def across(self, parts: list[tuple[int, int]]) -> Placement:
         """The lowest free GPUs of several nodes, given as (node, count), in that order."""
         free = self.occupancy.free
-        return Placement(
-            tuple(node for node, _ in parts),
-            tuple(lowest_bits(free[node], count) for node, count in parts),
-        )
+        nodes = [node for node, _ in parts]  # lists: a generator is called once more for each
+        masks = [lowest_bits(free[node], count) for node, count in parts]
+        return Placement(tuple(nodes), tuple(masks))
 
 
 class UsableGpus:

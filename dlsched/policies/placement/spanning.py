@@ -89,9 +89,8 @@ class MinNodes(PlacementPolicy[NoOptions]):
         node = tightest_node(free, request.gang)
         if node >= 0:
             return free.one_node(node, request.gang)
-        counts = fewest_nodes(
-            [free.with_exactly(k).bit_count() for k in range(len(free.level))], request.gang
-        )
+        usable = free.nodes
+        counts = fewest_nodes([(each & usable).bit_count() for each in free.level], request.gang)
         if counts is None:
             return too_few(request, free)
         parts: list[tuple[int, int]] = []
