@@ -29,10 +29,11 @@ _JSON = (
     *("priority_class", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at"),
     *("started_at", "run_s", "run", "starts", "preemptions", "time_limit_s", "begin_at"),
     *("deadline_at", "priority", "held", "position", "predicted_start_at", "predicted_basis"),
-    *("predicted_start_p10_at", "predicted_start_p90_at"),
-    *("predicted_end_p10_at", "predicted_end_p90_at"),
     *("predicted_end_at", "progress", "loss", "steps_s", "samples_s", "gpu_memory_bytes"),
     *("gpu_utilization", "gpu_idle_s", "report_age_s", "not_finite"),
+)
+_INTERVALS = tuple(
+    f"predicted_{end}_{part}_at" for end in ("start", "end") for part in ("p10", "p90")
 )
 
 
@@ -92,7 +93,7 @@ def queue_command(
     with daemon.client() as cluster:
         if output.is_json:
             found = cluster.queue(wanted, predict=start, unfold=True).idle_for(least)
-            _print_json(found, lines=output.as_lines)
+            _print_json(found, _JSON + _INTERVALS * start, lines=output.as_lines)
         elif every is None:
             sys.stdout.write("".join(f"{line}\n" for line in shown_once(cluster)))
         else:
@@ -125,12 +126,12 @@ def summary_line(found: Queue) -> str:
     return text
 
 
-def _print_json(found: Queue, *, lines: bool) -> None:
+def _print_json(found: Queue, names: tuple[str, ...], *, lines: bool) -> None:
     from dlsched.cli.output.json_output import object_of, print_json, print_json_lines  # noqa: PLC0415
     from dlsched.client.records import Job  # noqa: PLC0415
 
     # elements come unfolded; if a daemon folds them all the same, the first stands for them
-    jobs = (object_of(row if isinstance(row, Job) else row.first, _JSON) for row in found.rows())
+    jobs = (object_of(row if isinstance(row, Job) else row.first, names) for row in found.rows())
     if lines:
         print_json_lines(jobs)
     else:

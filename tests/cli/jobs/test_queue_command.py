@@ -119,6 +119,19 @@ def test_json_has_a_schema_words_utc_and_nulls(dlsched, model):
     assert told["summary"]["round_s"] == 0.014
 
 
+def test_json_has_intervals_of_predictions_on_request_only(dlsched, control, job_view):
+    job = job_view(7, state="PENDING", predicted_start_p10_at=1795243620.0)
+    control.answers["Queue"] = [pb.QueuePage(jobs=[job])]
+    names = {f"predicted_{end}_{part}_at" for end in ("start", "end") for part in ("p10", "p90")}
+    (told,) = json.loads(dlsched("queue", "--json", "--start").out)["jobs"]
+    assert names <= told.keys()
+    assert told["predicted_start_p10_at"] == "2026-11-21T06:47:00Z"
+    assert told["predicted_end_p90_at"] is None
+    (told,) = json.loads(dlsched("queue", "--json").out)["jobs"]
+    assert not names & told.keys()
+    assert {"predicted_start_at", "predicted_end_at", "predicted_basis"} <= told.keys()
+
+
 def test_a_job_a_line(dlsched, model):
     lines = dlsched("queue", "--jsonl").out.splitlines()
     assert [json.loads(line)["job_id"] for line in lines] == [11162, 11157, 11152, 11151]
