@@ -44,7 +44,7 @@ def of_artifact(lanes: ArtifactLanes) -> dict[str, Any]:
         "lanes": [
             {
                 "id": lane.number,
-                "total": lane.total,
+                "total": lane.size,
                 "avail": lane.available,
                 "sessions": len(lane.sessions),
                 "max_ephemeral": lane.largest,

@@ -120,7 +120,7 @@ def test_lanes_of_the_published_code_have_room_for_their_sessions(
             lanes.finish(names[which % len(names)])
         assert lanes.free >= 0
         for lane in lanes.lanes:
-            assert sum(m.persistent for m in lane.sessions.values()) + lane.largest <= lane.total
+            assert sum(m.persistent for m in lane.sessions.values()) + lane.largest <= lane.size
             assert lanes.lane_of(next(iter(lane.sessions))) == lane.number
 
 

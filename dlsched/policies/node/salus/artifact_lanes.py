@@ -9,10 +9,10 @@ session ends. Source: the repository SymbioticLab/Salus.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from dlsched.policies.node.salus.lanes import Admission, Memory
+from dlsched.policies.node.salus.lanes import Admission, AnyLanes, Lane, Memory
 
 PERSISTENT_MARGIN = 1.1
 TOTAL_MARGIN = 1.05
@@ -30,24 +30,20 @@ def reserved(need: Memory | None, capacity: float) -> Memory:
     return Memory(min(persistent, limit), max(limit - persistent, 0))
 
 
-@dataclass(slots=True)
-class ArtifactLane:
-    """A lane.
+@dataclass(slots=True, kw_only=True)
+class ArtifactLane(Lane):
+    """A lane, whose size holds the persistent memory of its sessions as well.
 
     Attributes:
         number: of the lane.
-        total: its memory.
-        sessions: what each needs, by name.
     """
 
     number: int
-    total: float
-    sessions: dict[str, Memory] = field(default_factory=dict)
 
     @property
     def available(self) -> float:
         """What persistent memory leaves of it."""
-        return self.total - sum(m.persistent for m in self.sessions.values())
+        return self.size - sum(m.persistent for m in self.sessions.values())
 
     @property
     def largest(self) -> float:
@@ -59,33 +55,28 @@ class ArtifactLane:
         return need.persistent + max(need.ephemeral, self.largest) <= self.available
 
 
-class ArtifactLanes:
-    """The lanes of one GPU, with the sessions that wait for one.
+class ArtifactLanes(AnyLanes):
+    """Lanes as the published code has them.
 
     Attributes:
-        capacity: memory of the GPU.
         lanes: in the order of the code's list: by the available memory when each was opened.
-        next_number: of the lane that is opened next.
-        pending: what waiting sessions need, by name, in order of arrival.
     """
 
-    __slots__ = ("capacity", "lanes", "next_number", "pending")
+    __slots__ = ("lanes",)
 
     def __init__(self, capacity: float) -> None:
         """A GPU without sessions."""
-        self.capacity = capacity
+        super().__init__(capacity)
         self.lanes: list[ArtifactLane] = []
-        self.pending: dict[str, Memory] = {}
-        self.next_number = 1
+
+    def numbered(self) -> Iterable[tuple[int, Lane]]:
+        """All lanes, each with its number."""
+        return [(lane.number, lane) for lane in self.lanes]
 
     @property
     def free(self) -> float:
         """Memory that no lane has."""
-        return self.capacity - sum(lane.total for lane in self.lanes)
-
-    def lane_of(self, session: str) -> int:
-        """The number of a session's lane; 0: it has none."""
-        return next((lane.number for lane in self.lanes if session in lane.sessions), 0)
+        return self.capacity - sum(lane.size for lane in self.lanes)
 
     def left_after(self, need: Memory) -> float | None:
         """Memory outside all lanes when a session has got in; None where it has to wait."""
@@ -93,31 +84,6 @@ class ArtifactLanes:
         if size <= self.free:
             return self.free - size
         return self.free if any(lane.has_room(need) for lane in self.lanes) else None
-
-    def names(self) -> list[str]:
-        """The sessions that have lanes."""
-        return [name for lane in self.lanes for name in lane.sessions]
-
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Give sessions with lanes other names."""
-        for lane in self.lanes:
-            lane.sessions = {names[name]: need for name, need in lane.sessions.items()}
-
-    def state(self) -> dict[str, object]:
-        """All lanes, as plain values."""
-        lanes = [
-            (lane.number, lane.total, [(name, *need) for name, need in lane.sessions.items()])
-            for lane in self.lanes
-        ]
-        return {"capacity": self.capacity, "next": self.next_number, "lanes": lanes}
-
-    def submit(self, session: str, need: Memory) -> list[Admission]:
-        """Admit a session, or let it wait."""
-        admitted = self._admit(session, need)
-        if admitted is None:
-            self.pending[session] = need
-            return []
-        return [admitted]
 
     def finish(self, session: str) -> list[Admission]:
         """End a session; when its lane ends with it, sessions that waited may get in."""
@@ -128,18 +94,13 @@ class ArtifactLanes:
         if lane.sessions:
             return []
         self.lanes.remove(lane)
-        admitted = []
-        for name, need in list(self.pending.items()):
-            found = self._admit(name, need)
-            if found is not None:
-                del self.pending[name]
-                admitted.append(found)
-        return admitted
+        return self.scan()
 
-    def _admit(self, session: str, need: Memory) -> Admission | None:
+    def admit(self, session: str, need: Memory) -> Admission | None:
+        """Let a session into a lane; None where it has to wait."""
         size = need.persistent + need.ephemeral
         if size <= self.free:
-            lane = ArtifactLane(self.next_number, size, {session: need})
+            lane = ArtifactLane(number=self.next_number, size=size, sessions={session: need})
             self.next_number += 1
             larger = (n for n, each in enumerate(self.lanes) if each.available > lane.available)
             self.lanes.insert(next(larger, len(self.lanes)), lane)

@@ -12,6 +12,7 @@ Amounts may be in any one unit.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -66,36 +67,96 @@ class Lane:
     sessions: dict[str, Memory] = field(default_factory=dict)
 
 
-class Lanes:
-    """The lanes of one GPU, with the sessions that wait for one.
+class AnyLanes(ABC):
+    """What lanes by the paper's rules and by the published code have in common, on one GPU.
 
     Attributes:
         capacity: memory of the GPU.
-        outside: memory that is held outside all lanes, such as by jobs that have no lane.
-        lanes: by number; numbers grow and are not used again.
         next_number: of the lane that is opened next.
         pending: what waiting sessions need, by name, in order of arrival.
     """
 
-    __slots__ = ("capacity", "lanes", "next_number", "outside", "pending")
+    __slots__ = ("capacity", "next_number", "pending")
 
     def __init__(self, capacity: float) -> None:
         """A GPU without sessions."""
         self.capacity = capacity
-        self.outside: float = 0
-        self.lanes: dict[int, Lane] = {}
         self.pending: dict[str, Memory] = {}
         self.next_number = 1
+
+    @abstractmethod
+    def numbered(self) -> Iterable[tuple[int, Lane]]:
+        """All lanes, each with its number."""
+
+    @abstractmethod
+    def admit(self, session: str, need: Memory) -> Admission | None:
+        """Let a session into a lane; None where it has to wait."""
+
+    def lane_of(self, session: str) -> int:
+        """The number of a session's lane; 0: it has none."""
+        return next((n for n, lane in self.numbered() if session in lane.sessions), 0)
+
+    def names(self) -> list[str]:
+        """The sessions that have lanes."""
+        return [name for _, lane in self.numbered() for name in lane.sessions]
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give sessions with lanes other names."""
+        for _, lane in self.numbered():
+            lane.sessions = {names[name]: need for name, need in lane.sessions.items()}
+
+    def state(self) -> dict[str, object]:
+        """All lanes, as plain values."""
+        lanes = [
+            (number, lane.size, [(name, *need) for name, need in lane.sessions.items()])
+            for number, lane in self.numbered()
+        ]
+        return {"capacity": self.capacity, "next": self.next_number, "lanes": lanes}
+
+    def submit(self, session: str, need: Memory) -> list[Admission]:
+        """Admit a session, or let it wait; later and smaller ones may pass those that wait."""
+        admitted = self.admit(session, need)
+        if admitted is None:
+            self.pending[session] = need
+            return []
+        return [admitted]
+
+    def scan(self) -> list[Admission]:
+        """Admit all waiting sessions that fit now, in order of their arrival."""
+        admitted = []
+        for session, need in list(self.pending.items()):
+            found = self.admit(session, need)
+            if found is not None:
+                del self.pending[session]
+                admitted.append(found)
+        return admitted
+
+
+class Lanes(AnyLanes):
+    """Lanes by the paper's rules.
+
+    Attributes:
+        outside: memory that is held outside all lanes, such as by jobs that have no lane.
+        lanes: by number; numbers grow and are not used again.
+    """
+
+    __slots__ = ("lanes", "outside")
+
+    def __init__(self, capacity: float) -> None:
+        """A GPU without sessions."""
+        super().__init__(capacity)
+        self.outside: float = 0
+        self.lanes: dict[int, Lane] = {}
+
+    def numbered(self) -> Iterable[tuple[int, Lane]]:
+        """All lanes, each with its number."""
+        return self.lanes.items()
 
     @property
     def used(self) -> float:
         """All persistent memory and all lanes, with what is held outside of them."""
         persistent = sum(m.persistent for lane in self.lanes.values() for m in _needs(lane))
         return self.outside + persistent + sum(lane.size for lane in self.lanes.values())
-
-    def lane_of(self, session: str) -> int:
-        """The number of a session's lane; 0: it has none."""
-        return next((n for n, lane in self.lanes.items() if session in lane.sessions), 0)
 
     def find(self, need: Memory) -> Found | None:
         """The lane for a session: a new one, else the smallest that fits, else one that may grow.
@@ -123,31 +184,6 @@ class Lanes:
         before = self.lanes[found.lane].size if found.lane else 0
         return self.capacity - (self.used + need.persistent + found.size - before)
 
-    def names(self) -> list[str]:
-        """The sessions that have lanes."""
-        return [name for lane in self.lanes.values() for name in lane.sessions]
-
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Give sessions with lanes other names."""
-        for lane in self.lanes.values():
-            lane.sessions = {names[name]: need for name, need in lane.sessions.items()}
-
-    def state(self) -> dict[str, object]:
-        """All lanes, as plain values."""
-        lanes = [
-            (number, lane.size, [(name, *need) for name, need in lane.sessions.items()])
-            for number, lane in self.lanes.items()
-        ]
-        return {"capacity": self.capacity, "next": self.next_number, "lanes": lanes}
-
-    def submit(self, session: str, need: Memory) -> list[Admission]:
-        """Admit a session, or let it wait; later and smaller ones may pass those that wait."""
-        admitted = self._admit(session, need)
-        if admitted is None:
-            self.pending[session] = need
-            return []
-        return [admitted]
-
     def finish(self, session: str) -> list[Admission]:
         """End a session; its lane shrinks or goes, and sessions that waited may get in."""
         if self.pending.pop(session, None) is None:
@@ -168,17 +204,8 @@ class Lanes:
         else:
             del self.lanes[number]
 
-    def scan(self) -> list[Admission]:
-        """Admit all waiting sessions that fit now, in order of their arrival."""
-        admitted = []
-        for session, need in list(self.pending.items()):
-            found = self._admit(session, need)
-            if found is not None:
-                del self.pending[session]
-                admitted.append(found)
-        return admitted
-
-    def _admit(self, session: str, need: Memory) -> Admission | None:
+    def admit(self, session: str, need: Memory) -> Admission | None:
+        """Let a session into a lane; None where it has to wait."""
         found = self.find(need)
         if found is None:
             return None
