@@ -175,7 +175,9 @@ def _restored(kept: Mapping[str, Any], *, is_artifact: bool) -> Lanes | Artifact
 
     if is_artifact:
         found = ArtifactLanes(kept["capacity"])
-        found.lanes = [ArtifactLane(number=n, size=size, sessions=sessions(e)) for n, size, e in kept["lanes"]]
+        found.lanes = [
+            ArtifactLane(number=n, size=size, sessions=sessions(e)) for n, size, e in kept["lanes"]
+        ]
         found.next_number = kept["next"]
         return found
     made = Lanes(kept["capacity"])
