@@ -19,5 +19,5 @@ def slurm_commands_command(
     try:
         written = slurm_commands.install(str(folder))
     except OSError as error:
-        raise DlschedError(f"{error.filename or folder}: {error.strerror}") from None
+        raise DlschedError(f"{folder}: {error.strerror}") from None
     typer.echo("\n".join(written))

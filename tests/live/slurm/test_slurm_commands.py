@@ -268,4 +268,5 @@ def test_the_commands_are_installed_by_one_command(login: LoginNode) -> None:
     written = login.typed(f"dlsched admin slurm-commands {folder}").splitlines()
     assert str(folder / "squeue") in written
     assert login.typed(f"{folder}/squeue -h -j 999999") == ""
-    assert "No such file" in login.run("dlsched admin slurm-commands nowhere").stderr
+    said = login.run("dlsched admin slurm-commands nowhere").stderr
+    assert said == "dlsched: nowhere: No such file or directory\n"
