@@ -23,7 +23,7 @@ from dlsched.core.errors import BadInput
 from dlsched.core.forecast import Forecast
 from dlsched.core.round.cycle import Cycle
 from dlsched.core.round.steps import Parts
-from dlsched.core.units import RUNNING
+from dlsched.core.units import RUNNING, Status
 from simulate.engine import Engine
 from simulate.results.recorder import Recorder
 from simulate.world import World
@@ -60,6 +60,7 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
         until_ended: int | None = None,
         segments: bool = False,
         arrivals: Rows | None = None,
+        without: Rows | None = None,
     ) -> RanOn:
         """Run a copy of the present state on; returns the copy where it stopped.
 
@@ -73,6 +74,7 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             segments: record when each row has which GPUs.
             arrivals: rows that still arrive, in order; the copy then goes on as the present would,
                 where the policy stays, without a decision to begin with.
+            without: rows without GPUs that leave at once, or never arrive.
 
         Raises:
             BadInput: an unknown stage or part.
@@ -103,7 +105,11 @@ class forecaster:  # noqa: N801 - used like a function: forecaster(engine)(overr
             host=host,
         )
         recorder = Recorder(timeline=False, segments=segments)
+        if without is not None and arrivals is not None:
+            arrivals = arrivals[~np.isin(arrivals, without)]
         fork = _fork(present, parts, horizon, recorder, true_work, arrivals)
+        if without is not None:
+            _take_out(fork, without)
         goes_on = arrivals is not None and not overrides
         if goes_on:
             fork.keep_agenda_of(present)
@@ -177,6 +183,20 @@ def _fork(
     cycle.decisions = present.decisions
     visible, until = present.coming.visible, present.now + horizon
     return Engine.resume(fork_world, cycle, visible=visible, horizon=until, arrivals=arrivals)
+
+
+def _take_out(fork: Engine, rows: Rows) -> None:
+    """Rows that wait for GPUs, or for admission, are cancelled before anything else happens."""
+    world, cycle = fork.world, fork.cycle
+    ctx, queue = cycle.ctx, cycle.queue
+    leaving = rows[np.isin(rows, np.concatenate([ctx.active, queue]))]
+    for row in leaving.tolist():
+        if row in world.waiting:
+            world.leave_queue(row)
+        world.finished.append(row)
+    world.table.status[leaving] = Status.CANCELLED
+    ctx.active = ctx.active[~np.isin(ctx.active, leaving)]
+    cycle.held_back = queue[~np.isin(queue, leaving)]
 
 
 def read(fork: Engine, present: Engine, rows: Rows | None = None) -> Forecast:

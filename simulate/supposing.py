@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, not_known
 from dlsched.core.job_rewards import reward_curve
@@ -100,6 +100,7 @@ class Answer:
         curve: what its end is worth; None: it says nothing.
         present: what waits and runs then, in jobs.
         supposed: as it is comes first.
+        must_move: names of the jobs ahead without which it would keep its deadline as it is.
     """
 
     job: str
@@ -109,6 +110,7 @@ class Answer:
     curve: RewardCurve | None
     present: int
     supposed: list[Supposed]
+    must_move: list[str]
 
 
 def suppose(
@@ -158,6 +160,7 @@ def suppose(
         curve=reward_curve(first.outlook.table, row),
         present=len(engines[None, None].all_known),
         supposed=[future.told(first) for future in futures],
+        must_move=[names[each] for each in first.must_move().tolist()],
     )
 
 
@@ -253,6 +256,24 @@ class _Future:
             others_reward=float(np.nansum(gained)),
             segments=outlook.segments,
         )
+
+    def must_move(self) -> Rows:
+        """The rows ahead without which the job would keep its deadline."""
+
+        def keeps_without(rows: Rows) -> bool:
+            outlook = Outlook(
+                self._engine,
+                UNKNOWN_S,
+                arrivals=self._coming,
+                overrides=self._overrides,
+                without=rows,
+            )
+            for factor, _ in SCENARIOS:
+                outlook.look(factor, math.inf, math.inf, only=self.row)
+            return bool(outlook.chance_to_meet_deadlines()[outlook.rows == self.row] >= SURE)
+
+        place = int(np.flatnonzero(self.outlook.rows == self.row)[0])
+        return self.outlook.must_move(place, self.outlook.rows, keeps_without)
 
     def _latest_submit(self) -> float:
         assert self.due is not None

@@ -177,3 +177,19 @@ def test_submitted_then_it_keeps_the_deadline_and_a_little_later_it_does_not(
     else:
         assert is_sure(latest)
         assert not is_sure(latest + TO_S)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "moves"),
+    [(2500.0, 0), (1300.0, 0), (1000.0, 1), (525.0, 3), (300.0, 4), (299.0, 0)],
+)
+def test_the_jobs_ahead_that_must_move_are_named(deadline: float, moves: int, lab: Any) -> None:
+    """Half as long again, 150 s of what runs, 225 s of each job ahead and 150 s of its own."""
+    jobs = [(0, 4, 140), *[(0, 4, 150)] * 4, (40, 4, 100)]
+    trace = lab.trace(jobs, deadline=[math.nan] * 5 + [deadline])
+    assert ask(lab, trace, "fifo", "F").must_move == ["B", "C", "D", "E"][:moves]
+
+
+def test_a_job_that_comes_at_the_same_time_may_have_to_move(lab: Any) -> None:
+    trace = lab.trace([(0, 4, 100), (0, 4, 100)], deadline=[math.nan, 150.0])
+    assert ask(lab, trace, "fifo", "B").must_move == ["A"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from dlsched.cli.jobs.predicted import range_text
-from dlsched.cli.output.deadline_answer import Kept, deadline_text
+from dlsched.cli.output.deadline_answer import Kept, deadline_text, must_move_text
 from dlsched.cli.output.json_output import print_json
 from dlsched.cli.output.listing import Column, print_listing
 from dlsched.cli.output.terminal import terminal
@@ -20,7 +20,6 @@ from dlsched.rpc.v1.control_pb2 import PredictedMoment, WhatIfJob, WhatIfOutcome
 T = TypeVar("T")
 SCHEMA = "dlsched.whatif/1"
 SOON_S = 1.0  # a start that is so near is at once
-NAMED = 10  # jobs that a line names
 LITTLE_S = 0.5  # a difference that is shown as none
 
 
@@ -33,7 +32,7 @@ def print_answer(reply: WhatIfReply, colour: str) -> None:
         if reply.HasField("deadline_at"):
             sys.stdout.write(f"\n{_deadline(reply)}\n")
             if first.must_move:
-                sys.stdout.write(f"{_must_move(list(first.must_move))}\n")
+                sys.stdout.write(f"{must_move_text(list(map(str, first.must_move)))}\n")
         return
     print_listing(_of_policies(), reply.outcomes, out)
     if first.all:
@@ -95,14 +94,6 @@ def _deadline(reply: WhatIfReply) -> str:
         alternatives,
         lambda at: clock_text(at, reply.at),
     )
-
-
-def _must_move(jobs: list[int]) -> str:
-    """Say which jobs ahead would have to move."""
-    shown = ", ".join(map(str, jobs[:NAMED]))
-    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
-    ahead = f"{plural(len(jobs), 'job')} ahead: {shown}{more}"
-    return f"as it is, the deadline would be kept without {ahead}"
 
 
 def _moment(moment: PredictedMoment, now: float) -> str:

@@ -6,6 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dlsched.core.errors import plural
+
+NAMED = 10  # jobs that a line names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
@@ -60,3 +64,11 @@ def deadline_text(
         f"{asked}: no alternative is sure to keep it; the earliest that can be kept is "
         f"{moment_text(first.latest_end)}: {first.title}"
     )
+
+
+def must_move_text(jobs: Sequence[str]) -> str:
+    """Say which jobs ahead would have to move."""
+    shown = ", ".join(jobs[:NAMED])
+    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    ahead = f"{plural(len(jobs), 'job')} ahead: {shown}{more}"
+    return f"as it is, the deadline would be kept without {ahead}"

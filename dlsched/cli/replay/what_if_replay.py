@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dlsched.cli.output.deadline_answer import Kept, deadline_text
+from dlsched.cli.output.deadline_answer import Kept, deadline_text, must_move_text
 from dlsched.cli.replay.call import ReplayCall
 from dlsched.cli.replay.study_replay import Study, checked_study
 from dlsched.cli.replay.text_table import TextTable
@@ -193,11 +193,12 @@ def _deadline(answer: Answer) -> list[str]:
         for told in answer.supposed
     ]
     due = duration_text(answer.due - answer.at)
-    return [
+    lines = [
         deadline_text(
             f"deadline in {due}", alternatives, lambda after: f"in {duration_text(after)}"
         )
     ]
+    return [*lines, must_move_text(answer.must_move)] if answer.must_move else lines
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -217,6 +218,7 @@ def _write_summary(answer: Answer, target: str) -> None:
         "submitted_at": answer.at,
         "deadline_in": None if answer.due is None else answer.due - answer.at,
         "sla": None if answer.curve is None else answer.curve.to_text(),
+        "must_move": answer.must_move,
         "outcomes": [
             {
                 "alternative": _title(each, answer),

@@ -34,7 +34,7 @@ def test_alternatives_are_answered_in_a_table_json_and_a_page(
         "--report", page, "--summary-out", figures,
     )  # fmt: skip
     assert (shown.code, shown.err) == (0, "")
-    head, titles, *rows, last = shown.out.splitlines()
+    head, titles, *rows, last, moves = shown.out.splitlines()
     assert head.startswith("job new, submitted at 0 s under easy, with 0 jobs before it")
     assert "On time" in titles
     assert "Reward" in titles
@@ -50,6 +50,10 @@ def test_alternatives_are_answered_in_a_table_json_and_a_page(
     assert (first["start_in"], first["end_in"], first["on_time"]) == (150.0, 215.0, 0.25)
     assert first["reward"] == pytest.approx(0.5 * 75 + 0.25 * 100)
     assert last.startswith("deadline in 3.33 min: no alternative is sure to keep it; the earliest")
+    named = ", ".join(told["must_move"])
+    count = len(told["must_move"])
+    ahead = f"{count} job{'s' if count > 1 else ''} ahead: {named}"
+    assert moves == f"as it is, the deadline would be kept without {ahead}"
     text = page.read_text()
     assert "<h1>What if: job new</h1>" in text
     assert not re.search(r"(?:src|href)=\"http", text)
