@@ -70,8 +70,10 @@ class GandivaRounds:
         for job, where in list(servers.of.items()):
             if not where.keys() <= servers.gpus.keys():
                 servers.leave(job)
+        placed = now.ctx.occupancy.held
         for guest, pack in list(packs.of.items()):
-            if pack.host not in servers.of:
+            is_apart = guest in placed and placed[guest] != placed.get(pack.host)
+            if pack.host not in servers.of or is_apart:  # a fill has started the guest elsewhere
                 packs.end(guest, now.time, failed=False)
         for row, here in now.held.items():
             is_whole = here.keys() <= servers.gpus.keys()
