@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from dlsched.protocol import messages as m
 from dlsched.rpc.v1 import control_pb2 as c
@@ -15,6 +16,8 @@ from dlsched.rpc.v1 import control_pb2 as c
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 from .test_daily import play, reaches, refused
+
+pytestmark = pytest.mark.slow
 
 
 async def update(caller: Caller, number: int, *after: c.Dependency, **fields: str) -> Any:

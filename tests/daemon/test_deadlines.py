@@ -15,6 +15,8 @@ from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches
 from .test_replayed import dlsched
 
+pytestmark = pytest.mark.slow
+
 FIFO = "policy fifo does not know of deadlines, and does not plan for them"
 
 

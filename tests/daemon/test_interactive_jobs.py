@@ -19,6 +19,8 @@ from dlsched.rpc.v1.attach_pb2 import AttachInput, AttachTarget
 from tests.daemon.cluster_of_tests import Caller, Running, eventually, job, settings_of
 from tests.daemon.scripted_agent import ScriptedAgent
 
+pytestmark = pytest.mark.slow
+
 CODE = grpc.StatusCode
 
 

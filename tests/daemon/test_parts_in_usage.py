@@ -15,6 +15,8 @@ from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches, refused
 from .test_tenants import Operator, waits
 
+pytestmark = pytest.mark.slow
+
 
 async def usage(caller: Caller) -> Any:
     found = await caller.control.Usage(c.UsageRequest(by_user=True), timeout=10)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from dlsched.rpc.v1 import control_pb2 as c
 
@@ -14,6 +15,8 @@ from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches, refused
 from .test_tenants import Operator, waits
+
+pytestmark = pytest.mark.slow
 
 CLASSES: list[dict[str, Any]] = [
     {"name": "urgent", "priority": 10, "preempts": ["idle"], "users": ["ann"], "gpus": 2,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from dlsched.rpc.v1 import control_pb2 as c
 
@@ -15,6 +16,8 @@ from .cluster_of_tests import Caller, Running, eventually, job, settings_of
 from .scripted_agent import ScriptedAgent
 from .test_daily import ends, play, reaches, refused
 from .test_tenants import Operator, waits
+
+pytestmark = pytest.mark.slow
 
 HOUR = 3600.0
 

@@ -14,7 +14,7 @@ from tests.postgres import postgres_cluster, postgres_url
 __all__ = ["postgres_cluster", "postgres_url"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database of each kind."""
     if request.param == "sqlite":

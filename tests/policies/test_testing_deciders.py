@@ -12,6 +12,8 @@ from dlsched.core.invariants import check_world
 from dlsched.policies.registry import find, names
 from simulate.clusters.cluster_events import ClusterEvent
 
+pytestmark = pytest.mark.slow
+
 WILD = ("testing-always-preempt", "testing-thrash", "testing-slow", "testing-random")
 JOBS = [(0, 2, 500), (10, 4, 900), (20, 1, 200), (30, 3, 700), (700, 8, 100), (900, 1, 600)]
 

@@ -15,6 +15,8 @@ from dlsched.core.rewards import RewardCurve
 from simulate.latest_submit import TO_S
 from simulate.supposing import Answer, Choice, suppose
 
+pytestmark = pytest.mark.slow
+
 jobs_of = st.lists(
     st.tuples(st.integers(0, 90), st.integers(1, 4), st.integers(1, 200)), min_size=1, max_size=8
 )

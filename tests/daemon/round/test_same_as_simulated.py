@@ -19,6 +19,8 @@ from dlsched.daemon.round.plan import carry_out, verify
 from dlsched.db.records import CheckpointCommitted
 from dlsched.protocol.ledger import Attach, JobStatus
 
+pytestmark = pytest.mark.slow
+
 ROUND_S = 60.0
 POLICIES = ["fifo", "first-fit", "sjf", "srtf", "srsf", "las", "multi-queue", "easy",
             "conservative", "tiresias", "gavel"]  # fmt: skip
@@ -266,7 +268,6 @@ def test_every_admission_and_fairness_part_agrees_with_the_replay(
     compare(live, lab, policy, jobs, ["ann"] * len(jobs), admission=admission, min_run=min_run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["las", "srtf", "multi-queue", "tiresias"])
 def test_a_contended_trace_has_many_preemptions_to_agree_about(
     live: Any, lab: Any, policy: str

@@ -14,6 +14,8 @@ from dlsched.nodeagent.gpus import cuda_checkpoint
 from dlsched.protocol.ledger import JobStatus
 from dlsched.protocol.messages import Phase, SuspendLevel
 
+pytestmark = pytest.mark.slow
+
 TOOL = """#!/bin/sh
 action=$2 pid=$4
 echo $action >>{folder}/actions
@@ -124,7 +126,6 @@ def test_a_job_that_cannot_be_restored_is_killed_and_says_so(cluster: Any) -> No
     assert not [pid for pid in marked(str(bench.ticks)) if alive(pid)]
 
 
-@pytest.mark.slow
 def test_cancelled_while_the_tool_hangs(cluster: Any) -> None:
     bench = Bench(cluster)
     bench.mode("hang checkpoint")

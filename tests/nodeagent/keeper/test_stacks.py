@@ -16,6 +16,8 @@ from dlsched.job.messages import STACKS_SIGNAL
 from dlsched.nodeagent.keeper.stacks import LONGEST
 from dlsched.protocol.messages import LaunchMode
 
+pytestmark = pytest.mark.slow
+
 PY_SPY = """#!/bin/sh
 test "$1 $2 $3" = "dump --nonblocking --pid" || exit 2
 case "{mode}" in

@@ -21,6 +21,8 @@ from dlsched.policies.scheduling.gavel.published.interior_point import (
 from dlsched.policies.scheduling.gavel.published.program_matrix import JobMatrix
 from dlsched.policies.scheduling.gavel.solvers.linear_program import NO_DEADLINE
 
+pytestmark = pytest.mark.slow
+
 OBJECTIVES = ("max-min", "max-min-packed", "ftf", "ftf-packed", "max-throughput", "cost")
 OPTIMAL = 1e-5  # relative; the search ends with a gap of 1e-8 between its two bounds
 KEPT = 1e-6  # by how much X may overstep its bounds, as the published one's

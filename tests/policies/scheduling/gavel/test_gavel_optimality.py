@@ -21,6 +21,8 @@ from tests.policies.scheduling.gavel.gavel_programs import (
     levels_by_water_filling,
 )
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-6  # ours ends 1e-8 from the optimum, the programs written out at their own 1e-7
 SPEEDS = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0, 4.0, 5.0]), st.floats(0.05, 40.0).map(lambda v: round(v, 3))
