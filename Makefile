@@ -31,10 +31,10 @@ type: setup  ## strict types
 	$(BIN)/mypy --strict
 	$(BIN)/mypy --strict benchmarks
 
-test: setup  ## the tests that every change must pass, three to five minutes
+test: setup  ## the tests that every change must pass, about three minutes
 	$(BIN)/pytest
 
-test-all: setup  ## these and the long ones, half an hour
+test-all: setup  ## these and the long ones, forty minutes
 	$(BIN)/pytest -m 'not exhaustive' -n 2
 
 fidelity: setup  ## compare with published outputs (DLSCHED_DATA, else ../shared/data)
