@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dlsched.cli.named_number import named_number
 from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput, DlschedError
 
@@ -58,7 +59,7 @@ def flows_command(
         raise BadInput(f"--queues must be 1 to {OWN}, not {queues}")
     if not 0 <= floor < 1:
         raise BadInput(f"--floor must be from 0 to below 1, not {floor:g}")
-    rates = dict(_link(text) for text in links)
+    rates = dict(named_number(text, "--link must be NAME=RATE with a rate") for text in links)
     given = {flag: _limits(flag, text) for flag, text in (("--alpha", alpha), ("--beta", beta))}
     flows = read_flows(file, rates)
     if not flows:
@@ -84,17 +85,6 @@ def flows_command(
         return
     for line in _table(results):
         typer.echo(line)
-
-
-def _link(text: str) -> tuple[str, float]:
-    name, equals, rate = text.partition("=")
-    try:
-        value = float(rate)
-    except ValueError:
-        value = 0.0
-    if not (name and equals and 0 < value < float("inf")):
-        raise BadInput(f"--link must be NAME=RATE with a rate above 0, not {text!r}")
-    return name, value
 
 
 def _limits(flag: str, text: str | None) -> tuple[float, ...] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from dlsched.cli.named_number import named_number
 from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput
 
@@ -105,14 +106,8 @@ def plan_command(
 
 
 def _memory(text: str) -> tuple[str, int]:
-    name, equals, size = text.partition("=")
-    try:
-        value = float(size)
-    except ValueError:
-        value = 0.0
-    if not (name and equals and 0 < value < float("inf")):
-        raise BadInput(f"--memory must be TYPE=GB with a number above 0, not {text!r}")
-    return name, int(value * 2**30)
+    name, size = named_number(text, "--memory must be TYPE=GB with a number")
+    return name, int(size * 2**30)
 
 
 def _device(devices: Devices, number: int) -> str:
