@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import features_of
-from dlsched.daemon.agents import Agents
 from dlsched.daemon.live.nodes import LiveNodes
-from dlsched.daemon.node_facts import GB, facts_that_count, features_in_force
+from dlsched.daemon.nodes.agents import Agents
+from dlsched.daemon.nodes.node_facts import GB, facts_that_count, features_in_force
 from dlsched.daemon.settings import Settings
 from dlsched.protocol.ledger import Ledger
 

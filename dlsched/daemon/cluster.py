@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.json_format import ParseDict
 
 from dlsched.core.cluster.reservations import Reservation
-from dlsched.daemon.agents import Agents
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
 from dlsched.daemon.fencing import Fencing
@@ -25,8 +24,8 @@ from dlsched.daemon.leader_driver import LeaderDriver, LedgerFollower
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.live.rungs import Rungs
-from dlsched.daemon.node_facts import facts_that_count, features_in_force, mismatches
-from dlsched.daemon.partition_access import PartitionAccess
+from dlsched.daemon.nodes.agents import Agents
+from dlsched.daemon.nodes.node_facts import facts_that_count, features_in_force, mismatches
 from dlsched.daemon.reported.curves import Curves
 from dlsched.daemon.reported.failures import Failures
 from dlsched.daemon.reported.idle_gpus import IdleGpus
@@ -36,6 +35,7 @@ from dlsched.daemon.round.host_profiles import read_host_profiles
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
+from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import Drained, Event, HoldChanged, TenantsConfigured

@@ -19,18 +19,19 @@ from grpc_health.v1 import (  # type: ignore[import-untyped]
 )
 
 from dlsched.core.errors import BadInput, plural
-from dlsched.daemon.agents import Agents
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.cluster_admin import ClusterAdmin
 from dlsched.daemon.control.service import ControlService
-from dlsched.daemon.gpu_hours import GpuHours
 from dlsched.daemon.leader_driver import LeaderDriver
 from dlsched.daemon.leader_service import LeaderService, RunsService
 from dlsched.daemon.long_lived import LongLivedObjects
+from dlsched.daemon.loops.gpu_hours import GpuHours
+from dlsched.daemon.loops.retention import forget_for_ever
+from dlsched.daemon.loops.user_groups import follow_groups
 from dlsched.daemon.metrics.metrics import Metrics
+from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.notifying.notifier import Notifier
 from dlsched.daemon.predictions import Predictions
-from dlsched.daemon.retention import forget_for_ever
 from dlsched.daemon.round.worker import PolicyWorker
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings
@@ -39,7 +40,6 @@ from dlsched.daemon.supposing.what_if import WhatIf
 from dlsched.daemon.training.page import TrainingPage
 from dlsched.daemon.training.pruning import prune_for_ever
 from dlsched.daemon.trust import DaemonTrust
-from dlsched.daemon.user_groups import follow_groups
 from dlsched.daemon.web_page import WebPage, own_address
 from dlsched.db.errors import StoreUnavailable
 from dlsched.db.store import Store

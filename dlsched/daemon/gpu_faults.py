@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dlsched.daemon.agents import Described
 from dlsched.daemon.leader_driver import LeaderDriver
+from dlsched.daemon.nodes.agents import Described
 from dlsched.daemon.settings import FaultsSection
 from dlsched.db.records import Event
 from dlsched.protocol import leader

@@ -17,8 +17,8 @@ from functools import partial
 from typing import TypeVar
 
 from dlsched.core.errors import DlschedError, Unavailable
-from dlsched.daemon.agents import Agents
 from dlsched.daemon.job_table import JobTable
+from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.rpc_errors import Conflict, NotFound, NotPossible, NotTaken
 from dlsched.daemon.writer import StoreAnswer, StoreFailed, TermBegun, Writer, Written
 from dlsched.db.records import RoundDone

@@ -25,10 +25,10 @@ from dlsched.core.cluster.cell_rules import CellRules
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import WEEK_S, Level, refuse_mutual
 from dlsched.core.errors import BadInput, NotTrusted, not_known
-from dlsched.daemon.partition_access import AccessLists
-from dlsched.daemon.priority_classes import NORMAL, check_class
-from dlsched.daemon.vc_tree import check_tree
-from dlsched.daemon.webhook_urls import read_url
+from dlsched.daemon.site_rules.partition_access import AccessLists
+from dlsched.daemon.site_rules.priority_classes import NORMAL, check_class
+from dlsched.daemon.site_rules.vc_tree import check_tree
+from dlsched.daemon.site_rules.webhook_urls import read_url
 from dlsched.db.engine import has_password
 from dlsched.db.tenants import Partition, PriorityClass
 from dlsched.protocol.messages import Fence

@@ -17,9 +17,9 @@ from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import SiteRules, refuse_mutual
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
 from dlsched.daemon.live.tenant_limits import QuotaHolder, limits_of_classes
-from dlsched.daemon.priority_classes import NORMAL, check_class, class_for
 from dlsched.daemon.settings import Settings
-from dlsched.daemon.vc_tree import check_tree
+from dlsched.daemon.site_rules.priority_classes import NORMAL, check_class, class_for
+from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
 from dlsched.db.tenants import (
     FILE,

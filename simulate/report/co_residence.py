@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from simulate.report.charts import Figure
+from simulate.report.drawing.charts import Figure
 from simulate.report.losses import bars
 from simulate.report.study import Group
 from simulate.results.tables import ReplayResult

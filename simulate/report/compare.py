@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from simulate.report.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
+from simulate.report.drawing.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
+from simulate.report.drawing.scale import Axis, Quantity, nice_axis
 from simulate.report.intervals import Estimate
 from simulate.report.metrics import COMPARED, DEADLINES, METRICS, Metric, standing
-from simulate.report.scale import Axis, Quantity, nice_axis
 from simulate.report.study import Group, Study, load_text
 from simulate.report.wording import (
     DASH,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dlsched.core.errors import plural
 from simulate.report.cdf import cdf, marker_places
-from simulate.report.charts import (
+from simulate.report.drawing.charts import (
     Curve,
     Curves,
     Figure,
@@ -20,7 +20,7 @@ from simulate.report.charts import (
     Table,
     legend_of,
 )
-from simulate.report.scale import Axis, log_duration_axis
+from simulate.report.drawing.scale import Axis, log_duration_axis
 from simulate.report.study import Group
 from simulate.report.wording import clean, duration_text, share_text
 from simulate.results.tables import Floats, JobOutcomes

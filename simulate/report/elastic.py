@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dlsched.core.errors import plural
-from simulate.report.charts import Curve, Curves, Figure, Key, Table
-from simulate.report.scale import Axis, nice_axis, time_axis
+from simulate.report.drawing.charts import Curve, Curves, Figure, Key, Table
+from simulate.report.drawing.scale import Axis, nice_axis, time_axis
 from simulate.report.study import Group
 from simulate.report.wording import DASH, clean, duration_text, number_text
 from simulate.results.tables import Floats, Ints, ReplayResult, Trajectories

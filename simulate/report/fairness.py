@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulate.report.charts import Bars, Curves, Figure, Reference, legend_of
 from simulate.report.compare import bar_axis, bars_of
 from simulate.report.distributions import cdf_panel
+from simulate.report.drawing.charts import Bars, Curves, Figure, Reference, legend_of
+from simulate.report.drawing.scale import Quantity, log_number_axis
 from simulate.report.intervals import estimate
 from simulate.report.metrics import FTF
-from simulate.report.scale import Quantity, log_number_axis
 from simulate.report.study import Group
 from simulate.report.wording import number_text, share_text
 from simulate.results.finish_time_fairness import VARIANTS, shockwave_rho

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.errors import plural
-from simulate.report.charts import Figure, Gantt, Link, NodeRow
+from simulate.report.drawing.charts import Figure, Gantt, Link, NodeRow
+from simulate.report.drawing.scale import tick_duration, time_axis
+from simulate.report.drawing.steps import last_time
 from simulate.report.interruptions import SAME_MOMENT_S, Stretches, stretches
-from simulate.report.scale import tick_duration, time_axis
-from simulate.report.steps import last_time
 from simulate.report.study import Group
 from simulate.report.wording import clean, duration_text
 from simulate.results.tables import Ints, ReplayResult

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulate.report.cdf import at_least
-from simulate.report.charts import Curve, Curves, Figure, legend_of
-from simulate.report.scale import Axis, nice_axis, time_axis
-from simulate.report.steps import bin_edges, last_time
+from simulate.report.drawing.charts import Curve, Curves, Figure, legend_of
+from simulate.report.drawing.scale import Axis, nice_axis, time_axis
+from simulate.report.drawing.steps import bin_edges, last_time
 from simulate.report.study import Group
 from simulate.report.wording import duration_text
 from simulate.results.tables import Floats, Ints, ReplayResult, Segments

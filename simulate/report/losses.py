@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulate.report.charts import Bars, Figure
 from simulate.report.compare import bar_axis, bars_of
+from simulate.report.drawing.charts import Bars, Figure
+from simulate.report.drawing.scale import Quantity
 from simulate.report.intervals import estimate
 from simulate.report.metrics import lost_share
-from simulate.report.scale import Quantity
 from simulate.report.study import Group
 from simulate.report.wording import number_text, share_text
 from simulate.results.tables import JobOutcomes, ReplayResult

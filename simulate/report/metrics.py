@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from simulate.report.drawing.scale import Quantity
 from simulate.report.intervals import Estimate, estimate, paired_difference
-from simulate.report.scale import Quantity
 from simulate.report.study import Group
 from simulate.results.tables import ReplayResult
 

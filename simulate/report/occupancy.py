@@ -7,9 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulate.report.charts import Curve, Curves, Figure, Reference, Strip, Strips, legend_of
-from simulate.report.scale import Axis, nice_axis, time_axis
-from simulate.report.steps import bin_edges, bin_means, last_time, time_weighted_mean, utilization
+from simulate.report.drawing.charts import (
+    Curve,
+    Curves,
+    Figure,
+    Reference,
+    Strip,
+    Strips,
+    legend_of,
+)
+from simulate.report.drawing.scale import Axis, nice_axis, time_axis
+from simulate.report.drawing.steps import (
+    bin_edges,
+    bin_means,
+    last_time,
+    time_weighted_mean,
+    utilization,
+)
 from simulate.report.study import Group
 from simulate.report.wording import count_text, duration_text, share_text
 from simulate.results.tables import Floats, Ints, Timeline

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dlsched import __version__
 from dlsched.core.errors import BadInput, plural
-from simulate.report.charts import Figure, Table
-from simulate.report.draw import draw_panel, swatch
+from simulate.report.drawing.charts import Figure, Table
+from simulate.report.drawing.draw import draw_panel, swatch
+from simulate.report.drawing.style import MOST_TABS, style_sheet
 from simulate.report.findings import cautions, findings
 from simulate.report.series import LoadPictures, Pictures, pictures
 from simulate.report.study import Study, load_text
-from simulate.report.style import MOST_TABS, style_sheet
 from simulate.report.wording import DASH, clean, count_text, number_text
 from simulate.results.assumptions import assumed
 from simulate.results.tables import ReplayResult

@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dlsched.core.errors import BadInput
-from simulate.report.charts import Bars, Curves, Figure, Gantt, Panel, Ranges, Reference, Strips
+from simulate.report.drawing.charts import (
+    Bars,
+    Curves,
+    Figure,
+    Gantt,
+    Panel,
+    Ranges,
+    Reference,
+    Strips,
+)
+from simulate.report.drawing.palette import JOBS, LIGHT, colour_of, dash_of, marker_of
+from simulate.report.drawing.scale import Axis
 from simulate.report.page import check_window
-from simulate.report.palette import JOBS, LIGHT, colour_of, dash_of, marker_of
-from simulate.report.scale import Axis
 from simulate.report.series import pictures
 from simulate.report.wording import shorten
 from simulate.results.tables import Floats, ReplayResult

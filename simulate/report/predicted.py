@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched import __version__
-from simulate.report.charts import Figure, Gantt, Reference, Table
+from simulate.report.drawing.charts import Figure, Gantt, Reference, Table
+from simulate.report.drawing.style import MOST_TABS
 from simulate.report.gantt import MOST_BLOCKS, gantt_panel, within
 from simulate.report.interruptions import stretches
 from simulate.report.page import document, figure_html, section, table_html
 from simulate.report.study import Group
-from simulate.report.style import MOST_TABS
 from simulate.report.wording import clean, duration_text
 from simulate.results.tables import (
     ClusterShape,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.rewards import RewardCurve
-from simulate.report.charts import Curve, Curves, Figure, Reference
-from simulate.report.scale import Axis, time_axis
-from simulate.report.style import MOST_TABS
+from simulate.report.drawing.charts import Curve, Curves, Figure, Reference
+from simulate.report.drawing.scale import Axis, time_axis
+from simulate.report.drawing.style import MOST_TABS
 from simulate.report.wording import number_text
 
 WORDS = ("10 %", "predicted", "90 %")

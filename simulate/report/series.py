@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulate.report.charts import Figure, Table
 from simulate.report.co_residence import co_residence_figures
 from simulate.report.compare import comparison_figure, load_figure, summary_tables
 from simulate.report.distributions import delay_figure, jct_figure
+from simulate.report.drawing.charts import Figure, Table
 from simulate.report.elastic import elastic_figures
 from simulate.report.fairness import fairness_figure
 from simulate.report.gantt import gantt_figure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulate.report.charts import Key
+from simulate.report.drawing.charts import Key
 from simulate.report.wording import clean
 from simulate.results.tables import Floats, JobOutcomes, ReplayResult
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlsched.core.errors import NotAllowed
-from dlsched.daemon.agents import Agents
+from dlsched.daemon.nodes.agents import Agents
 from dlsched.daemon.settings import TrustSection
 from dlsched.daemon.trust import DaemonTrust, check_may_run
 from dlsched.protocol.messages import NodeName

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlsched.core.errors import BadInput
-from dlsched.daemon.webhook_urls import is_allowed, read_url
+from dlsched.daemon.site_rules.webhook_urls import is_allowed, read_url
 from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of

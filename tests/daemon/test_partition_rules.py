@@ -14,9 +14,9 @@ import pytest
 from dlsched.core.errors import BadInput, NotAllowed
 from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control.submission.job_validation import validate
+from dlsched.daemon.loops.user_groups import groups_of
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
-from dlsched.daemon.user_groups import groups_of
 from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlsched.daemon import retention
+from dlsched.daemon.loops import retention
 from dlsched.db.store import Store
 from dlsched.rpc.v1 import control_pb2 as c
 from tests.daemon.cluster_of_tests import Running, eventually, job, settings_of

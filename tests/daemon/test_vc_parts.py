@@ -9,8 +9,8 @@ import pytest
 
 from dlsched.core.errors import BadInput
 from dlsched.daemon.settings import load_settings
+from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.tenants import Tenants
-from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import TenantSet
 from dlsched.db.tenants import Vc
 

@@ -15,7 +15,7 @@ from dlsched.core.errors import plural
 from dlsched.core.rewards import RewardCurve
 from dlsched.daemon.live.nodes import natural
 from dlsched.rpc.v1.control_pb2 import WhatIfJob, WhatIfOutcome, WhatIfReply
-from simulate.report.charts import Figure, Table
+from simulate.report.drawing.charts import Figure, Table
 from simulate.report.predicted import DrawnJob, PredictedSchedule, predicted_page, schedule_figure
 from simulate.report.rewards import Ending, reward_figure
 from simulate.results.tables import ClusterShape, Ints, Segments

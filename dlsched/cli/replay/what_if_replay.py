@@ -18,7 +18,7 @@ from dlsched.cli.replay.text_table import TextTable
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError, plural
 from dlsched.system.output_files import appearing_whole
-from simulate.report.charts import Figure, Table
+from simulate.report.drawing.charts import Figure, Table
 from simulate.report.predicted import (
     DrawnJob,
     PredictedSchedule,

@@ -8,7 +8,7 @@ from html import escape
 from dlsched.cli.nodes.node_columns import percent, size
 from dlsched.client.records import Gpu, Job, Node
 from dlsched.core.errors import plural
-from simulate.report.palette import JOBS
+from simulate.report.drawing.palette import JOBS
 from simulate.report.wording import clean
 
 MOST_NODES = 300

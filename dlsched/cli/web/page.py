@@ -15,7 +15,7 @@ from dlsched.cli.web.gpu_cells import CELL_STYLE, nodes_html
 from dlsched.cli.web.past_days import past_days_figure
 from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import plural
-from simulate.report.charts import Figure
+from simulate.report.drawing.charts import Figure
 from simulate.report.page import document, figure_html, section
 from simulate.report.wording import clean
 

@@ -15,16 +15,16 @@ from dlsched.daemon.cluster import Cluster, named_parts, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
 from dlsched.daemon.control.calibration import calibration_of
 from dlsched.daemon.control.shares import put_shares
-from dlsched.daemon.priority_classes import NORMAL
 from dlsched.daemon.round.later_arrivals import later_of
 from dlsched.daemon.round.snapshot_builder import copy_present
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.settings import Settings, differences, load_settings
+from dlsched.daemon.site_rules.priority_classes import NORMAL
+from dlsched.daemon.site_rules.vc_tree import check_tree
 from dlsched.daemon.supposing.shadow import Shadow
 from dlsched.daemon.tenants import configured
 from dlsched.daemon.trust import DaemonTrust
 from dlsched.daemon.turns import in_turns
-from dlsched.daemon.vc_tree import check_tree
 from dlsched.db.records import Event, PolicySet, PolicyState, TenantsConfigured
 from dlsched.db.tenants import FILE, TenantKey, Vc, key_of
 from dlsched.protocol import leader

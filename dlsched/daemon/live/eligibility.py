@@ -24,7 +24,7 @@ from dlsched.daemon.live.dependencies import (
 )
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.tenant_limits import TenantLimits
-from dlsched.daemon.partition_access import PartitionAccess
+from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.db.records import JobSpec
 from dlsched.protocol.messages import JobId
 

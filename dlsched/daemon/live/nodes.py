@@ -20,8 +20,8 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.cluster.reservations import Reservation
 from dlsched.core.cluster.site_rules import SiteRules
 from dlsched.daemon.live.gpu_use import GpuUse
-from dlsched.daemon.partition_access import PartitionAccess
 from dlsched.daemon.reported.training_profiles import Place
+from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.protocol.ledger import Ledger, NodeStatus, Run
 from dlsched.protocol.messages import GpuId, NodeName, Share
 

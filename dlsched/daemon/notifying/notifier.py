@@ -25,7 +25,7 @@ from dlsched.daemon.notifying.message import mail, message
 from dlsched.daemon.notifying.receivers import Receiver, receivers
 from dlsched.daemon.notifying.time_warnings import TimeWarnings, asking
 from dlsched.daemon.notifying.webhook import post
-from dlsched.daemon.webhook_urls import read_url
+from dlsched.daemon.site_rules.webhook_urls import read_url
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.notices import DueNotice, Notice, NoticeDelayed, NoticeSettled
 from dlsched.db.reading.queries import StoredJob

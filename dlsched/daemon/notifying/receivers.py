@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from dlsched.core.errors import BadInput, shorten
 from dlsched.daemon.settings import NotificationsSection
-from dlsched.daemon.webhook_urls import is_allowed, read_url
+from dlsched.daemon.site_rules.webhook_urls import is_allowed, read_url
 
 MOST_ADDRESSES = 10
 # nothing that a mail program could take for an option, or for two addresses

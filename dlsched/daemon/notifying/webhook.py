@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from dlsched.daemon.webhook_urls import WebhookUrl
+from dlsched.daemon.site_rules.webhook_urls import WebhookUrl
 
 LONGEST_ANSWER = 4096  # bytes that are read of it
 

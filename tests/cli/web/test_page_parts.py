@@ -6,7 +6,7 @@ from dlsched.cli.web.cluster_view import MOST_ENDED
 from dlsched.cli.web.gpu_cells import MOST_NODES, nodes_html
 from dlsched.cli.web.past_days import MOST_USERS, past_days_figure
 from dlsched.client.records import Gpu, Job, Node
-from simulate.report.charts import Bars
+from simulate.report.drawing.charts import Bars
 from simulate.report.page import figure_html
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulate.report.drawing.palette import JOBS
 from simulate.report.gantt import JOB_COLOURS, choose_window, gantt_figure
 from simulate.report.interruptions import interruption_times, preemption_figure, stretches
-from simulate.report.palette import JOBS
 from simulate.report.study import Study
 from simulate.results.tables import ReplayResult, Segments
 

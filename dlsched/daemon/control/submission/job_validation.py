@@ -32,8 +32,8 @@ from dlsched.daemon.control.submission.partitions import (
 from dlsched.daemon.control.submission.slas import check_steps, settle_deadline
 from dlsched.daemon.control.sweeps import check_sweep
 from dlsched.daemon.notifying.receivers import check_receivers
-from dlsched.daemon.priority_classes import check_grace, check_time
 from dlsched.daemon.settings import Settings
+from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.records import ArrayShape, JobBody
 from dlsched.jobs.fields import BY_NAME, LEFTOVERS, uses_leftovers

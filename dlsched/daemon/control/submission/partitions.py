@@ -9,9 +9,9 @@ from typing import Any
 from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
+from dlsched.daemon.loops.user_groups import groups_of
 from dlsched.daemon.settings import PartitionSection, Settings
 from dlsched.daemon.tenants import TenantsOfUser
-from dlsched.daemon.user_groups import groups_of
 from dlsched.rpc.identity import Identity
 
 GB = 1e9

@@ -30,8 +30,8 @@ from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
 from dlsched.daemon.notifying.receivers import unheard
-from dlsched.daemon.priority_classes import check_grace, check_time
 from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import TenantsOfUser
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Dependency, Event, FieldsChanged

@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from simulate.report.palette import marker_of
+from simulate.report.drawing.palette import marker_of
 from simulate.report.wording import clean
 from simulate.results.tables import Floats
 

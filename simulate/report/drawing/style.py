@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from simulate.report.palette import DARK, JOBS, LIGHT
+from simulate.report.drawing.palette import DARK, JOBS, LIGHT
 
 # The style sheet has one rule a tab; more alternatives than this would need more rules.
 MOST_TABS = 30

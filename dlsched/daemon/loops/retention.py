@@ -14,7 +14,7 @@ from dlsched.daemon.cluster import Cluster
 from dlsched.db.retention import JobsRemoved, LinesRemoved
 from dlsched.system.clock import wall
 
-log = logging.getLogger("dlsched.daemon.retention")
+log = logging.getLogger("dlsched.daemon.loops.retention")
 JOBS, LINES = 200, 5_000  # of one transaction
 PAUSE_S = 0.1  # between two, so that other writes come first
 DAY_S = 86_400.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulate.report.scale import log_duration_axis, log_number_axis, nice_axis, time_axis
+from simulate.report.drawing.scale import log_duration_axis, log_number_axis, nice_axis, time_axis
 from simulate.report.wording import (
     clean,
     count_text,

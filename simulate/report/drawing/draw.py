@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlsched.core.errors import plural
-from simulate.report.charts import (
+from simulate.report.drawing.charts import (
     Bars,
     Curve,
     Curves,
@@ -26,9 +26,9 @@ from simulate.report.charts import (
     Reference,
     Strips,
 )
-from simulate.report.palette import colour_of, dash_of, marker_of
-from simulate.report.scale import Axis
-from simulate.report.svg import element, label, line, marker, number, path, polyline, rect
+from simulate.report.drawing.palette import colour_of, dash_of, marker_of
+from simulate.report.drawing.scale import Axis
+from simulate.report.drawing.svg import element, label, line, marker, number, path, polyline, rect
 from simulate.report.wording import clean, duration_text, shorten, text_width
 from simulate.results.tables import Floats
 

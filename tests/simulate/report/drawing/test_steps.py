@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulate.report.steps import bin_edges, bin_means, time_weighted_mean, utilization
+from simulate.report.drawing.steps import bin_edges, bin_means, time_weighted_mean, utilization
 from simulate.results.tables import Timeline
 
 

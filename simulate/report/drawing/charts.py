@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulate.report.scale import Axis
+from simulate.report.drawing.scale import Axis
 from simulate.results.tables import Floats, Ints
 
 

@@ -28,7 +28,7 @@ from dlsched.protocol.ledger import Attach, Write
 from dlsched.protocol.messages import JobId
 from dlsched.system.clock import wall
 
-log = logging.getLogger("dlsched.daemon.gpu_hours")
+log = logging.getLogger("dlsched.daemon.loops.gpu_hours")
 EVERY_S = 30.0
 
 

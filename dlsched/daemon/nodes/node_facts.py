@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.cluster.features import CONTAINER
-from dlsched.daemon.agents import Agents, Described
+from dlsched.daemon.nodes.agents import Agents, Described
 from dlsched.daemon.settings import NodeSection, Settings
 from dlsched.protocol.ledger import Node
 

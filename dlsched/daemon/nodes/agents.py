@@ -20,7 +20,7 @@ from dlsched.rpc.v1 import node_pb2, node_pb2_grpc
 from dlsched.system.clock import boottime
 from dlsched.system.fault_points import fault_point
 
-log = logging.getLogger("dlsched.daemon.agents")
+log = logging.getLogger("dlsched.daemon.nodes.agents")
 NUDGE_S = 3.0
 
 

@@ -1,0 +1,1 @@
+"""What the daemon does again and again beside the rounds."""

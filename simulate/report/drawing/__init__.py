@@ -1,0 +1,1 @@
+"""How the report draws: figures as data, axes, colours, and SVG text."""
