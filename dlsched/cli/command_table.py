@@ -148,6 +148,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "plan": LazyCommand(
         "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
     ),
+    "slots": LazyCommand(
+        "slots:slots_command", "Replay workers and parameter servers, slot by slot."
+    ),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),
     "admin": LazyCommand("", "For operators of the cluster.", group=ADMIN_COMMANDS),

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "replay",
     "flows",
     "plan",
+    "slots",
     "trace",
     "policy",
     "admin",

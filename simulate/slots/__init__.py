@@ -1,0 +1,1 @@
+"""The slot world of DL2: jobs with workers and parameter servers, divided anew in every slot."""
