@@ -28,6 +28,7 @@ from simulate.arrivals import Arrivals
 from simulate.between_rounds import BetweenRounds
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.progress.whole_steps import WholeSteps
+from simulate.services.lending import Lending
 from simulate.standstill import IDLE_ROUNDS, Standstill
 from simulate.world import World
 
@@ -52,6 +53,7 @@ class Engine:
         arrivals: rows in the order in which they become visible.
         visible: when each row becomes visible, in seconds (not yet rounded to the grid).
         events: cluster events, by time; taken one by one, so they need have no end.
+        lending: services that take GPUs and give them back, as part of the events; None: none do.
         endless: they have no end: waiting for the next one is no hope for units that never start.
         tracked: stop when these rows have ended; all rows when empty.
         best_s: seconds that each row takes on its fastest type; None: its work, which is seconds.
@@ -69,6 +71,7 @@ class Engine:
     arrivals: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     visible: Floats = field(default_factory=lambda: np.zeros(0))
     events: Iterable[ClusterEvent] = ()
+    lending: Lending | None = None
     endless: bool = False
     tracked: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     best_s: Floats | None = None
@@ -314,8 +317,11 @@ class Engine:
             self._stop_reason = self.world.says_unfinished()
             return True
         while self._next_event is not None and self._next_event.time <= self.now:
-            event, self._next_event = self._next_event, next(self._events, None)
+            event = self._next_event
             kind = event.apply(self.world, self.now)
+            self._next_event = next(self._events, None)  # it may depend on this one
+            if kind is None:
+                continue
             if event.kind == "retype":
                 self.pools.refresh(self.world.occupancy.type_of)
                 if self.cycle.ctx.reserved is not None:

@@ -77,7 +77,7 @@ class NodeLent(ClusterEvent):
 
     def apply(
         self, world: World, now: float
-    ) -> Literal["node-up", "node-down", "node-drain", "retype"]:
+    ) -> Literal["node-up", "node-down", "node-drain", "retype"] | None:
         """Change which nodes of the lender are in service."""
         if self.by > 0:
             self.nodes.lend(world.occupancy)

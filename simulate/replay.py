@@ -57,6 +57,8 @@ from simulate.progress.whole_steps import WholeSteps
 from simulate.results.outcomes import result_of
 from simulate.results.recorder import Recorder
 from simulate.results.tables import ReplayResult
+from simulate.services.description import Service
+from simulate.services.lending import Lending
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 from simulate.world import World
@@ -74,6 +76,7 @@ def replay(
     pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
     host: HostTables | None = None,
+    services: Sequence[Service] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> ReplayResult:
     """Replay a trace.
@@ -90,6 +93,7 @@ def replay(
         applications: measured trainings; every job is then one of them, with epochs and batch sizes
             of its own.
         host: profiles of how fast models run with more or fewer processors and memory.
+        services: whose replicas lend GPUs to the jobs.
         on_progress: called now and then with the number of jobs that have ended.
 
     Raises:
@@ -105,8 +109,11 @@ def replay(
         pairs=pairs,
         applications=applications,
         host=host,
+        services=services,
     )
     stage = _first_stage(settings, cluster)
+    if stage is not None and services:
+        raise BadInput(f"{settings.policy} profiles jobs first, and services take no part in that")
     if stage is None:
         engine = known(trace, cluster, settings, events=events)
     else:
@@ -137,6 +144,7 @@ def prepare(
     pairs: ColocationTable | None = None,
     applications: Mapping[str, Application] | None = None,
     host: HostTables | None = None,
+    services: Sequence[Service] = (),
     stage: StageOfPolicy = "both",
     begin: Begin = nothing_before,
 ) -> Engine:
@@ -153,6 +161,7 @@ def prepare(
         pairs: speeds of pairs of workloads, relative to alone.
         applications: measured trainings.
         host: profiles of processors and memory.
+        services: whose replicas lend GPUs to the jobs.
         stage: which stage of the policy is replayed, where it has two.
         begin: enters in the table and in the occupancy what has happened before.
 
@@ -231,13 +240,17 @@ def prepare(
         perf=parts.estimator.believed(perf),
         may_share=trainings is None,
     )
+    lending = Lending(services, settings.seed) if services else None
     engine = Engine(
         world=world,
         cycle=Cycle(ctx, parts, replace=partial(replace_parts, semantics=semantics)),
         arrivals=alive[np.argsort(visible[alive], kind="stable")],
         visible=visible,
-        events=_with_chance(scripted, cluster, settings),
-        endless=settings.mtbf_s is not None,
+        events=_with_chance(scripted, cluster, settings)
+        if lending is None
+        else lending.follow(_with_chance(scripted, cluster, settings), world),
+        endless=settings.mtbf_s is not None or (lending is not None and lending.endless),
+        lending=lending,
         tracked=_tracked(settings.track, trace, alive),
         best_s=best_s,
         skipping=settings.skipping,

@@ -215,6 +215,7 @@ def study(
     mttr_s: float = 3600.0,
     events: str | Path = "",
     profiles: str | Path = "",
+    services: str | Path = "",
     format: str = "auto",
     workload: str | None = None,
     skip_bad_rows: bool = False,
@@ -258,6 +259,7 @@ def study(
         mttr_s: mean seconds until it returns.
         events: file of events of nodes.
         profiles: throughput tables, or a folder of measured applications.
+        services: file of services whose replicas lend GPUs to the jobs.
         format: of the files.
         workload: of several in a file, SET:NUMBER.
         skip_bad_rows: count rows and jobs that cannot be, instead of refusing them.
@@ -310,6 +312,7 @@ def study(
         options=ReadOptions(skip_bad_rows=skip_bad_rows, workload=workload),
         events=str(events),
         profiles=str(profiles),
+        services=str(services),
     )
     described = cluster if isinstance(cluster, Cluster) else open_cluster(str(cluster))
     planned = plan(dimensions, base, sources, described, compare_isolated=compare_isolated)

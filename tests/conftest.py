@@ -27,6 +27,7 @@ from simulate.clusters.cluster_events import ClusterEvent
 from simulate.engine import Engine
 from simulate.replay import prepare, replay
 from simulate.results.tables import ReplayResult
+from simulate.services.description import Service
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 
@@ -237,6 +238,7 @@ class Lab:
         performance: Any = None,
         throughputs: ThroughputTable | None = None,
         pairs: ColocationTable | None = None,
+        services: Sequence[Service] = (),
         semantics: Semantics | None = None,
         **given: Any,
     ) -> Engine:
@@ -253,6 +255,7 @@ class Lab:
             performance=performance,
             throughputs=throughputs,
             pairs=pairs,
+            services=services,
         )
         PROFILES.pop("of-a-test", None)
         return engine
@@ -267,6 +270,7 @@ class Lab:
         performance: Any = None,
         throughputs: ThroughputTable | None = None,
         pairs: ColocationTable | None = None,
+        services: Sequence[Service] = (),
         **given: Any,
     ) -> ReplayResult:
         """A replay from beginning to end; `clock="events"` unless said otherwise."""
@@ -281,6 +285,7 @@ class Lab:
             performance=performance,
             throughputs=throughputs,
             pairs=pairs,
+            services=services,
         )
 
     @staticmethod

@@ -30,8 +30,8 @@ class ClusterEvent:
 
     def apply(
         self, world: World, now: float
-    ) -> Literal["node-up", "node-down", "node-drain", "retype"]:
-        """Change the node in the world; returns the change that policies see."""
+    ) -> Literal["node-up", "node-down", "node-drain", "retype"] | None:
+        """Change the node in the world; returns the change that policies see, if any."""
         occupancy = world.occupancy
         match self.kind:
             case "join":

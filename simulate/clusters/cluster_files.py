@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from dlsched.core.cluster.description import Cluster, cluster_from_tables, parse_cluster_spec
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known
+from simulate.toml_files import read_toml
 
 _PARTITION_KEYS = ("name", "nodes", "max_time")
 
@@ -41,16 +40,7 @@ def read_cluster_file(path: Path) -> Cluster:
     Raises:
         BadInput: one line with the file, and the line number where the TOML itself is broken.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path}: not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(_with_line(path, str(error))) from None
+    document = read_toml(path)
     for table in ("nodes", "vcs", "partitions"):
         entries = document.get(table, [])
         if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
@@ -58,15 +48,6 @@ def read_cluster_file(path: Path) -> Cluster:
     cluster = cluster_from_tables(document, where=str(path))
     _check_partitions(document.get("partitions", []), cluster, path)
     return cluster
-
-
-def _with_line(path: Path, message: str) -> str:
-    """What the TOML reader says, with the line number behind the file's name."""
-    found = re.search(r" \(at line (\d+), column (\d+)\)", message)
-    if found is None:  # "at end of document"
-        return f"{path}: not TOML: {message}"
-    line, column = found.groups()
-    return f"{path}:{line}: not TOML: {message.replace(found[0], '')} (column {column})"
 
 
 def _check_partitions(entries: Sequence[Mapping[str, Any]], cluster: Cluster, path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from simulate.report.drawing.charts import Bar, Bars, Curve, Curves, Figure, Key, Table, legend_of
 from simulate.report.drawing.scale import Axis, Quantity, nice_axis
 from simulate.report.intervals import Estimate
-from simulate.report.metrics import COMPARED, DEADLINES, METRICS, Metric, standing
+from simulate.report.metrics import COMPARED, DEADLINES, METRICS, SERVICES, Metric, standing
 from simulate.report.study import Group, Study, load_text
 from simulate.report.wording import (
     DASH,
@@ -41,6 +41,7 @@ def summary_tables(study: Study) -> tuple[Table, ...]:
         for table in (
             metric_table(study, "Outcomes", METRICS[:OUTCOMES]),
             metric_table(study, "Deadlines", DEADLINES),
+            metric_table(study, "Services", SERVICES),
             metric_table(study, "Use, fairness and cost", METRICS[OUTCOMES:]),
         )
         if len(table.columns) > 1

@@ -48,6 +48,15 @@ DEADLINES = (
            ("deadlines", "best_effort_avg_jct")),
 )  # fmt: skip
 
+SERVICES = (
+    Metric("in_time", "Requests of services in time", "In time", "share", "high",
+           ("services", "in_time_share")),
+    Metric("sla_kept", "Time in which SLAs of services are kept", "SLA kept", "share", "high",
+           ("services", "kept_share")),
+    Metric("lent", "GPU-hours that services lend", "Lent GPU-h", "number", "high",
+           ("services", "lent_gpu_hours")),
+)  # fmt: skip
+
 METRICS = (
     Metric("completed", "Completed jobs", "Completed", "number", "none"),
     Metric("avg_jct", "Average JCT", "Avg JCT", "duration", "low"),
@@ -64,8 +73,8 @@ METRICS = (
     Metric("lost", "GPU time lost to restarts", "Lost", "share", "none"),
 )
 JOBS = Metric("jobs", "Jobs that the figures are about", "Jobs", "number", "none")
-BY_KEY = {m.key: m for m in (*METRICS, *DEADLINES, JOBS)}
-COMPARED = tuple(  # deadlines where there are any
+BY_KEY = {m.key: m for m in (*METRICS, *DEADLINES, *SERVICES, JOBS)}
+COMPARED = tuple(  # deadlines and services where there are any
     BY_KEY[key]
     for key in (
         "avg_jct",
@@ -77,6 +86,8 @@ COMPARED = tuple(  # deadlines where there are any
         "met",
         "value",
         "free_jct",
+        "in_time",
+        "lent",
     )
 )
 

@@ -16,7 +16,7 @@ from simulate.results.tables import ReplayResult
 
 def assumptions(engine: Engine) -> tuple[str, ...]:
     """Return what a run takes for granted, after its end."""
-    return (_starts(engine), *_durations(engine), *_speeds(engine))
+    return (_starts(engine), *_durations(engine), *_speeds(engine), *_services(engine))
 
 
 def _starts(engine: Engine) -> str:
@@ -51,6 +51,11 @@ def _speeds(engine: Engine) -> Iterator[str]:
         if len(cluster.gpu_types) > 1:
             yield f"jobs are as fast on {' as on '.join(cluster.gpu_types)} (no --profiles)"
         yield "jobs are as fast wherever their GPUs lie"
+
+
+def _services(engine: Engine) -> Iterator[str]:
+    if engine.lending is not None:
+        yield "requests of services wait in one queue, and no window burdens the next one"
 
 
 def assumed(results: Sequence[ReplayResult]) -> str:

@@ -25,6 +25,7 @@ from simulate.results.deadlines import deadline_columns, deadline_figures
 from simulate.results.finish_time_fairness import fairness_variants
 from simulate.results.summary import cautions, finite_or_none, job_figures
 from simulate.results.tables import ClusterShape, JobOutcomes, ReplayResult
+from simulate.services.figures import service_figures
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 
@@ -76,6 +77,7 @@ def result_of(
         **figures,
         "gpu_utilization": finite_or_none(utilization),
         **co_residence_figures(world.shared, world.table),
+        **service_figures(engine.lending, engine.now),
         "rounds": _rounds(engine, semantics),
         "decisions": engine.decisions,
         **({} if due is None else {"deadlines": due}),

@@ -42,6 +42,7 @@ def check_runs(inputs: Inputs, runs: Sequence[Run]) -> None:
                 pairs=inputs.pairs,
                 applications=inputs.applications,
                 host=inputs.host,
+                services=inputs.services,
             )
 
 

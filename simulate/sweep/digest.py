@@ -39,6 +39,7 @@ class Digests:
             _cluster_digest(inputs.cluster),
             repr(tuple(inputs.events)),
             _throughputs_digest(inputs.throughputs),
+            repr(tuple(inputs.services)),
             repr(inputs.patterns),
             repr(inputs.pairs),
             *(f"{name} {each.digest}" for name, each in (inputs.applications or {}).items()),

@@ -14,6 +14,7 @@ from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.event_files import read_events
 from simulate.profiles.leaving_out import without_unprofiled
 from simulate.profiles.open import open_applications, open_profiles
+from simulate.services.files import read_services
 from simulate.settings import RunSettings
 from simulate.sweep.checks import check_fits, check_runs
 from simulate.sweep.grid import Dimensions, expand, share_out
@@ -34,6 +35,7 @@ class Sources:
         options: how the files are read.
         events: a file of events of nodes; empty: none.
         profiles: throughput tables or measured applications; empty: none.
+        services: a file of services whose replicas lend GPUs to the jobs; empty: none.
     """
 
     traces: tuple[str | Trace, ...]
@@ -41,6 +43,7 @@ class Sources:
     options: ReadOptions = field(default_factory=ReadOptions)
     events: str = ""
     profiles: str = ""
+    services: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ def plan(
         pairs=measured.pairs,
         applications=applications,
         host=measured.host,
+        services=read_services(Path(sources.services), cluster) if sources.services else (),
     )
     if not skips:
         for trace, source in zip(traces, sources.traces, strict=True):

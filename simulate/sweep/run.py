@@ -20,6 +20,7 @@ from simulate.goodput.application import Application
 from simulate.profiles.batch_rules import BatchPatterns
 from simulate.replay import replay
 from simulate.results.tables import ReplayResult
+from simulate.services.description import Service
 from simulate.settings import RunSettings
 from simulate.traces.trace import Trace
 
@@ -36,6 +37,7 @@ class Inputs:
     pairs: ColocationTable | None = None
     applications: Mapping[str, Application] | None = None
     host: HostTables | None = None
+    services: Sequence[Service] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ def execute(
             pairs=inputs.pairs,
             applications=inputs.applications,
             host=inputs.host,
+            services=inputs.services,
             on_progress=on_progress,
         )
     except DlschedError as error:

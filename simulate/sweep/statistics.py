@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simulate.report.intervals import Estimate, estimate, paired_difference
-from simulate.report.metrics import DEADLINES, FTF, Metric, values_of
+from simulate.report.metrics import DEADLINES, FTF, SERVICES, Metric, values_of
 from simulate.report.study import Study
 from simulate.results.tables import ReplayResult
 
@@ -26,6 +26,7 @@ FIGURES: tuple[Metric, ...] = (
     Metric("restarts", "Restarts", "Restarts", "number", "none"),
     Metric("lost_seconds", "Seconds of work lost", "Lost", "duration", "none"),
     *DEADLINES,
+    *SERVICES,
     Metric("max_rho", "Worst finish-time fairness ρ", "Worst ρ", "number", "low", (FTF, "max")),
     Metric("unfair_fraction", "Jobs with ρ > 1", "ρ > 1", "share", "low", (FTF, "unfair_fraction")),
 )

@@ -134,6 +134,10 @@ class ReplayCall:
     events: Text = typed(
         "--events FILE.csv", "time,event,node: join, leave, fail, drain, undrain or retype."
     )
+    services: Text = typed(
+        "--services FILE.toml",
+        "Services with an SLA whose replicas lend GPUs to the jobs and take them back.",
+    )
     mtbf: Seconds = typed("--mtbf S", "Nodes fail at random, after S seconds on average.")
     mttr: Seconds = typed(
         "--mttr S", "Failed nodes return after S seconds on average. [default: 3600]"

@@ -39,6 +39,7 @@ def replay_explained(call: ReplayCall, job: str) -> int:
         pairs=inputs.pairs,
         applications=inputs.applications,
         host=inputs.host,
+        services=inputs.services,
     )
     told = explain(trace, job, engine)
     if call.summary_out == "-":

@@ -14,7 +14,7 @@ from simulate.population import offered_load
 from simulate.report.compare import column_format
 from simulate.report.findings import findings
 from simulate.report.intervals import Estimate, paired_difference
-from simulate.report.metrics import DEADLINES, Metric, standing, values_of
+from simulate.report.metrics import DEADLINES, SERVICES, Metric, standing, values_of
 from simulate.report.study import Group, Study
 from simulate.report.wording import duration_text
 from simulate.results.finish_time_fairness import variants_of
@@ -109,7 +109,8 @@ def _figures(study: Study, title: str, *, terse: bool) -> TextTable:
     for metric in FIGURES:
         found = [standing(block, metric) for block in blocks]
         estimates = [estimate for each in found for estimate in each.estimates]
-        if metric in DEADLINES and all(math.isnan(estimate.mean) for estimate in estimates):
+        rare = metric in (*DEADLINES, *SERVICES)
+        if rare and all(math.isnan(estimate.mean) for estimate in estimates):
             continue
         nothing = all(estimate.mean == 0 for estimate in estimates)
         if terse and nothing and metric.key in OFTEN_NOTHING:

@@ -154,6 +154,7 @@ def _sources(call: ReplayCall) -> Sources:
         options=ReadOptions(skip_bad_rows=call.skip_bad_rows, workload=call.workload),
         events=call.events or "",
         profiles=call.profiles or "",
+        services=call.services or "",
     )
 
 

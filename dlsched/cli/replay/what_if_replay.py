@@ -52,6 +52,8 @@ def replay_what_if(call: ReplayCall, job: str) -> int:
         if size.gpus is not None or policy
     ]
     inputs, trace = study.plan.inputs, study.plan.inputs.traces[0]
+    if inputs.services:
+        raise BadInput("--what-if: services that take GPUs have no forecast")
     answer = suppose(
         trace,
         inputs.cluster,

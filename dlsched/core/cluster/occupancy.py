@@ -7,7 +7,7 @@ node with room for 4" is a look at a few integers, whatever the size of the clus
 Invariant: a GPU is free, held by one holder (or by several that share all their GPUs), reserved,
 closed, or out of service; `level` always agrees with `free`. Rows that use what holders leave count
 for nothing in this. Every change goes through `take`, `lend`, `join`, `release`, `reserve`,
-`unreserve`, `set_service` and `close`.
+`unreserve`, `set_service`, `close` and `reopen`.
 """
 
 from __future__ import annotations
@@ -424,7 +424,7 @@ class Occupancy:
         self.version += 1
 
     def close(self, node: int, mask: int) -> None:
-        """Take single GPUs of a node away for good; a row that holds one keeps it until it leaves.
+        """Take single GPUs of a node away; a row that holds one keeps it until it leaves.
 
         Raises:
             InvariantBroken: one of them is reserved.
@@ -437,6 +437,20 @@ class Occupancy:
             self._blocked[node] |= mask
             self._set_free(node, self.free[node] & ~mask)
             self.version += 1
+
+    def reopen(self, node: int, mask: int) -> None:
+        """Give closed GPUs back to the rows; those of a node out of service come with it."""
+        mask &= self.closed.get(node, 0)
+        if not mask:
+            return
+        self.closed[node] &= ~mask
+        if not self.closed[node]:
+            del self.closed[node]
+        self._blocked[node] &= ~mask
+        if self.in_service >> node & 1:
+            held = self._held_bits((node,))[node]
+            self._set_free(node, self.free[node] | (mask & ~held))
+        self.version += 1
 
     def set_draining(self, node: int, *, draining: bool) -> None:
         """A draining node keeps its jobs but gets no new ones."""

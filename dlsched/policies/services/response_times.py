@@ -42,6 +42,8 @@ def one_queue(replicas: int, rate: float, service: ServiceTime, within_s: float)
     if busy >= replicas:
         return 0.0
     theta = 2.0 * (replicas / service.mean - rate) / (1.0 + service.spread)
+    if theta <= 0:  # full, but for rounding
+        return 0.0
     late = waits(replicas, busy) * service.decayed(within_s, theta)
     return min(max(service.done_by(within_s) - late, 0.0), 1.0)
 

@@ -132,6 +132,9 @@ class Measured(ServiceTime):
             raise BadInput("measured service times: at least one is needed, each above 0 s")
         self._times = times
 
+    def __repr__(self) -> str:
+        return f"Measured({self._times.tolist()})"
+
     @property
     def mean(self) -> float:
         """E[S], in seconds."""

@@ -19,6 +19,7 @@ from dlsched.policies.services.service_times import ServiceTime
 
 MOST_REPLICAS = 10_000  # that a search tries
 BEST_EFFORT = 0.99  # of what is reachable, where the promise is not
+PRECISE = 1e-10  # of a rate, relative
 CALM = 0.8  # load of a replica at which random dispatch among several gateways keeps the promise
 
 
@@ -173,3 +174,28 @@ def expected_rate(
         gateways: how many there are.
     """
     return gateways * trend(rates, window_s).after(horizon_s)
+
+
+def rates_kept(
+    service: ServiceTime, sla: Sla, most: int, *, model: ResponseModel = one_queue
+) -> Floats:
+    """The highest rate at which 1, 2, … `most` replicas keep the promise, in requests per second.
+
+    Where none can, the promise is what `fewest_replicas` keeps instead.
+    """
+    reachable = service.done_by(sla.within_s)
+    share = sla.share
+    if reachable < share:
+        share, model = BEST_EFFORT * reachable, one_queue
+    found = np.zeros(most)
+    low = 0.0
+    for replicas in range(1, most + 1):
+        high = replicas / service.mean
+        while high - low > PRECISE * high:
+            middle = (low + high) / 2
+            if model(replicas, middle, service, sla.within_s) >= share:
+                low = middle
+            else:
+                high = middle
+        found[replicas - 1] = low
+    return found
