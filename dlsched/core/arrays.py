@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,17 @@ Bools = NDArray[np.bool_]
 Rows = NDArray[np.int64]  # row numbers of a UnitTable
 
 T = TypeVar("T", bound=np.generic)
+
+
+def numbers(column: NDArray[Any]) -> Floats:
+    """A column as numbers; in a live cluster one submission may say a word instead: NaN."""
+    if column.dtype != np.object_:
+        return np.asarray(column, np.float64)
+    found = np.full(len(column), np.nan)
+    for place, value in enumerate(column.tolist()):
+        with suppress(ValueError):
+            found[place] = float(value)
+    return np.where(found >= 0, found, np.nan)
 
 
 def carried(column: NDArray[T], old: Rows, fresh: float) -> NDArray[T]:

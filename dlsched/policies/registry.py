@@ -52,6 +52,7 @@ _OURS: dict[str, dict[str, str]] = {
         "afs": _SCHEDULING + "afs:Afs",
         "gandiva": _SCHEDULING + "gandiva.policy:Gandiva",
         "muri": _SCHEDULING + "muri.policy:Muri",
+        "mlfs": _SCHEDULING + "mlfs.policy:Mlfs",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "synergy": _SCHEDULING + "synergy.policy:Synergy",
         "lucid": _SCHEDULING + "lucid.policy:Lucid",

@@ -141,7 +141,8 @@ class JobDetails:
         if position is not None:
             detail.order_numbers["position"] = str(position)
             for name, points in self.cluster.live.order_terms(row.job).items():
-                detail.order_numbers[name] = f"{points:.1f}"
+                form = ".3g" if 0 < abs(points) < 1 else ".1f"
+                detail.order_numbers[name] = format(points, form)
 
     def _why(self, row: Job) -> list[str]:
         """The lines that say why a pending job waits."""

@@ -12,15 +12,13 @@ is not known has GPUs of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlsched.core.allocation import Ranking, Refused
-from dlsched.core.arrays import Floats, Rows
+from dlsched.core.arrays import Floats, Rows, numbers
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
@@ -145,9 +143,7 @@ class Muri(SchedulingPolicy[MuriOptions]):
 
     def _jobs(self, units: Units) -> InterleavedJobs:
         columns = [
-            _numbers(units.extra(name))
-            if name in units.table.extra
-            else np.full(len(units), np.nan)
+            numbers(units.extra(name)) if name in units.table.extra else np.full(len(units), np.nan)
             for name in (*STAGES, "iteration_ms")
         ]
         if len(self._known) > REMEMBERED:
@@ -291,14 +287,3 @@ class Muri(SchedulingPolicy[MuriOptions]):
         for row in others:
             if may_join(row, first, walk):
                 walk.share(row, first, returns=True)
-
-
-def _numbers(column: NDArray[Any]) -> Floats:
-    """A column as numbers; in a live cluster one submission may say a word instead."""
-    if column.dtype != np.object_:
-        return np.asarray(column, np.float64)
-    found = np.full(len(column), np.nan)
-    for place, value in enumerate(column.tolist()):
-        with suppress(ValueError):
-            found[place] = float(value)
-    return np.where(found >= 0, found, np.nan)

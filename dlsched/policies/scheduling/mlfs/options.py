@@ -1,0 +1,38 @@
+"""What can be chosen of MLFS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dlsched.core.options import option
+from dlsched.policies.scheduling.mlfs.priorities import Weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlfsOptions(Weights):
+    """Priorities, placement and relief of overloaded servers."""
+
+    time_unit_s: float = option(60.0, "seconds of a unit of time in the priorities", low=1e-9)
+    urgency: float = option(1.0, "urgency of a job that has no priority of its own", low=0.0)
+    normalise: bool = option(
+        False,
+        "divide the learning and the time priorities by the largest ones before they are mixed",
+    )
+    hosts: Literal["nearest", "placement"] = option(
+        "nearest",
+        "nearest: each GPU on the server nearest to the ideal one; placement: as --placement says",
+    )
+    misfit: Literal["skip", "stop"] = option(
+        "skip", "behind a job that does not fit: start what fits (skip), or nothing (stop)"
+    )
+    overload: float = option(
+        0.9, "a server is overloaded above this part of a resource", low=0.0, high=1.0
+    )
+    relieve: bool = option(True, "move jobs out of overloaded servers")
+    candidates: float = option(
+        0.1,
+        "part of the jobs on overloaded GPUs, of least priority, that may move",
+        low=0.0,
+        high=1.0,
+    )

@@ -1,0 +1,78 @@
+"""The policy `mlfs`: jobs by features of learning and of time, on the servers that suit them.
+
+In each decision every job gets a priority (`priorities.py`); jobs leave overloaded servers
+(`relief.py`); then those that left and those that wait are placed in the order of their
+priorities (`placing.py`). A job that runs is never preempted for one of higher priority. Paper:
+see the package.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dlsched.core.allocation import Refused
+from dlsched.core.context import RoundContext
+from dlsched.core.scheduling import SchedulingPolicy
+from dlsched.core.units import Units
+from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.mlfs.losses import Losses
+from dlsched.policies.scheduling.mlfs.options import MlfsOptions
+from dlsched.policies.scheduling.mlfs.placing import Hosts
+from dlsched.policies.scheduling.mlfs.relief import relieve
+from dlsched.policies.scheduling.mlfs.servers import Servers, says_use
+from dlsched.policies.scheduling.mlfs.tasks import Ranked, Relatives, ranked
+
+
+class Mlfs(SchedulingPolicy[MlfsOptions]):
+    """Priorities, relief, placement."""
+
+    name = "mlfs"
+    summary = "jobs by what they learn and how late they are; overloaded servers are relieved"
+    preemptive = True
+    rests = False  # running jobs may have to move
+    knows_deadlines = True
+
+    def __init__(self, options: MlfsOptions) -> None:
+        super().__init__(options)
+        self._losses = Losses()
+        self.memories = (self._losses,)
+
+    @property
+    def pairs_units(self) -> bool:
+        """True where it chooses GPUs itself: then it also chooses whose GPUs a job shares."""
+        return self.options.hosts == "nearest"
+
+    def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
+        """Rank all jobs, relieve servers, and place what waits."""
+        relatives = Relatives(ctx.table, ctx.now)
+        order = ranked(ctx, relatives, self._losses, self.options)
+        servers = Servers(ctx.occupancy.cluster, ctx.table, self.options.overload)
+        for row, placement in ctx.occupancy.held.items():
+            servers.come(row, placement)
+        moved = (
+            relieve(walk, servers, order, relatives, self.options)
+            if self.options.relieve and walk.may_preempt
+            else []
+        )
+        self._place(order, set(moved), ctx, walk, Hosts(walk, servers, relatives, self.options))
+        if not says_use(ctx.table):
+            walk.stable_until(math.inf)
+
+    def _place(
+        self, order: Ranked, moved: set[int], ctx: RoundContext, walk: Walk, hosts: Hosts
+    ) -> None:
+        held, rows = ctx.occupancy.held, order.rows.tolist()
+        waits = np.array([row not in held for row in rows], np.bool_)
+        submitted = ctx.table.submit_time[order.rows]
+        places = np.lexsort((order.rows, submitted, -order.total))
+        places = places[waits[places]]
+        queue = order.rows[places]
+        walk.ranked(queue, {name: values[places] for name, values in order.terms.items()})
+        for row in queue.tolist():
+            placed = hosts.place(row)
+            if isinstance(placed, Refused):
+                walk.refuse(row, placed)
+                if self.options.misfit == "stop" and placed.reason != "Quota" and row not in moved:
+                    break
