@@ -145,6 +145,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "flows": LazyCommand(
         "flows:flows_command", "Follow flows over shared links under several disciplines."
     ),
+    "reproduce": LazyCommand(
+        "reproduce.command:reproduce_command", "Published figures of the field beside ours."
+    ),
     "plan": LazyCommand(
         "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
     ),

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "flows",
     "plan",
     "slots",
+    "reproduce",
     "trace",
     "policy",
     "admin",

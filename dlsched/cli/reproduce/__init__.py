@@ -1,0 +1,1 @@
+"""`dlsched reproduce`: published figures beside ours, by commands that anyone can type."""
