@@ -148,6 +148,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "reproduce": LazyCommand(
         "reproduce.command:reproduce_command", "Published figures of the field beside ours."
     ),
+    "short-tasks": LazyCommand(
+        "short_tasks:short_tasks_command", "Follow very many short tasks under several schedulers."
+    ),
     "plan": LazyCommand(
         "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
     ),

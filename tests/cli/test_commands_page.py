@@ -17,6 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 ELSEWHERE = {
     "replay",
     "flows",
+    "short-tasks",
     "plan",
     "slots",
     "reproduce",
