@@ -36,7 +36,9 @@ EXAMPLE = ROOT / "examples" / "third_party_policy"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")],
 )
+COLUMN_TABLES = runpy.run_path(str(ROOT / ".ci" / "column_tables.py"))
 WRITER = runpy.run_path(str(ROOT / ".ci" / "option_tables.py"))
+PAGE_OF_COLUMNS = (DOCS / "columns.md").read_text()
 POLICY_PAGES = sorted((DOCS / "policies").glob("*.md"))
 HEADING = re.compile(r"^#+ +(.*)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -149,6 +151,14 @@ def test_option_tables_are_those_of_the_code(page: Path) -> None:
     """`python .ci/option_tables.py --write` brings them up to date."""
     for name, table in WRITER["tables_in"](page.read_text()):
         assert table == WRITER["table_of"](name)
+
+
+def test_the_tables_of_columns_are_those_of_the_code() -> None:
+    """`python .ci/column_tables.py --write` brings them up to date."""
+    found = {each[2]: each[3] for each in COLUMN_TABLES["TABLE"].finditer(PAGE_OF_COLUMNS)}
+    assert found == {heading: COLUMN_TABLES["table_of"](heading) for heading in found}
+    assert set(found) == set(COLUMN_TABLES["TABLES"])
+    assert not re.search(r"\| *\|$", PAGE_OF_COLUMNS, re.M)  # each has a meaning
 
 
 # -- semantics ------------------------------------------------------------------------------------
