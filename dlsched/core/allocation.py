@@ -90,6 +90,7 @@ class Grant:
             otherwise.
         pauses_at: when the unit stops working until it ends or is started anew, in seconds (only in
             a replay of a published simulator).
+        ends_at: with `release` planned, when the unit is over, however much of its work is done.
     """
 
     batch_size: int = 0
@@ -101,6 +102,7 @@ class Grant:
     restart_s: float | None = None
     gpu_limit: float = 1.0
     pauses_at: float = np.inf
+    ends_at: float = np.inf
 
 
 @dataclass(slots=True, kw_only=True)

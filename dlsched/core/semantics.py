@@ -62,8 +62,9 @@ class Semantics:
         ends: a unit ends when its work is done, or when the policy says that it is (a published
             program that counts itself).
         finish: the recorded finish is exact, or the tick at which it is seen.
-        release: GPUs come back at the exact finish, at the tick, or after whole `slots` (`spacing`)
-            of seconds at work, unless something is decided when the work is done already.
+        release: GPUs come back at the exact finish, at the tick, or as `planned`: when the policy
+            says, unless something is decided when the work is done already. The finish is then
+            the whole second at which it would have been done if its start had cost nothing.
         between: what happens between grid ticks when something changes: nothing, a fill of idle
             GPUs, or a full decision.
         overhead: which starts lose the restart overhead: every one, or all but the first; or, at
@@ -97,7 +98,7 @@ class Semantics:
     slot: float | None = None
     ends: Literal["work", "policy"] = "work"
     finish: Literal["exact", "tick"] = "exact"
-    release: Literal["exact", "tick", "slots"] = "exact"
+    release: Literal["exact", "tick", "planned"] = "exact"
     between: Literal["none", "fill", "full"] = "fill"
     overhead: Literal["every-start", "restarts", "every-change"] = "every-start"
     restart_overhead: float = 0.0
@@ -286,7 +287,7 @@ ELASTICFLOW = _add(
         grid=None,
         spacing=60.0,
         finish="tick",
-        release="slots",
+        release="planned",
         between="full",
         rejoin=False,
         option_defaults={
@@ -303,13 +304,10 @@ ELASTICFLOW_EDF = _add(
     replace(
         ELASTICFLOW,
         name="elasticflow-edf",
-        finish="exact",
-        release="exact",
         option_defaults={
             **ELASTICFLOW.option_defaults,
             "shares": "greedy",
-            "arrivals": "one-by-one",
-            "trainers": "world",
+            "arrivals": "strict",
         },
     )
 )

@@ -9,7 +9,7 @@ from dlsched.core.allocation import Grant
 from dlsched.core.cluster.occupancy import Placement
 from simulate.progress.strategy import Complete, Progress, Setting
 
-ROUNDED = 1 - 1e-12  # a whole number of slots but for rounding
+ROUNDED = 1 - 1e-12  # a whole number of seconds but for rounding
 STALE_ENDS = 256  # outdated entries of the agenda that are kept before it is cleaned
 
 
@@ -20,13 +20,13 @@ class LazyProgress(Progress):
         super().__init__(setting)
         self._ends: list[tuple[float, int, int]] = []  # (seen at, row, which speed)
         self._exact_end: dict[int, float] = {}
-        self._pauses: dict[int, float] = {}  # when units stop working before they end
+        self._grants: dict[int, Grant] = {}  # of units whose ends are planned
         self._speeds = [0] * len(setting.table)  # grows with every stop and change of speed
 
     def begin(self, row: int, placement: Placement, grant: Grant | None, ready: float) -> float:
         """A unit starts, perhaps to stop working at a time; returns its work per second."""
-        if grant is not None and grant.pauses_at < math.inf:
-            self._pauses[row] = grant.pauses_at
+        if grant is not None and self.setting.semantics.release == "planned":
+            self._grants[row] = grant
         return super().begin(row, placement, grant, ready)
 
     def end_of(self, row: int) -> float:
@@ -42,9 +42,9 @@ class LazyProgress(Progress):
         if semantics.release == "tick":
             seen = semantics.tick_at_or_after(end)
             seen = seen if seen > now else semantics.tick_after(now)
-        elif semantics.release == "slots":
-            ready, slot = self.setting.table.progress_from.item(row), semantics.round_length
-            seen = ready + math.ceil((end - ready) / slot * ROUNDED) * slot
+        elif row in self._grants:
+            planned = self._grants[row].ends_at
+            seen = planned if planned < math.inf else end
         if seen != end:
             self._exact_end[row] = end
         self.enter_end(row, seen)
@@ -61,11 +61,11 @@ class LazyProgress(Progress):
         """An agenda entry of the row is outdated from now on."""
         self._speeds[row] += 1
         self._exact_end.pop(row, None)
-        self._pauses.pop(row, None)
+        self._grants.pop(row, None)
 
     def worked_until(self, row: int, now: float, begins: float) -> float:
         """Seconds at work; GPUs may be kept for a while after the work is done."""
-        worked = min(now, self._pauses.get(row, math.inf)) - begins
+        worked = min(now, self._pause_of(row)) - begins
         if not self.setting.semantics.owes_restarts:
             worked = max(worked, 0.0)
         if self.setting.semantics.release == "exact":
@@ -76,6 +76,11 @@ class LazyProgress(Progress):
             return worked
         left = max(self.setting.true_work.item(row) - table.executed.item(row), 0.0)
         return min(worked, left / rate)
+
+    def _pause_of(self, row: int) -> float:
+        """When a unit stops working before it ends; inf: it does not."""
+        grant = self._grants.get(row)
+        return math.inf if grant is None else grant.pauses_at
 
     def next_end(self) -> float:
         """When the next unit is seen to end; inf when none will."""
@@ -104,15 +109,17 @@ class LazyProgress(Progress):
             if finish is not None:
                 complete(row, seen, finish if self.setting.semantics.finish == "exact" else seen)
                 done.append(row)
-        if self.setting.semantics.release == "slots":
-            ends, pauses = self._exact_end.items(), self._pauses
-            ready = [(e, row) for row, e in ends if e <= min(now, pauses.get(row, math.inf))]
+        if self.setting.semantics.release == "planned":
+            ends = ((end, row) for row, end in self._exact_end.items())
+            ready = [(end, row) for end, row in ends if end <= min(now, self._pause_of(row))]
             for end, row in sorted(ready):
-                complete(row, end, end)
+                grant = self._grants.get(row)
+                free = end - (grant.restart_s or 0.0 if grant else 0.0)
+                complete(row, end, math.ceil(free * ROUNDED))
                 done.append(row)
-            for row, pause in pauses.items():
-                if pause < now:  # what has passed since is no work
-                    self.enter_work(row, pause)
+            for row, grant in self._grants.items():
+                if grant.pauses_at < now:  # what has passed since is no work
+                    self.enter_work(row, grant.pauses_at)
                     self.setting.table.progress_from[row] = now
         return done
 

@@ -97,7 +97,7 @@ def test_the_example_of_three_jobs_on_four_gpus() -> None:
     plans, _ = planner.plan_all([first, second])
     assert [each.first for each in plans] == [2, 2]
     assert [each.real_end for each in plans] == [1797.0, 1580.0]
-    answers = Door([], planner, together=False).ask([first, second, third])
+    answers = Door([], planner, arrivals="one-by-one").ask([first, second, third])
     assert [answer.enters for answer in answers] == [True, True, False]
 
 
@@ -210,12 +210,22 @@ def test_the_plans_of_a_promise_stay_where_planning_anew_breaks_it() -> None:
     planner = Planner(4, 10.0)
     behind = Demand(1000.0, 100.0, sizes(total=4))
     kept = Plan(Steps.always(2), 100.0, 100.0, keeps=True)
-    door = Door([behind], planner, together=False, promised={0: kept})
+    door = Door([behind], planner, arrivals="one-by-one", promised={0: kept})
     answers = door.ask([Demand(200.0, 100.0, sizes(total=4)), Demand(10.0, 100.0, sizes(total=4))])
     assert [answer.enters for answer in answers] == [True, False]
     assert door.plans[0] is kept
     assert as_steps(door.plans[1]) == [(0.0, 2)]
     assert answers[1].earliest == 110.0
+
+
+def test_strictly_no_job_enters_while_one_that_is_there_is_late() -> None:
+    late = Demand(1000.0, 100.0, sizes(total=4))
+    new = [Demand(10.0, 900.0, sizes(total=4)), Demand(10.0, FOREVER, sizes(total=4))]
+    for arrivals, enters in (("one-by-one", True), ("strict", False)):
+        answers = Door([late], Planner(4, 10.0), arrivals=arrivals).ask(new)
+        assert [answer.enters for answer in answers] == [enters, enters]
+    answers = Door([], Planner(4, 10.0), arrivals="strict").ask([late, *new])
+    assert [answer.enters for answer in answers] == [False, True, True]
 
 
 def test_a_job_is_declined_with_the_earliest_deadline_that_can_be_kept(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from dlsched.core.allocation import Refused
 from dlsched.policies.scheduling.elasticflow.planner import Planner, by_deadline
@@ -43,7 +44,7 @@ class Door:
         there: Sequence[Demand],
         planner: Planner,
         *,
-        together: bool,
+        arrivals: Literal["one-by-one", "strict", "together"],
         promised: Mapping[int, Plan | None] = NO_PROMISES,
     ) -> None:
         """Begin with the jobs that are there.
@@ -51,24 +52,25 @@ class Door:
         Args:
             there: their demands, in the order of ties.
             planner: of their GPUs.
-            together: as the released simulator, one answer for all that come.
+            arrivals: strict: none enters while one that is there is late; together: so, and as the
+                released simulator, with one answer for all that come.
             promised: places of those whose deadlines are to be kept, and the plans that they
                 have; these stay where planning anew breaks one of the promises.
         """
         self._there = list(there)
         self._planner = planner
-        self._together = together
+        self._arrivals = arrivals
         self.promised = set(promised)
         self.plans, self._free = self._plan(self._there)
         kept = {place: each for place, each in promised.items() if each is not None}
         self._stays = not self._are_kept(self.plans) and planner.hold_together(kept.values())
         if self._stays:
             self.plans, self._free = self._plan(self._there, kept)
-        self._late = self._late_ones(self.plans)
+        self._late = 0 if arrivals == "strict" else self._late_ones(self.plans)
 
     def ask(self, new: Sequence[Demand]) -> list[Answer]:
         """The answers to jobs that come, in order."""
-        if self._together:
+        if self._arrivals == "together":
             enters = not self._late_ones(self._plan([*self._there, *new])[0])
             return [
                 Answer(True) if enters or demand.due >= FOREVER else self._no(demand)
@@ -77,7 +79,7 @@ class Door:
         return [self._ask_one(demand) for demand in new]
 
     def _ask_one(self, demand: Demand) -> Answer:
-        if demand.due < FOREVER:
+        if demand.due < FOREVER or self._arrivals == "strict":
             found = self._with(demand)
             if found is None:
                 return self._no(demand)

@@ -21,7 +21,9 @@ from dlsched.policies.scheduling.elasticflow.planning import Demand
 PLANNED = Refused("Planned", "its deadline can be kept without GPUs now, and others need them")
 
 
-def lay_out(walk: Walk, units: Units, sizes: Ints, *, anew: bool) -> None:
+def lay_out(
+    walk: Walk, units: Units, sizes: Ints, *, anew: bool, largest_first: bool = True
+) -> None:
     """Give jobs their numbers of GPUs.
 
     Args:
@@ -29,13 +31,14 @@ def lay_out(walk: Walk, units: Units, sizes: Ints, *, anew: bool) -> None:
         units: the jobs, none of them protected.
         sizes: GPUs of each; 0: none.
         anew: all jobs lose their GPUs first.
+        largest_first: whole nodes are placed first, not in the order of the jobs.
     """
     mark = walk.mark()
     changed = np.ones(len(units), np.bool_) if anew else sizes != units.gpus_now
-    homeless = _place(walk, units, sizes, np.flatnonzero(changed))
+    homeless = _place(walk, units, sizes, np.flatnonzero(changed), largest_first)
     if homeless and not changed.all():
         walk.rollback(mark)
-        homeless = _place(walk, units, sizes, np.arange(len(units)))
+        homeless = _place(walk, units, sizes, np.arange(len(units)), largest_first)
     for row, why in homeless.items():
         walk.refuse(row, why)
     for row in units.rows[sizes == 0].tolist():
@@ -58,13 +61,17 @@ def start_waiting(walk: Walk, units: Units, demands: Sequence[Demand]) -> None:
                 walk.refuse(row, placed)
 
 
-def _place(walk: Walk, units: Units, sizes: Ints, places: Ints) -> dict[int, Refused]:
-    """Take the GPUs of some jobs and place them, whole nodes first; says which have no place."""
+def _place(
+    walk: Walk, units: Units, sizes: Ints, places: Ints, largest_first: bool
+) -> dict[int, Refused]:
+    """Take the GPUs of some jobs and place them; says which have no place."""
     rows, before = units.rows[places], units.gpus_now[places]
     for row in rows[before > 0].tolist():
         walk.suspend(row)
     wanted, homeless = sizes[places], {}
     whole = np.minimum(wanted, walk.occupancy.cluster.largest_node)  # these leave no gaps
+    if not largest_first:
+        whole = np.zeros_like(whole)
     for place in np.argsort(-whole, kind="stable").tolist():
         if wanted[place] > 0:
             placed = walk.place(rows.item(place), wanted.item(place))

@@ -45,14 +45,15 @@ class Trainers:
         """Begin without trainers."""
         self._events = 0
         self._known: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-        self._restarts = False
+        self._restarts = self._is_free = False
         self._changes: set[float] = set()  # of plans, without admission
         self._before: frozenset[int] = frozenset()  # those that had started before a decision
         self._ends: dict[int, float] = {}  # of all jobs, without admission
         self._begun: list[int] = []  # rows in the order of their starts, without admission
 
-    def begin_event(self, restart_every: int) -> None:
-        """One more event; one in so many restarts all trainers."""
+    def begin_event(self, restart_every: int, *, is_free: bool) -> None:
+        """One more event; one in so many restarts all trainers. Where it is free none costs."""
+        self._is_free = is_free
         self._restarts = self._events > 0 and self._events % restart_every == 0
         self._events += 1
 
@@ -63,6 +64,8 @@ class Trainers:
 
     def overhead(self, placement: Placement, total: int) -> float:
         """Seconds that a job loses at this event, on a cluster of so many GPUs."""
+        if self._is_free:
+            return 0.0
         large = total >= LARGE
         seconds = 7.0 if large else 2.0
         where = placement.nodes, placement.masks

@@ -269,6 +269,6 @@ def _late(demand: Demand, known: Steps, gpus: Ints, lasts: Floats, slot: float, 
     left = demand.left - (float(done[last - 1]) if last else 0.0)
     pause = demand.pause(gpus, lasts, demand.has, last, demand.since)
     rest = demand.seconds(left, int(gpus[last]), pause)
-    gpus[last + 1 :] = 0
-    plan = _ending(Steps(known.times, gpus).merged(), float(known.times[last]), rest, slot, demand)
+    steps = Steps(known.times[: last + 1], gpus[: last + 1]).merged()
+    plan = _ending(steps, float(known.times[last]), rest, slot, demand)
     return Plan(plan.steps, plan.end, plan.real_end, False)

@@ -48,10 +48,10 @@ class ElasticFlowOptions:
         "a job has as few GPUs as keep its deadline, or (EDF) as many as it can use, the earliest "
         "deadline first",
     )
-    arrivals: Literal["one-by-one", "together"] = option(
+    arrivals: Literal["one-by-one", "strict", "together"] = option(
         "one-by-one",
-        "together: jobs that come at once are admitted or declined as one, and none while an "
-        "admitted job is late",
+        "strict: one by one, but none while an admitted job is late; together: so, and jobs that "
+        "come at once are admitted or declined as one",
     )
     slot_s: float = option(
         0.0, "seconds to which planned ends are rounded up; 0: the length of a round", low=0.0
@@ -110,7 +110,7 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             door = Door(
                 self._demands.of(there, total, ctx, start),
                 Planner(total, self._slot(ctx), self.options.shares),
-                together=self.options.arrivals == "together",
+                arrivals=self.options.arrivals,
                 promised=self._promises.promised(there.rows.tolist(), start),
             )
             some = queue[new]
@@ -145,7 +145,8 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
             return
         protected = ctx.protected(units)
         units = units[~protected] if protected.any() else units
-        self._trainers.begin_event(self.options.restart_every)
+        is_free = self.options.shares == "greedy" and not self._admits
+        self._trainers.begin_event(self.options.restart_every, is_free=is_free)
         nexts = [np.inf]
         for pool, places in share_by_pool(units):
             some = self._promises.in_order(units[places])
@@ -174,13 +175,17 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         if self.options.shares == "minimum":
             order, gained = planner.give_the_rest(demands, plans, free, self.options.marginal)
         sizes = np.array([plan.first for plan in plans], np.int64)
-        if self.options.layout == "anew" and not self._admits:
+        anew, greedy = self.options.layout == "anew", self.options.shares == "greedy"
+        if anew and greedy and self._admits:
+            order = self._promises.order_of_arrival(rows)
+            lay_out(walk, units[order], sizes[order], anew=True, largest_first=False)
+        elif anew and not self._admits:
             due += np.flatnonzero(sizes).tolist()
             begun = self._trainers.order_of_starts(rows, due)
             lay_out(walk, units[begun], sizes[begun], anew=True)
         else:
             order.sort(key=lambda place: -plans[place].first)
-            lay_out(walk, units[order], sizes[order], anew=self.options.layout == "anew")
+            lay_out(walk, units[order], sizes[order], anew=anew)
         events = Events(
             first=dict(zip(rows, first, strict=True)),
             gained=[(rows[place], each) for place, each in gained],
@@ -192,13 +197,14 @@ class ElasticFlow(SchedulingPolicy[ElasticFlowOptions], AdmissionPolicy[ElasticF
         for row, plan in zip(rows, plans, strict=True):
             walk.output("planned_end", row, ctx.now + plan.real_end)
         if self.options.trainers == "published":
-            greedy = self.options.shares == "greedy"
             for row, plan in zip(rows, plans, strict=True):
                 if row in walk.launched:
                     seconds = self._trainers.overhead(walk.launched[row], total)
                     events.overhead[row] = seconds
-                    pause = np.inf if greedy else ctx.now + plan.real_end
-                    walk.grant(row, Grant(restart_s=seconds, pauses_at=pause))
+                    real = ctx.now + plan.real_end
+                    end = real + seconds if greedy else ctx.now + plan.end + seconds
+                    pause = end if greedy else real
+                    walk.grant(row, Grant(restart_s=seconds, pauses_at=pause, ends_at=end))
             if greedy:
                 return np.inf
             return self._trainers.wakes_at(events, ctx.now, admits=self._admits)

@@ -110,6 +110,19 @@ class Promises:
         keys = [place.get(row, last) for row in units.rows.tolist()]
         return units[np.argsort(np.array(keys, np.int64), kind="stable")]
 
+    def order_of_arrival(self, rows: Sequence[int]) -> list[int]:
+        """Places of jobs as they come, where one is new; otherwise as they are.
+
+        Args:
+            rows: all jobs, the earliest deadline first.
+        """
+        place = {row: number for number, row in enumerate(self._order)}
+        if all(row in place for row in rows):
+            return list(range(len(rows)))
+        return sorted(
+            range(len(rows)), key=lambda each: (place.get(rows[each], len(place)), rows[each])
+        )
+
     # -- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
