@@ -151,6 +151,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "short-tasks": LazyCommand(
         "short_tasks:short_tasks_command", "Follow very many short tasks under several schedulers."
     ),
+    "dags": LazyCommand(
+        "dags:dags_command", "Follow jobs that are graphs of tasks under several disciplines."
+    ),
     "plan": LazyCommand(
         "plan:plan_command", "Plan a training on unlike GPUs, operation by operation."
     ),

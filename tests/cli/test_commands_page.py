@@ -18,6 +18,7 @@ ELSEWHERE = {
     "replay",
     "flows",
     "short-tasks",
+    "dags",
     "plan",
     "slots",
     "reproduce",
