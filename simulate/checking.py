@@ -61,7 +61,7 @@ def check_counts(engine: Engine) -> None:
     }
     for name, (kept, counted) in totals.items():
         if kept != counted:
-            raise InvariantBroken(f"{name}: {kept} are kept in the books, {counted} are counted")
+            raise InvariantBroken(f"{name}: {kept} are in the records, {counted} are counted")
     wrong = completed[table.executed[completed] != world.true_work[completed]]
     if wrong.size:
         raise InvariantBroken(f"row {int(wrong[0])} has completed without doing all its work")

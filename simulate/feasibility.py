@@ -19,7 +19,7 @@ from dlsched.core.semantics import Semantics
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
-from dlsched.policies.node.salus.lane_book import (
+from dlsched.policies.node.salus.lane_table import (
     EPHEMERAL,
     MIB_OF_GIB,
     PERSISTENT,

@@ -33,7 +33,7 @@ from dlsched.core.speed.sensitivity import SensitiveSpeed
 from dlsched.core.speed.throughput_table import ThroughputTable
 from dlsched.core.speed.truth import PerformanceModel, PlainDuration, Speeds
 from dlsched.core.units import Status, UnitTable
-from dlsched.policies.node.salus.lane_book import TakesTurns
+from dlsched.policies.node.salus.lane_table import TakesTurns
 from simulate.clusters.cluster_events import ClusterEvent
 from simulate.clusters.failures import with_failures
 from simulate.engine import Engine

@@ -87,8 +87,8 @@ class GpuRequest:
 class FreeGpus:
     """The free GPUs of a set of nodes, by how many a node has.
 
-    Where CPUs or host memory are tracked, a node counts only as many GPUs as its free cores and
-    memory can feed.
+    Where CPUs or host memory are tracked, a node counts only as many GPUs as it has free cores and
+    memory for.
 
     Attributes:
         nodes: the nodes that may be used, as bits.
@@ -104,7 +104,7 @@ class FreeGpus:
         self._usable: list[int] | None = None
 
     def limit(self, request: GpuRequest, host: HostResources) -> None:
-        """Count only GPUs that the node's free CPUs and memory can feed."""
+        """Count only GPUs for which the node has free CPUs and memory."""
         usable = host.usable(request, self.occupancy)
         self._usable, self.level = usable.counts, usable.level
 
@@ -219,7 +219,7 @@ class HostResources:
         for each in self._usable.values():
             each.stale |= changed
 
-    def can_feed(self, request: GpuRequest, placement: Placement) -> bool:
+    def has_host_for(self, request: GpuRequest, placement: Placement) -> bool:
         """Are there cores and memory for a request on every node of a placement?"""
         return self.has_room(request.host_needs, placement)
 

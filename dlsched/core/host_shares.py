@@ -2,7 +2,7 @@
 
 GPUs are given by the walk, whatever ranks the units. This part says what a unit would like of the
 rest of a node, what it must have at least, and whether units that were served before give up what
-is above their least. The mechanism is the walk's (`walk/feeding.py`).
+is above their least. The mechanism is the walk's (`walk/host_sharing.py`).
 """
 
 from __future__ import annotations

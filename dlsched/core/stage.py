@@ -192,7 +192,7 @@ class ClaimingPlacement(PlacementPolicy[O]):
 
     @abstractmethod
     def check_exact(self, cluster: Cluster) -> None:
-        """Refuse GPUs that a policy has chosen itself, where the book alone may give them.
+        """Refuse GPUs that a policy has chosen itself, where its record alone may give them.
 
         Raises:
             BadInput: says why.
@@ -200,7 +200,7 @@ class ClaimingPlacement(PlacementPolicy[O]):
 
     @abstractmethod
     def follow(self, occupancy: Occupancy, table: UnitTable) -> None:
-        """Bring the book up to date with what rows hold and have reserved, where it is not."""
+        """Bring its record up to date with what rows hold and have reserved, where it is not."""
 
     @abstractmethod
     def can_return(self, row: int) -> bool:

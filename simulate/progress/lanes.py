@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dlsched.core.allocation import Grant
 from dlsched.core.arrays import Floats
 from dlsched.core.cluster.occupancy import Placement
-from dlsched.policies.node.salus.lane_book import LaneBook, TurnRules, memories, takes_turns
+from dlsched.policies.node.salus.lane_table import LaneTable, TurnRules, memories, takes_turns
 from dlsched.policies.node.salus.turns import Turns
 from simulate.progress.lazy import LazyProgress
 from simulate.progress.strategy import Complete, Setting
@@ -31,7 +31,7 @@ class LaneProgress(LazyProgress):
 
     def __init__(self, setting: Setting, rules: TurnRules) -> None:
         super().__init__(setting)
-        self._book = LaneBook(rules)
+        self._lanes = LaneTable(rules)
         self._rules = rules
         self._turns: dict[LaneKey, Turns] = {}
         self._lane: dict[int, LaneKey] = {}  # of each unit
@@ -109,11 +109,11 @@ class LaneProgress(LazyProgress):
     def meet(self, now: float) -> None:
         """Units have come to GPUs or have left them: give the turns that may begin."""
         self._now = now
-        gone, fresh = self._book.follow(self.setting.occupancy, self._memory)
+        gone, fresh = self._lanes.follow(self.setting.occupancy, self._memory)
         for row in gone:
             self._leave(row)
         for row in fresh:
-            where, number = self._book.where(row), self._book.lane_of(row)
+            where, number = self._lanes.where(row), self._lanes.lane_of(row)
             if where is not None and number:
                 self._lane[row] = where, number
                 turns = self._turns.setdefault(

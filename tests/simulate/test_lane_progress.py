@@ -142,9 +142,9 @@ def test_the_lanes_are_kept_with_the_state_of_the_policy(lab: Any) -> None:
 
     def forget(_engine: Any, _decision: object) -> None:
         kept = policy.state_dict()
-        policy.load_state_dict({"lane_book": []})
+        policy.load_state_dict({"lane_table": []})
         policy.load_state_dict(kept)
-        seen.append(len(kept["lane_book"]))
+        seen.append(len(kept["lane_table"]))
 
     engine.observers.append(forget)
     engine.run()

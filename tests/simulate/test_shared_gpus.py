@@ -91,7 +91,7 @@ def test_results_count_every_gpu_once(lab: Any) -> None:
     assert result.summary["shared_gpu_seconds"] == pytest.approx(100)
 
 
-# -- the books ------------------------------------------------------------------------------------
+# -- the records ----------------------------------------------------------------------------------
 
 
 def test_gpus_are_free_when_the_last_job_that_shares_them_has_left(lab: Any) -> None:

@@ -238,8 +238,8 @@ def decide(parts: Parts, ctx: RoundContext) -> Allocation:
         policy.allocate(units, ctx, walk)
         if others is not None:
             others.put_back(walk)
-        if walk.feeding is not None:
-            walk.feeding.settle()
+        if walk.host_sharing is not None:
+            walk.host_sharing.settle()
     except Exception as error:  # a third party's code: whatever it raises must not end the world
         walk.rollback(0)
         raise blamed_on(policy, error) from error

@@ -91,7 +91,7 @@ class Claims:
 
     def _why_not(self, row: int, claim: Claim) -> Refused | None:
         walk = self._walk
-        if not walk.can_feed(row, claim.placement):
+        if not walk.has_host_for(row, claim.placement):
             return Refused("Resources", "its nodes lack free cores or memory")
         if not (claim.victims or claim.rivals):
             if walk.is_free(claim.placement):

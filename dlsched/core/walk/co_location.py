@@ -45,7 +45,7 @@ def may_join(row: int, holder: int, walk: Walk) -> bool:
         and not table.whole_nodes & {row, holder}
         and (not request.is_shaped or fits_shape(request, placement, walk.occupancy.cluster))
         and (walk.tenancy is None or walk.tenancy.over_ceiling(row, placement.gpus) is None)
-        and walk.can_feed(row, placement)
+        and walk.has_host_for(row, placement)
         and not _are_awaited(placement, walk)
     )
 

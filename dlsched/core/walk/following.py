@@ -96,7 +96,7 @@ def _fill(walk: Walk, rows: Rows, *, stop: bool) -> None:
 
 def _place_anew(walk: Walk, rows: Rows, running: Bools, *, stop: bool) -> None:
     """Empty the cluster, then give it out in order; no row has a claim to its old GPUs."""
-    if walk.feeding is not None and not stop and walk.feeding.serve_anew(rows.tolist()):
+    if walk.host_sharing is not None and not stop and walk.host_sharing.serve_anew(rows.tolist()):
         return
     kept = running & walk.is_protected(rows)
     for row in rows[running & ~kept].tolist():
@@ -303,8 +303,8 @@ class _Misfits:
         table = self._walk.table
         request = GpuRequest(row, int(table.gang[row]), table)
         host: object = request.host_needs if self._walk.tracks_host else None
-        if self._walk.feeding is not None:
-            host = self._walk.feeding.wanted(row)
+        if self._walk.host_sharing is not None:
+            host = self._walk.host_sharing.wanted(row)
         return (
             int(table.pool[row]),
             self._walk.placement.sameness(request),

@@ -25,7 +25,7 @@ from dlsched.core.host_shares import HostPolicy
 from dlsched.core.stage import ClaimingPlacement, Entitlements, PlacementPolicy
 from dlsched.core.units import WAITING, Units
 from dlsched.core.walk.claims import Claims
-from dlsched.core.walk.feeding import Feeding
+from dlsched.core.walk.host_sharing import HostSharing
 from dlsched.core.walk.shape import fits_shape, place_shaped
 from dlsched.core.walk.tenancy import Tenancy
 
@@ -51,7 +51,8 @@ class Walk:
         suspended: rows that lost their GPUs, with where they were, in order.
         launched: rows that got GPUs, in order.
         claims: how rows get GPUs of a placement with a state of its own; None with others.
-        feeding: how rows get processors and memory, where a part decides that; None: as they ask.
+        host_sharing: how rows get processors and memory, where a part decides that; None: as they
+            ask.
         aside: rows that are set aside while the policy decides, by the GPUs that they had.
         filling: joins rows that need parts of GPUs to others, before they get GPUs of their own;
             None where they do so only when no GPU is free.
@@ -86,7 +87,9 @@ class Walk:
         self.tenancy = (
             None if entitlements is None else Tenancy(entitlements, self.table, self.occupancy)
         )
-        self.feeding = None if host is None or not self.tracks_host else Feeding(self, host)
+        self.host_sharing = (
+            None if host is None or not self.tracks_host else HostSharing(self, host)
+        )
 
     # -- what a policy may say --------------------------------------------------------------------
 
@@ -115,8 +118,8 @@ class Walk:
         if self.claims is not None:
             return self.claims.place(row, want, nodes)
         returns = self.may_return(row)
-        if self.feeding is not None:
-            return self.feeding.place(row, want, nodes, returns=returns)
+        if self.host_sharing is not None:
+            return self.host_sharing.place(row, want, nodes, returns=returns)
         if returns and not self._anew:
             back = self.rejoin(row, want, nodes)
             if back is not None:
@@ -326,11 +329,11 @@ class Walk:
                     return f"unit {names} has, and how fast they run together is not known"
         return ""
 
-    def can_feed(self, row: int, placement: Placement) -> bool:
+    def has_host_for(self, row: int, placement: Placement) -> bool:
         """Are there cores and memory for a row on every node of a placement?"""
         if not self.tracks_host:
             return True
-        return self.host.can_feed(GpuRequest(row, placement.gpus, self.table), placement)
+        return self.host.has_host_for(GpuRequest(row, placement.gpus, self.table), placement)
 
     def set_aside(self, row: int) -> None:
         """Take a row off its GPUs while a policy decides; what else it uses stays counted."""
@@ -754,8 +757,8 @@ class Walk:
             self.tenancy.count(row, sign * placement.gpus)
         if self._host is not None:
             self._host.change(GpuRequest(row, placement.gpus, self.table), placement, -sign)
-        if self.feeding is not None:
-            self.feeding.note(row, placement, sign)
+        if self.host_sharing is not None:
+            self.host_sharing.note(row, placement, sign)
 
 
 def _a_time(time: float) -> float:

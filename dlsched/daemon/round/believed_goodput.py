@@ -21,12 +21,12 @@ FIELDS = 7  # of the throughput model
 
 
 class BelievedGoodput:
-    """The columns of the book of trainings, as policies see them."""
+    """The columns of the table of training profiles, as policies see them."""
 
     oracle: TrainingOracle | None = None
 
     def __init__(self, columns: Mapping[str, Any], table: UnitTable, restart_s: float) -> None:
-        """Take in the columns of the book of trainings.
+        """Take in the columns of the table of training profiles.
 
         Where no restart was measured, one is taken to cost `restart_s`.
         """

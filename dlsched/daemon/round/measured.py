@@ -23,8 +23,8 @@ class MeasuredSpeeds:
     def __init__(self, columns: Mapping[str, Any], gangs: Ints) -> None:
         """Take in what is known.
 
-        `columns` of the book are `types`, by entry `of`, `type`, `gpus`, `partner`, `rate` and
-        `changed_at`, and by row `kind`, −1 for those of which nothing is known.
+        `columns` of the table of speeds are `types`, by entry `of`, `type`, `gpus`, `partner`,
+        `rate` and `changed_at`, and by row `kind`, −1 for those of which nothing is known.
         """
         self._types: tuple[str, ...] = tuple(columns["types"])
         self._kind: Ints = np.concatenate(

@@ -23,10 +23,10 @@ from dlsched.core.options import option
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
-from dlsched.policies.node.salus.lane_book import (
+from dlsched.policies.node.salus.lane_table import (
     MIB_OF_GIB,
     Form,
-    LaneBook,
+    LaneTable,
     TakesTurns,
     TurnRules,
     memories,
@@ -66,8 +66,8 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
             lanes=options.lanes,
             reserved_mib=options.reserved_mib,
         )
-        self._book = LaneBook(self.turns)
-        self.memories = (self._book,)
+        self._lanes = LaneTable(self.turns)
+        self.memories = (self._lanes,)
 
     @property
     def pairs_units(self) -> bool:
@@ -77,7 +77,7 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
         """Give each waiting job the GPUs with the best fit, in the order of the queue."""
         occupancy, memory = ctx.occupancy, memories(ctx.table)
-        self._book.follow(occupancy, memory)
+        self._lanes.follow(occupancy, memory)
         walk.stable_until(math.inf)
         waiting = units[~walk.runs(units)]
         for row in waiting.rows[self._order(waiting)].tolist():
@@ -89,9 +89,9 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
                 continue
             if not known:  # it has its GPUs alone
                 continue
-            capacity = self._book.capacity(where, occupancy)
-            self._book.come(row, where, self._book.need(*need, capacity), capacity)
-            walk.output("lane", row, float(self._book.lane_of(row)))
+            capacity = self._lanes.capacity(where, occupancy)
+            self._lanes.come(row, where, self._lanes.need(*need, capacity), capacity)
+            walk.output("lane", row, float(self._lanes.lane_of(row)))
 
     def _order(self, waiting: Units) -> Rows:
         keys: dict[Queue, Floats | None] = {
@@ -105,15 +105,15 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
         self, row: int, need: tuple[float, float], ctx: RoundContext, walk: Walk
     ) -> Placement | Refused:
         """Start a row where the least memory is left; says where, or why it waits."""
-        book, occupancy = self._book, ctx.occupancy
+        lanes, occupancy = self._lanes, ctx.occupancy
         gang = ctx.table.gang.item(row)
         best: tuple[float, int] | None = None
         holders = {where: other for other, where in occupancy.held.items()}  # the last of each
         for where, holder in holders.items() if ctx.may_share else ():
-            if where.gpus != gang or where not in book.lanes or not walk.has_room(row, holder):
+            if where.gpus != gang or where not in lanes.lanes or not walk.has_room(row, holder):
                 continue
-            capacity = book.capacity(where, occupancy)
-            left = book.left_after(where, book.need(*need, capacity), capacity)
+            capacity = lanes.capacity(where, occupancy)
+            left = lanes.left_after(where, lanes.need(*need, capacity), capacity)
             if left is not None and (best is None or left < best[0]):
                 best = left, holder
         if best is None or self.options.free_first or self._left_alone(need, ctx) < best[0]:
@@ -124,7 +124,7 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
 
     def _left_alone(self, need: tuple[float, float], ctx: RoundContext) -> float:
         """MiB that are left of the smallest GPU that is free; infinite where none is."""
-        book, occupancy = self._book, ctx.occupancy
+        lanes, occupancy = self._lanes, ctx.occupancy
         if not occupancy.free_total:
             return math.inf
         sizes = [
@@ -133,5 +133,5 @@ class Salus(SchedulingPolicy[SalusOptions], TakesTurns):
                 occupancy.type_of.item(node) for node, free in enumerate(occupancy.free) if free
             }
         ]
-        left = [size - sum(book.need(*need, size)) for size in sizes]
+        left = [size - sum(lanes.need(*need, size)) for size in sizes]
         return min((each for each in left if each >= 0), default=math.inf)

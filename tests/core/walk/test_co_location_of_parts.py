@@ -224,12 +224,12 @@ def test_cores_of_a_lifted_guest_are_its_own_until_it_has_lost_its_gpus(lab: Any
     ctx.table.cpus[:] = 4.0
     walk = walk_of(ctx)
     walk.set_aside(1)
-    assert not walk.can_feed(2, FIRST)
+    assert not walk.has_host_for(2, FIRST)
     mark = walk.mark()
     walk.give_up(1)
-    assert walk.can_feed(2, FIRST)
+    assert walk.has_host_for(2, FIRST)
     walk.rollback(mark)
-    assert not walk.can_feed(2, FIRST)
+    assert not walk.has_host_for(2, FIRST)
 
 
 def test_a_job_that_shares_counts_against_its_tenants_ceiling(lab: Any) -> None:

@@ -20,7 +20,7 @@ POOR = (0.01, 0.0001, 1.0, 0.5, 0.5, 0.2, 1.0)  # nearly all of it is synchronis
 
 
 def told(models: Sequence[tuple[float, ...]]) -> dict[str, Any]:
-    """Columns of the book of trainings: batches of 128, at least 8 samples a GPU."""
+    """Columns of the table of training profiles: batches of 128, at least 8 samples a GPU."""
     count = len(models)
     return {
         "types": ("gpu",),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dlsched.core.arrays import Rows
 from dlsched.policies.highs import Limits
-from dlsched.policies.scheduling.chronus.book import ACCEPTED, UNACCEPTED
+from dlsched.policies.scheduling.chronus.lease_record import ACCEPTED, UNACCEPTED
 from dlsched.policies.scheduling.chronus.leases import (
     Row,
     all_fit,
@@ -80,17 +80,17 @@ class Arrivals:
 def replayed(
     lab: Any, jobs: list[Any], cluster: str = "1x8", options: Any = ARTIFACT, **columns: Any
 ) -> tuple[ReplayResult, Arrivals]:
-    """A run of jobs (submit, GPUs, duration, all in minutes), with a look into the book."""
+    """A run of jobs (submit, GPUs, duration, all in minutes), with a look into its record."""
     found = Arrivals({}, {}, {}, {})
     arrive = Chronus._arrive
 
     def noted(self: Chronus, fresh: Rows, *given: Any) -> None:
         arrive(self, fresh, *given)
         for row in fresh.tolist():
-            found.kind[row] = self._book.kind.item(row)
-            found.due[row] = self._book.due.item(row)
-            found.estimate[row] = self._book.estimate.item(row)
-            found.leases[row] = self._book.request.item(row)
+            found.kind[row] = self._record.kind.item(row)
+            found.due[row] = self._record.due.item(row)
+            found.estimate[row] = self._record.estimate.item(row)
+            found.leases[row] = self._record.request.item(row)
 
     trace = lab.trace([(submit * 60, gpus, took * 60) for submit, gpus, took in jobs], **columns)
     with patch.object(Chronus, "_arrive", noted):

@@ -119,7 +119,7 @@ class Leftovers:
         if not chosen:
             return None, 0.0
         placement = Placement((node,), (sum(1 << gpu for gpu in chosen),))
-        if not self._walk.can_feed(row, placement):
+        if not self._walk.has_host_for(row, placement):
             return None, 0.0
         return placement, score(used, allowed)
 

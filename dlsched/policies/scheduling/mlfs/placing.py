@@ -47,7 +47,7 @@ class Hosts:
         walk, table = self._walk, self._walk.table
         gang = table.gang.item(row)
         of_its_own = row in table.shapes or row in table.whole_nodes or row in table.homes
-        if self._options.hosts == "placement" or of_its_own or walk.feeding is not None:
+        if self._options.hosts == "placement" or of_its_own or walk.host_sharing is not None:
             return walk.place(row)
         over = None if walk.tenancy is None else walk.tenancy.over_ceiling(row, gang)
         if over is not None:

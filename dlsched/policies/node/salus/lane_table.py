@@ -1,7 +1,7 @@
 """The lanes of all GPUs of a cluster: which unit is in which lane, as units come and go.
 
 Units that share GPUs have the very same ones, so a set of GPUs has lanes like one GPU. Amounts are
-MiB of each GPU. Policy and simulated world each keep a book, and both come to the same lanes,
+MiB of each GPU. Policy and simulated world each keep such a table, and both come to the same lanes,
 because both see units come and go in the same order.
 """
 
@@ -68,7 +68,7 @@ class TakesTurns:
     turns: TurnRules
 
 
-class LaneBook:
+class LaneTable:
     """The lanes of all sets of GPUs that have units with known memory.
 
     Attributes:
@@ -143,7 +143,7 @@ class LaneBook:
     def state_dict(self) -> dict[str, Any]:
         """All lanes, as plain values."""
         return {
-            "lane_book": [
+            "lane_table": [
                 (list(where.nodes), list(where.masks), lanes.state())
                 for where, lanes in self.lanes.items()
             ]
@@ -152,7 +152,7 @@ class LaneBook:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
         self.lanes, self._at = {}, {}
-        for nodes, masks, kept in state["lane_book"]:
+        for nodes, masks, kept in state["lane_table"]:
             where = Placement(tuple(nodes), tuple(masks))
             lanes = _restored(kept, is_artifact=self.rules.lanes == "artifact")
             self.lanes[where] = lanes

@@ -20,7 +20,7 @@ from dlsched.core.allocation import HostShare, Refused
 from dlsched.core.arrays import Floats
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.host_shares import HostPolicy
-from dlsched.core.walk.feeding_anew import (
+from dlsched.core.walk.host_sharing_anew import (
     HAIR,
     Nodes,
     gives_up,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOTHING = HostShare(0.0, 0.0)
 
 
-class Feeding:
+class HostSharing:
     """The shares of rows in one decision."""
 
     def __init__(self, walk: Walk, policy: HostPolicy[object]) -> None:

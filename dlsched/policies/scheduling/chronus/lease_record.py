@@ -27,7 +27,7 @@ _COLUMNS: dict[str, tuple[type[np.generic], float]] = {
 }
 
 
-class Book:
+class LeaseRecord:
     """The state of all jobs.
 
     Attributes:
