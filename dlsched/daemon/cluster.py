@@ -17,6 +17,7 @@ from google.protobuf.json_format import ParseDict
 from dlsched.core.cluster.reservations import Reservation
 from dlsched.daemon.capacity import Capacity, capacity_of
 from dlsched.daemon.checkpoints import Checkpoints
+from dlsched.daemon.contents import JobContents
 from dlsched.daemon.fencing import Fencing
 from dlsched.daemon.gpu_faults import GpuFaults
 from dlsched.daemon.interactive import InteractiveJobs
@@ -38,6 +39,7 @@ from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
 from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
+from dlsched.db.contents import ContentGiven
 from dlsched.db.records import Drained, Event, HoldChanged, TenantsConfigured
 from dlsched.protocol import messages as m
 from dlsched.protocol import rules
@@ -46,7 +48,7 @@ from dlsched.rpc.v1.node_pb2 import NodeFacts
 from dlsched.system.clock import boottime, wall
 
 log = logging.getLogger("dlsched.daemon")
-_OF_JOBS = (Event, HoldChanged)  # rows of which a large submission has one a job
+_OF_JOBS = (Event, HoldChanged, ContentGiven)  # rows of which a large submission has one a job
 NOT_CONFIGURED = "no longer in the configuration"  # why a node is drained
 
 
@@ -92,6 +94,7 @@ class Cluster(LedgerFollower):
         settings: the configuration.
         agents: of the nodes.
         checkpoints: of jobs, live or ended.
+        contents: what jobs execute that are about to start.
         speeds: measured speeds of trainings.
         trainings: what elastic jobs have reported.
         curves: losses and metrics that jobs have reported.
@@ -116,6 +119,7 @@ class Cluster(LedgerFollower):
         self.settings = settings
         self.agents = agents
         self.checkpoints = Checkpoints(driver)
+        self.contents = JobContents(driver)
         self.speeds = SpeedTable()
         self.trainings = TrainingProfiles()
         self.curves = Curves()

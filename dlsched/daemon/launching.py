@@ -18,7 +18,8 @@ from dlsched.rpc.v1 import control_pb2, node_pb2, run_pb2
 
 if TYPE_CHECKING:
     from dlsched.daemon.cluster import Cluster
-    from dlsched.db.records import JobSpec
+    from dlsched.db.contents import JobContent
+from dlsched.db.records import JobSpec
 
 _OF_NODES = re.compile(r"%\d{0,2}(.)")  # in an expanded pattern
 _NODE_RANK = re.compile(r"%([%n])")  # in an expanded pattern, where %% is a percent sign
@@ -119,8 +120,10 @@ def output_request(
     )
 
 
-def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
-    """The launch specification of a run, from what is committed."""
+def launch_spec(
+    cluster: Cluster, job: Job, run: Run, content: JobContent
+) -> control_pb2.LaunchSpec:
+    """The launch specification of a run, from what is committed and what the job executes."""
     table = cluster.driver.table
     spec, facts = table.spec(job), table.of(job.job)
     body = spec.body
@@ -128,11 +131,11 @@ def launch_spec(cluster: Cluster, job: Job, run: Run) -> control_pb2.LaunchSpec:
         key=run_pb2.RunKey(job=run.key.job, run=run.key.run, run_id=run.key.run_id),
         user=spec.user,
         uid=spec.uid,
-        argv=map(spec.filled, body.argv),
-        script=body.script,
+        argv=map(spec.filled, content.argv),
+        script=content.script,
         environment=[
             control_pb2.EnvironmentVariable(name=name, value=value)
-            for name, value in {**body.environment, **spec.parameters}.items()
+            for name, value in {**content.environment, **spec.parameters}.items()
         ],
         output=output_pattern(job.job, spec),
         error=expand_pattern(body.error, job.job, spec),

@@ -108,9 +108,12 @@ class RunsService(control_pb2_grpc.RunsServicer):
     async def Launch(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Return how to launch a run that the node is to hold."""
         job, run = self._run(request.node, request.key)
+        if not run.is_over:
+            content = await self._cluster.contents.of(job.job)
+            job, run = self._run(request.node, request.key)  # as it is by now
         if run.is_over:
             raise NotPossible(f"run {run.key} is over")
-        return launch_spec(self._cluster, job, run)
+        return launch_spec(self._cluster, job, run, content)
 
     @answered
     async def Report(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -136,6 +136,7 @@ class Writer:
             except Exception as error:
                 log.exception("event=store-defect number=%s", number)
                 answer = StoreFailed(f"{type(error).__name__}: {error}", number, fatal=True)
+            del command  # while the next one is awaited, nothing keeps what jobs execute
             if answer is not None:
                 self._report(answer)
 

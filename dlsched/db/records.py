@@ -43,53 +43,16 @@ class ArrayShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBody(JobFields):
-    """What a user asks for, the same for every element of an array; None is "not said"."""
+    """What a user asks for, the same for every element of an array; None is "not said".
 
-    argv: tuple[str, ...] = ()  # the command; with a script, its arguments
-    script: bytes = b""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # secret
+    What the job executes is not part of it, but named by `program` and `seal`: see `contents`.
+    """
+
+    program: str = ""  # its script or command with all arguments, as a word and a digest
+    seal: str = field(default="", repr=False)  # salted digest of its environment
     gang: tuple[int, ...] | None = None  # GPUs a node; None: `gpus` wherever they are
     dependencies: tuple[Dependency, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
-
-
-# bytes that Python takes for one of each, beside its text
-_WORD, _VARIABLE, _DEPENDENCY, _NODE = 80, 200, 500, 16
-
-
-class ContentSizes:
-    """About how many bytes of memory bodies take: what may be long in what jobs ask for.
-
-    An environment that several bodies share is looked at once, and counts for each of them: it
-    stays until the last of them goes.
-    """
-
-    def __init__(self) -> None:
-        self._environments: dict[int, tuple[Mapping[str, str], int]] = {}  # by id, which it keeps
-
-    def of(self, body: JobBody) -> int:
-        """The memory of one body."""
-        words = (*body.argv, *body.gpu_types, *body.only_nodes, *body.not_nodes)
-        return (
-            len(body.script)
-            + sum(map(len, words))
-            + _WORD * len(words)
-            + self.of_environment(body.environment)
-            + _VARIABLE * (len(body.environment) + len(body.extra))
-            + _DEPENDENCY * len(body.dependencies)
-            + _NODE * len(body.gang or ())
-        )
-
-    def of_environment(self, variables: Mapping[str, str]) -> int:
-        """The texts of an environment, without what Python takes for each."""
-        known = self._environments.get(id(variables))
-        if known is None:
-            texts = (*variables, *variables.values())
-            known = self._environments[id(variables)] = (
-                variables,
-                sum(map(len, texts)) + len(texts),
-            )
-        return known[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

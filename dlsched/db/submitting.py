@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
+from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
+from dlsched.db.contents import ContentGiven, JobContent, environment_text
 from dlsched.db.notices import Notify
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
 from dlsched.db.rows import Values, job_values, request_text
@@ -26,32 +26,23 @@ NO_SPEC = {
 }
 
 
-ELSEWHERE = ("environment", "dependencies")  # fields of a body with tables of their own
+# fields that are made of others, or that have columns or tables of their own
+ELSEWHERE = ("program", "seal", "environment", "dependencies")
 # Fields whose default is to be empty are left out of a row when they are. Every other default is
 # written, so that a later one does not change what was stored.
-EMPTY = {name: value for name, value in plain(JobBody(name="-")).items() if not value}
-
-
-def seal(environment: str, salt: bytes) -> str:
-    """A salted digest, to compare an environment after it has been deleted."""
-    digest = hashlib.blake2b(environment.encode(), key=salt, digest_size=16)
-    return f"{salt.hex()}:{digest.hexdigest()}"
-
-
-def seal_fits(kept: str, body: JobBody) -> bool:
-    """Whether a body has the environment of a seal."""
-    return kept == seal(_environment_text(body), bytes.fromhex(kept.partition(":")[0]))
-
-
-def _environment_text(body: JobBody) -> str:
-    return json.dumps(dict(body.environment), sort_keys=True, separators=(",", ":"))
+EMPTY = {
+    name: value
+    for name, value in (plain(JobBody(name="-")) | plain(JobContent())).items()
+    if not value
+}
 
 
 class Submission:
     """The rows of one transaction's new jobs."""
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at: float, given: Iterable[ContentGiven]) -> None:
         self.at = at
+        self._contents = {each.job: each.content for each in given}
         self.jobs: set[JobId] = set()
         self.bodies: dict[JobId, int] = {}
         self.notify: dict[JobId, Notify] = {}  # of jobs whose user wants to be told
@@ -127,19 +118,20 @@ class Submission:
             return known
         self._same_body[id(body)] = number
         self._kept.append(body)
+        content = self._contents.get(number, JobContent())
         public = {
             name: value
-            for name, value in plain(body).items()
+            for name, value in (plain(body) | plain(content)).items()
             if name not in ELSEWHERE and not (name in EMPTY and value == EMPTY[name])
         }
-        text = self._text_of(body)
         row = {
             "body": number,
             "content": json.dumps(public, separators=(",", ":")),
-            "seal": seal(text, os.urandom(16)),
+            "seal": body.seal,
         }
         self._rows["job_bodies"].append(row)
-        if body.environment:
+        if content.environment:
+            text = self._text_of(content)
             self._rows["job_environments"].append({"body": number, "variables": text})
         self._rows["dependencies"] += [
             {
@@ -154,12 +146,12 @@ class Submission:
         ]
         return number
 
-    def _text_of(self, body: JobBody) -> str:
+    def _text_of(self, content: JobContent) -> str:
         """The environment as text, made once where jobs share it."""
         kept, text = self._environment
-        if kept is not body.environment:
-            text = _environment_text(body)
-            self._environment = (body.environment, text)
+        if kept is not content.environment:
+            text = environment_text(content.environment)
+            self._environment = (content.environment, text)
         return text
 
     def _shape(self, number: JobId, array: ArrayShape) -> int:

@@ -225,7 +225,7 @@ def test_what_the_jobs_of_a_call_ask_for_together_is_bounded(tmp_path: Path) -> 
         before = running.daemon.driver.committed.next_job
         ids = await caller.submit(*[job(held=True)] * 40, environment=environment)
         specs = [running.daemon.driver.committed.jobs[JobId(k)].request.spec for k in ids]
-        assert len({id(spec.body.environment) for spec in specs}) == 1  # type: ignore[attr-defined]
+        assert len({id(spec.body.seal) for spec in specs}) == 1  # type: ignore[attr-defined]
         assert ids[0] == before
 
     play(tmp_path, scene)
@@ -335,8 +335,8 @@ def test_scripts_and_environments_of_live_jobs_are_bounded_by_user(tmp_path: Pat
             await bob.submit(large)
             await ann.act(c.ACTION_CANCEL, first)
             await ann.submit(large)
-            small = [c.EnvironmentVariable(name=f"V{k}", value="x") for k in range(40)]
-            code, why = await refused(bob.submit(job(environment=small)))  # more memory than text
+            more = [c.EnvironmentVariable(name=f"V{k}", value="x" * 100) for k in range(40)]
+            code, why = await refused(bob.submit(job(environment=more)))
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             code, why = await refused(running.caller("eve", 1003).submit(large))
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED

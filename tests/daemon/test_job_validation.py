@@ -181,7 +181,7 @@ def test_a_command_is_needed_and_no_nul_in_it() -> None:
 def test_own_variables_win_over_the_calls() -> None:
     wanted = job(environment=[c.EnvironmentVariable(name="A", value="own")])
     common = [c.EnvironmentVariable(name=n, value="all") for n in ("A", "B")]
-    assert admitted(wanted, *common).body.environment == {"A": "own", "B": "all"}
+    assert admitted(wanted, *common).content.environment == {"A": "own", "B": "all"}
 
 
 def test_a_job_that_waits_for_a_larger_cluster_is_accepted() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dlsched.db.contents import ContentGiven, JobContent
 from dlsched.db.records import ArrayShape, JobBody, JobSpec
 from dlsched.protocol.ledger import (
     Assign,
+    Attach,
     Ledger,
     MemberOver,
     RegisterNode,
@@ -52,7 +54,7 @@ def live_part(ledger: Ledger) -> Ledger:
 def request(name: str, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body: Any) -> Request:
     """What a client asks for."""
     spec = JobSpec(
-        body=JobBody(name=name, argv=("python", "train.py"), **body),
+        body=JobBody(name=name, **body),
         user=user,
         uid=1000,
         submitted_at=10.0,
@@ -66,6 +68,11 @@ def submit(job: int, *, gang: tuple[int, ...] = (1,), user: str = "ann", **body:
     name = body.pop("name")
     made = replace(request(name, gang=gang, user=user, **body), request_id=RequestId(f"r{job}"))
     return Submit(request=made, job=JobId(job))
+
+
+def content_of(job: int, **content: Any) -> Attach:
+    """What the jobs of one body execute, of which a job is the first."""
+    return Attach(ContentGiven(job=JobId(job), content=JobContent(**content)))
 
 
 def submit_array(first: int, tasks: int, **body: Any) -> list[Submit]:

@@ -14,7 +14,7 @@ from dlsched.db.store import Store
 from dlsched.db.versions import begin, migrate
 from dlsched.protocol.ledger import Attach, CancelJob, JobStatus, Restart
 from dlsched.protocol.messages import Epoch, JobId, RunId
-from tests.db.ledgers import submit
+from tests.db.ledgers import content_of, submit
 
 ONE, TWO = JobId(1), JobId(2)
 
@@ -54,19 +54,19 @@ def test_a_job_begins_at_the_newest_that_is_kept(store: Store, epoch: Epoch) -> 
 
 
 def test_an_ended_job_is_live_again_with_an_environment(store: Store, epoch: Epoch) -> None:
-    store.persist(epoch, 1, [submit(1, environment={"A": "1"}), CancelJob(ONE)], 1.0)
+    store.persist(epoch, 1, [submit(1), content_of(1, environment={"A": "1"}), CancelJob(ONE)], 1.0)
     assert store.load().ledger.jobs == {}
-    given = EnvironmentGiven(job=ONE, variables={"A": "2"})
-    store.persist(epoch, 2, [Restart(ONE), Attach(given)], 2.0)
+    renewed = EnvironmentGiven(job=ONE, variables={"A": "2"})
+    store.persist(epoch, 2, [Restart(ONE), Attach(renewed)], 2.0)
     loaded = store.load()
     job = loaded.ledger.jobs[ONE]
     assert (job.status, job.reason) == (JobStatus.PENDING, "Requeued")
     assert loaded.jobs[ONE].ended_at is None
-    assert store.environment(ONE) == {"A": "2"}
-    assert "2" not in repr(given)
+    assert store.contents([ONE])[ONE].environment == {"A": "2"}
+    assert "2" not in repr(renewed)
     store.persist(epoch, 3, [CancelJob(ONE)], 3.0)
     assert store.jobs([ONE])[0].facts.ended_at == 3.0
-    assert store.environment(ONE) == {}
+    assert store.contents([ONE])[ONE].environment == {}
 
 
 def test_of_older_tables_only_the_newest_is_sure_to_be_there(url: str) -> None:

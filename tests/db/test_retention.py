@@ -13,7 +13,7 @@ from dlsched.db.store import Store
 from dlsched.protocol.ledger import Attach, CancelJob
 from dlsched.protocol.messages import Epoch, JobId, RunId
 from tests.db.histories import add_history
-from tests.db.ledgers import assign, ended, node, submit, submit_array
+from tests.db.ledgers import assign, content_of, ended, node, submit, submit_array
 
 LATER = 1e9
 OF_JOBS = (
@@ -38,7 +38,7 @@ def remove(store: Store, epoch: Epoch, number: int) -> list[JobId]:
 
 
 def test_a_job_leaves_with_all_that_is_known_of_it(store: Store, epoch: Epoch) -> None:
-    work = [node("n1"), submit(1, environment={"A": "1"}), assign(1, ("n1", (0,)))]
+    work = [node("n1"), submit(1), content_of(1, environment={"A": "1"}), assign(1, ("n1", (0,)))]
     store.persist(epoch, 1, [*work, *submit_array(2, 3)], 1.0)
     store.persist(epoch, 2, [ended(1, "n1"), *(CancelJob(JobId(k)) for k in (2, 3, 4))], 2.0)
     add_history(store, 60)

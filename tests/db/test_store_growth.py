@@ -12,7 +12,7 @@ from dlsched.db.reading.filters import Filter
 from dlsched.db.store import Store
 from dlsched.protocol.messages import Epoch, JobId, RunId
 from tests.db.histories import add_history
-from tests.db.ledgers import assign, ended, node, submit
+from tests.db.ledgers import assign, content_of, ended, node, submit
 
 LARGE = {"jobs", "runs", "run_members", "job_story", "events", "exit_history", "job_bodies"}
 
@@ -122,7 +122,7 @@ def test_no_live_query_reads_through_the_history(busy: Store, epoch: Epoch) -> N
     changes = [
         [assign(2, ("n1", (1,)))],
         [ended(1, "n1"), ended(2, "n1")],
-        [submit(51, environment={"A": "1"})],
+        [submit(51), content_of(51, environment={"A": "1"})],
     ]
     for number, writes in enumerate(changes, 2):
 

@@ -21,7 +21,7 @@ from dlsched.db.records import Event
 from dlsched.db.store import Store
 from dlsched.protocol.ledger import Attach, CancelJob, RaiseEpoch, apply_all
 from dlsched.protocol.messages import Epoch, JobId
-from tests.db.ledgers import assign, ended, live_part, node, submit, submit_array
+from tests.db.ledgers import assign, content_of, ended, live_part, node, submit, submit_array
 from tests.postgres import PostgresCluster
 
 
@@ -161,7 +161,7 @@ def test_b4_a_full_database_refuses_and_recovers(
 
     store.persist(epoch, 1, [submit(1)], 1.0)
     limit(True)
-    large = submit_array(2, 300, script=b"x" * 100_000)
+    large = [*submit_array(2, 300), content_of(2, script=b"x" * 100_000)]
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="cannot store"):
             store.persist(epoch, 2, large, 1.0)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import inspect, select, text
 
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import schema
+from dlsched.db.contents import (
+    ContentGiven,
+    ContentSizes,
+    JobContent,
+    Repeats,
+    program_of,
+    seal_of,
+)
 from dlsched.db.reading.filters import ArrayElements, Filter
 from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import (
@@ -29,7 +39,15 @@ from dlsched.db.records import (
     RoundDone,
 )
 from dlsched.db.store import Store
-from dlsched.protocol.ledger import Attach, CancelJob, MemberOver, ReleaseRun, StopRun, Write
+from dlsched.protocol.ledger import (
+    Attach,
+    CancelJob,
+    MemberOver,
+    ReleaseRun,
+    Request,
+    StopRun,
+    Write,
+)
 from dlsched.protocol.messages import (
     Epoch,
     ExitReason,
@@ -40,7 +58,7 @@ from dlsched.protocol.messages import (
     StopReason,
 )
 from dlsched.rpc.tokens import TokenRecord
-from tests.db.ledgers import assign, ended, key, node, request, submit, submit_array
+from tests.db.ledgers import assign, content_of, ended, key, node, request, submit, submit_array
 
 SECRET = "hunter2-do-not-tell"
 
@@ -354,25 +372,69 @@ def test_usage_by_virtual_cluster_and_by_user(store: Store, persist: Term) -> No
 
 
 def test_a2_a_request_id_is_known_for_ever(store: Store, persist: Term) -> None:
-    asked = request("one", environment={"A": SECRET})
-    write = replace(submit(1), request=asked)
-    persist(write)
+    content = JobContent(script=b"#!/bin/sh\n", argv=("1",), environment={"A": SECRET})
+
+    def asked(content: JobContent, salt: bytes = b"two", **body: Any) -> Request:
+        program, seal = program_of(content, ""), seal_of(content.environment, salt)
+        return request("one", program=program, seal=seal, **body)
+
+    first = asked(content, salt=b"one")
+    persist(replace(submit(1), request=first), Attach(ContentGiven(job=JobId(1), content=content)))
     persist(CancelJob(JobId(1)))
-    found = store.request_lookup("ann", asked.request_id)
+    found = store.request_lookup("ann", first.request_id)
     assert found is not None
-    assert found.job == 1
-    spec = asked.spec
-    assert isinstance(spec, JobSpec)
-    later = replace(asked, spec=replace(spec, submitted_at=999.0))
-    other = replace(spec, body=replace(spec.body, environment={"A": "else"}))
-    renamed = replace(spec, body=replace(spec.body, name="two"))
-    assert found.is_same(asked)
-    assert found.is_same(later)
-    assert not found.is_same(replace(asked, spec=other))
-    assert not found.is_same(replace(asked, spec=renamed))
-    assert not found.is_same(replace(asked, retries=3))
-    assert store.request_lookup("bob", asked.request_id) is None
+    assert (found.job, found.request) == (1, first)
+
+    def same(other: Request, its: JobContent = content) -> bool:
+        return Repeats().is_same(found.request, other, its)
+
+    again = asked(content)
+    assert isinstance(again.spec, JobSpec)
+    assert again != first
+    assert same(again)
+    assert same(replace(again, spec=replace(again.spec, submitted_at=999.0)))
+    for changed in ({"environment": {"A": "else"}}, {"script": b"#!/bin/bash\n"}, {"argv": ()}):
+        other = replace(content, **changed)
+        assert not same(asked(other), other)
+    assert not same(asked(content, account="two"))
+    assert not same(replace(again, retries=3))
+    assert store.request_lookup("bob", first.request_id) is None
     assert store.request_lookup("ann", RequestId("never")) is None
+
+
+def test_what_an_earlier_release_stored_is_read_as_what_is_stored_now(
+    store: Store, persist: Term
+) -> None:
+    content = JobContent(script=b"#!/bin/sh\n", argv=("1",), environment={"A": "b"})
+    body = {"program": program_of(content, ""), "seal": seal_of(content.environment, b"salt")}
+    persist(submit(1, **body), Attach(ContentGiven(job=JobId(1), content=content)))
+    with store.engine.connect() as connection:
+        (row,) = connection.execute(select(schema.job_bodies)).mappings()
+    stored = json.loads(row["content"])
+    assert (stored["script"], stored["argv"]) == ("IyEvYmluL3NoCg==", ["1"])
+    assert row["seal"] == body["seal"]
+    loaded = store.load().ledger.jobs[JobId(1)].request.spec
+    assert isinstance(loaded, JobSpec)
+    assert (loaded.body.program, loaded.body.seal) == (body["program"], body["seal"])
+    assert abs(loaded.content_bytes - ContentSizes().of(loaded.body, content)) <= 1
+    assert store.contents([JobId(1)]) == {1: content}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        JobContent(),
+        JobContent(
+            argv=("sh", "-c", "caf\u00e9 \udcff"), environment={"\udcff": "\udcff", "A": ""}
+        ),
+        JobContent(script=bytes(range(256)), argv=("", "\n")),
+    ],
+)
+def test_what_a_job_executes_is_read_as_it_was_given(
+    store: Store, persist: Term, content: JobContent
+) -> None:
+    persist(submit(1), Attach(ContentGiven(job=JobId(1), content=content)))
+    assert store.contents([JobId(1)]) == {1: content}
 
 
 def everything(store: Store, *, but: str = "") -> str:
@@ -387,33 +449,38 @@ def everything(store: Store, *, but: str = "") -> str:
 
 
 def test_environments_are_secrets(store: Store, persist: Term) -> None:
-    persist(node("n1"), submit(1, environment={"TOKEN": SECRET}))
-    persist(*submit_array(2, 3, environment={"TOKEN": SECRET}))
+    secret = {"TOKEN": SECRET}
+    persist(node("n1"), submit(1), content_of(1, environment=secret))
+    persist(*submit_array(2, 3), content_of(2, environment=secret))
     assert SECRET in everything(store)
     assert SECRET not in everything(store, but="job_environments")
-    assert store.environment(JobId(1)) == {"TOKEN": SECRET}
-    shown = [*store.queue(), *store.jobs([JobId(1)])]
-    assert all(job.spec is not None and not job.spec.body.environment for job in shown)
+    contents = store.contents([JobId(1), JobId(3), JobId(4), JobId(99)])
+    assert {job: each.environment for job, each in contents.items()} == dict.fromkeys(
+        (1, 3, 4), secret
+    )
+    assert contents[JobId(3)] is contents[JobId(4)]
+    shown = [*store.queue(), *store.jobs([JobId(1)]), store.load(), contents]
     assert SECRET not in repr(shown)
 
     persist(assign(1, ("n1", (0,))), CancelJob(JobId(2)), CancelJob(JobId(3)))
-    assert store.environment(JobId(4)) == {"TOKEN": SECRET}  # an element lives
+    assert store.contents([JobId(4)])[JobId(4)].environment == secret  # an element lives
     persist(ended(1, "n1"), CancelJob(JobId(4)))
     assert SECRET not in everything(store)
-    assert store.environment(JobId(1)) == store.environment(JobId(4)) == {}
+    gone = store.contents([JobId(1), JobId(4)])
+    assert gone[JobId(1)].environment == gone[JobId(4)].environment == {}
 
 
 def test_a_job_that_is_submitted_and_cancelled_at_once_leaves_no_secret(
     store: Store, persist: Term
 ) -> None:
-    persist(submit(1, environment={"TOKEN": SECRET}), CancelJob(JobId(1)))
+    persist(submit(1), content_of(1, environment={"TOKEN": SECRET}), CancelJob(JobId(1)))
     assert SECRET not in everything(store)
     assert one(store, 1).state == "CANCELLED"
     assert one(store, 1).facts.ended_at == 1.0
 
 
 def test_elements_of_an_array_share_their_body(store: Store, persist: Term) -> None:
-    persist(*submit_array(1, 50, environment={"A": "1"}))
+    persist(*submit_array(1, 50), content_of(1, environment={"A": "1"}))
     with store.engine.connect() as connection:
         for table in (schema.job_bodies, schema.job_environments, schema.arrays):
             assert len(connection.execute(select(table)).all()) == 1

@@ -24,8 +24,8 @@ from dlsched.db.records import PolicySet
 from dlsched.db.store import Store
 from dlsched.db.versions import begin, migrate, version
 from dlsched.protocol.ledger import Adopt, Attach
-from dlsched.protocol.messages import Epoch, HeldRun, NodeName, Phase
-from tests.db.ledgers import assign, ended, key, node, submit, submit_array
+from dlsched.protocol.messages import Epoch, HeldRun, JobId, NodeName, Phase
+from tests.db.ledgers import assign, content_of, ended, key, node, submit, submit_array
 
 
 def execute(url: str, statement: str) -> None:
@@ -129,7 +129,6 @@ CORRUPT = {
     "UPDATE jobs SET updated = '[' WHERE job = 2": "jobs row 2",
     "UPDATE job_bodies SET content = '{\"name\":7}' WHERE body = 2": "job_bodies row 2",
     'UPDATE job_bodies SET content = \'{"name":"x","new":1}\' WHERE body = 2': "job_bodies row 2",
-    "UPDATE job_environments SET variables = '[]' WHERE body = 2": "job_environments row 2",
     "UPDATE arrays SET shape = '{}' WHERE \"array\" = 3": "arrays row 3",
     "UPDATE runs SET status = 'x' WHERE job = 2": "runs row run-2-1",
     "UPDATE runs SET stop = 'x' WHERE job = 2": "runs row run-2-1",
@@ -156,6 +155,18 @@ def test_a12_a_row_that_cannot_be_read_is_named(
         assert raised.value.exit_code == 1
 
 
+def test_what_a_job_executes_and_cannot_be_read_is_named_when_it_is(
+    tmp_path: Path, corruptible: Callable[[Path], str]
+) -> None:
+    url = corruptible(tmp_path)
+    execute(url, "UPDATE job_environments SET variables = '[]' WHERE body = 2")
+    with Store.open(url) as store:
+        assert JobId(2) in store.load().ledger.jobs
+        assert store.contents([JobId(1)]).keys() == {1}
+        with pytest.raises(StoreCorrupt, match="database: job_environments row 2"):
+            store.contents([JobId(1), JobId(2)])
+
+
 @pytest.fixture
 def corruptible() -> Callable[[Path], str]:
     """A database in which everything that is loaded has a row."""
@@ -170,7 +181,7 @@ def corruptible() -> Callable[[Path], str]:
             writes = [
                 node("n1"),
                 submit(1),
-                submit(2, environment={"A": "1"}),
+                *(submit(2), content_of(2, environment={"A": "1"})),
                 *submit_array(3, 2),
                 assign(1, ("n1", (0,))),
                 ended(1, "n1"),

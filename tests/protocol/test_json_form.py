@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dlsched.core.errors import BadInput
+from dlsched.db.contents import JobContent
 from dlsched.db.records import JobBody
 from dlsched.protocol import messages as m
 from dlsched.protocol.agent import AgentRecord, RunRecord
@@ -36,7 +37,8 @@ RUN = RunRecord(
     released=True,
     exit=EXIT,
 )
-BODY = JobBody(name="x", script=b"\xff\n", environment={"A": "b"}, priority=0.0, gang=(2, 2))
+BODY = JobBody(name="x", priority=0.0, gang=(2, 2))
+CONTENT = JobContent(script=b"\xff\n", environment={"A": "b"})
 
 # what version 0.1.0 wrote
 OLD_EXIT = (
@@ -54,22 +56,23 @@ OLD_RUN = (
     b'"detail":"caf\xc3\xa9 \xff","nodes":["n1"],"request_id":""}}'
 )
 OLD_BODY = (
-    '{"name":"x","script":"/wo=","environment":{"A":"b"},"priority":0.0,"gang":[2,2],"gpus":1,'
-    '"requeue":true,"slurm_environment":true}'
+    '{"name":"x","priority":0.0,"gang":[2,2],"gpus":1,"requeue":true,"slurm_environment":true}'
 )
+OLD_CONTENT = '{"script":"/wo=","environment":{"A":"b"}}'
 
 
 def test_rows_and_files_of_the_first_version_are_read():
     assert loads(m.ExitRecord, OLD_EXIT, exact=True) == EXIT
     assert loads(RunRecord, OLD_RUN) == RUN
     assert loads(JobBody, OLD_BODY, exact=True) == BODY
+    assert loads(JobContent, OLD_CONTENT, exact=True) == CONTENT
     assert loads(Terms, '{"limits":{},"grace_s":30,"retries":0}', exact=True) == Terms(
         limits=m.Limits(), grace_s=30.0, retries=0
     )
     assert loads(AgentRecord, b'{"term":{"epoch":0,"revision":0},"incarnation":0}') == AgentRecord()
 
 
-@pytest.mark.parametrize("value", [EXIT, RUN, BODY, AgentRecord()])
+@pytest.mark.parametrize("value", [EXIT, RUN, BODY, CONTENT, AgentRecord()])
 def test_what_is_written_is_read_back_and_is_ascii(value: object):
     text = dumps(value)
     assert text.isascii()
@@ -93,7 +96,7 @@ def test_plain_forms():
         (m.Limits, {"cpus": 1.5}, "cpus"),
         (m.Limits, {"cpus": True}, "cpus"),
         (m.Limits, {"time_s": "60"}, "time_s"),
-        (JobBody, {"name": "x", "script": "!"}, "script"),
+        (JobContent, {"script": "!"}, "script"),
         (m.Want, "perhaps", "perhaps"),
         (m.Share, [], "Share"),
     ],

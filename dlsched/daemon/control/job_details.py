@@ -25,6 +25,7 @@ from dlsched.daemon.predictions import JobForecast, Predictions
 from dlsched.daemon.reported.curves import OURS
 from dlsched.daemon.reported.training_profiles import Expected, Place, TrainingProfile
 from dlsched.daemon.turns import in_turns
+from dlsched.db.contents import JobContent
 from dlsched.db.reading.queries import JobPast, StoredJob
 from dlsched.db.records import CheckpointCommitted, JobSpec
 from dlsched.jobs.fields import BY_NAME
@@ -80,12 +81,21 @@ class JobDetails:
             starts = await self.predictions.starts(PATIENCE_S)
         else:
             starts = {}
+        stored = await cluster.driver.read(partial(store.jobs, ids)) if ids else []
+        mine = [
+            row.job
+            for row in (*rows, *(each.job for each in stored))
+            if caller.is_operator or caller.name == row.request.user
+        ]
+        contents = await cluster.driver.read(partial(store.contents, mine)) if mine else {}
         async for row in in_turns(rows):
             reply.jobs.append(self._live_detail(row, caller, starts, pasts[row.job]))
+            _put_content(reply.jobs[-1], row, contents.get(row.job))
             if request.why_order:
                 self._put_order(reply.jobs[-1], row)
-        for each in await cluster.driver.read(partial(store.jobs, ids)) if ids else ():
+        for each in stored:
             reply.jobs.append(self._stored_detail(each, caller, pasts[each.job.job]))
+            _put_content(reply.jobs[-1], each.job, contents.get(each.job.job))
         return reply
 
     def _stored_detail(
@@ -218,14 +228,12 @@ class JobDetails:
 def _put_request(
     detail: control_pb2.JobDetail, row: Job, spec: JobSpec, updated: Mapping[str, Any], mine: bool
 ) -> None:
-    """Put in what was asked for; other users see no command, path, script or further column."""
+    """Put in what was asked for; other users see no path and no further column."""
     body, shown = spec.body, fields_now(row, spec, updated)
     put_fields(
         detail.request, {name: v for name, v in shown.items() if mine or BY_NAME[name].shown}
     )
     if mine:
-        detail.request.argv.extend(map(spec.filled, body.argv))
-        detail.request.script = body.script
         if spec.sweep is not None:
             put_table(detail.request.sweep, spec.sweep, [spec.index])
         detail.working_directory = body.working_directory
@@ -233,6 +241,14 @@ def _put_request(
         detail.error = expand_pattern(body.error, row.job, spec)
         for key, value in body.extra.items():
             detail.request.extra[key] = value
+
+
+def _put_content(detail: control_pb2.JobDetail, row: Job, content: JobContent | None) -> None:
+    """Put in the command and script of a job that the caller may see."""
+    spec = row.request.spec
+    if content is not None and isinstance(spec, JobSpec):
+        detail.request.argv.extend(map(spec.filled, content.argv))
+        detail.request.script = content.script
 
 
 def _put_training(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from dlsched.daemon.cluster import Cluster
@@ -18,7 +18,7 @@ from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.db.checkpoints import ASIDE, KEPT, CheckpointsMarked, RegisteredCheckpoint
 from dlsched.db.reading.filters import Filter
 from dlsched.db.reading.queries import StoredJob
-from dlsched.db.records import EnvironmentGiven, JobBody, JobSpec
+from dlsched.db.records import EnvironmentGiven, JobSpec
 from dlsched.protocol.ledger import Job, Run
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.identity import Identity
@@ -31,6 +31,7 @@ class EndedJob:
 
     stored: StoredJob
     run: Run | None  # the last one
+    environment: Mapping[str, str]  # empty once no live job shares it
     checkpoints: tuple[RegisteredCheckpoint, ...]
 
     @property
@@ -53,13 +54,11 @@ class Restarts:
         self._ended: dict[JobId, EndedJob] = {}
         self._coming: Counter[Tenants] = Counter()  # of this part, which do not count as live yet
         self._given: Mapping[str, str] | None = None  # the environment in the request
-        self._bodies: dict[tuple[int, int], tuple[JobBody, JobBody]] = {}  # old and new, by ids
 
     async def look_up(self, jobs: Sequence[JobId]) -> None:
         """Read what the database has of the next part; each table once for all its jobs."""
         driver, store = self._cluster.driver, self._cluster.driver.store
         self._ended, self._coming = {}, Counter()
-        self._bodies.clear()
         stored = await driver.read(partial(store.jobs, jobs)) if jobs else []
         found = [each for each in stored if each.job.status.is_terminal]
         if not found:
@@ -68,13 +67,17 @@ class Restarts:
         await resolved(self._cluster, needs, [None] * len(needs))  # how these jobs ended
         ids = [each.job.job for each in found]
         runs = await driver.read(partial(store.last_runs, ids))
+        contents = await driver.read(partial(store.contents, ids))
         saved: dict[JobId, list[RegisteredCheckpoint]] = defaultdict(list)
         for row in await driver.read(partial(store.checkpoints, Filter(jobs=tuple(ids)))):
             saved[row.job].append(row)
         for each in found:
             job = each.job.job
             self._ended[job] = EndedJob(
-                stored=each, run=runs.get(job), checkpoints=tuple(saved[job])
+                stored=each,
+                run=runs.get(job),
+                environment=contents[job].environment if job in contents else {},
+                checkpoints=tuple(saved[job]),
             )
 
     def restart(self, row: Job) -> tuple[tuple[object, ...], tuple[Job, Run | None]]:
@@ -99,11 +102,11 @@ class Restarts:
     def _restart(self, ended: EndedJob) -> tuple[tuple[object, ...], tuple[Job, Run | None]]:
         cluster, stored = self._cluster, ended.stored
         driver, job = cluster.driver, stored.job
-        spec, newest = job.request.spec, stored.facts.checkpoint
-        if not isinstance(spec, JobSpec):
+        newest = stored.facts.checkpoint
+        if not isinstance(job.request.spec, JobSpec):
             raise NotPossible("what it was to run is not known")
         fresh = self._request.fresh
-        variables = self._environment(job)
+        variables = ended.environment or self._environment(job)
         if newest is not None and not fresh and cluster.checkpoints.is_doomed(newest.path):
             raise NotPossible("its checkpoint is being deleted; ask again")
         rows: list[object] = [EnvironmentGiven(job=job.job, variables=variables)]
@@ -112,26 +115,14 @@ class Restarts:
             ids, paths = tuple(row.id for row in kept), tuple(row.path for row in kept)
             rows.append(CheckpointsMarked(job=job.job, ids=ids, paths=paths, state=ASIDE))
         driver.table.recall(stored.facts)
-        again = replace(spec, body=self._body(spec.body, variables))
-        known = replace(job, request=replace(job.request, spec=again))
-        return tuple(rows), (known, ended.run)
+        return tuple(rows), (job, ended.run)
 
     def _environment(self, job: Job) -> Mapping[str, str]:
-        """The environment of a job's next runs."""
-        driver, user = self._cluster.driver, job.request.user
-        in_memory = driver.reserved.jobs.get(job.job)
-        if in_memory is not None:
-            return driver.table.spec(in_memory).body.environment
+        """The environment that comes with the request, for a job's next runs."""
+        user = job.request.user
         if self._caller.name != user:
             raise NotPossible(f"its environment is deleted; only {user} can give one")
         if self._given is None:
             most = self._cluster.settings.limits.environment_bytes
             self._given = checked_environment({}, self._request.environment, most)
         return self._given
-
-    def _body(self, body: JobBody, variables: Mapping[str, str]) -> JobBody:
-        """A body with another environment; jobs that share a body still do."""
-        key = (id(body), id(variables))
-        if key not in self._bodies:
-            self._bodies[key] = (body, replace(body, environment=variables))
-        return self._bodies[key][1]

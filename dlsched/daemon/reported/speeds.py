@@ -9,10 +9,8 @@ The table lives in the main thread and follows what is committed, so nothing in 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from posixpath import basename, isabs, splitext
 from typing import Any
 
 import numpy as np
@@ -27,33 +25,20 @@ NEWEST = 0.5  # the part of what was just measured in what is believed from then
 WORTH_A_ROW = 0.01  # relative change that is stored
 WORTH_A_PLAN = 0.1  # relative change for which plans are made anew
 MOST = 50_000  # rows; of more, the oldest measured ones are forgotten
-SOURCES = frozenset({".py", ".sh", ".bash", ".pl", ".R", ".jl", ".lua"})
+_DIGITS = 12  # of a digest
 
 
 def kind_of(body: JobBody) -> Kind:
     """The kind of a job's training.
 
-    Its model, if it names one. Else a digest of its script or command with all arguments: what
-    differs in them (a model, a batch size) may change what a step is.
+    Its model, if it names one. Else its script or command with all arguments: what differs in
+    them (a model, a batch size) may change what a step is.
     """
     size = int(body.batch_size or 0)
     if body.model:
         return body.model, size
-    if body.script:
-        arguments = "".join(f"\0{word}" for word in body.argv)
-        said = body.script + arguments.encode("utf-8", "surrogatepass")
-        return f"script#{_digest(said)}", size
-    if not body.argv:
-        return "", size
-    ends = [k for k, word in enumerate(body.argv) if splitext(word)[1] in SOURCES]
-    source = body.argv[ends[0] if ends else 0]
-    where = "" if isabs(source) else body.working_directory
-    said = "\0".join((where, *body.argv)).encode("utf-8", "surrogatepass")
-    return f"{basename(source.rstrip('/'))}#{_digest(said)}", size
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
+    word, mark, digest = body.program.rpartition("#")
+    return f"{word}{mark}{digest[:_DIGITS]}", size
 
 
 @dataclass(slots=True)

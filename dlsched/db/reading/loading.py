@@ -7,20 +7,21 @@ and are read on request.
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, func, select
 
 from dlsched.db import schema
 from dlsched.db.checkpoints import KEPT, read_borrowed
+from dlsched.db.contents import ContentSizes, program_of, taken_apart
 from dlsched.db.reading.outcomes import JobOverhead, overheads
 from dlsched.db.records import (
     ArrayShape,
     CheckpointCommitted,
-    ContentSizes,
     Drained,
     JobBody,
     JobSpec,
@@ -30,7 +31,7 @@ from dlsched.db.records import (
 )
 from dlsched.db.rows import Row, job_of, member_of, node_of, of_row, orphan_of, record_of, run_of
 from dlsched.db.speeds import SpeedRow, read_speeds
-from dlsched.db.statements import rows_in
+from dlsched.db.statements import chunks, rows_in
 from dlsched.db.tenant_rows import read_tenants
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
 from dlsched.db.usage import UsedByOwner, read_usage
@@ -121,44 +122,58 @@ def nodes_of(
     return {NodeName(row["node"]): node_of(row, on[row["node"]]) for row in rows}
 
 
-def read_bodies(connection: Connection, ids: Iterable[int]) -> dict[int, JobBody]:
-    """Job bodies with their dependencies, and with environments that still exist."""
+_AT_ONCE = 100  # bodies whose scripts are in memory while they are read
+
+
+def read_bodies(
+    connection: Connection, ids: Iterable[int], *, with_sizes: bool = False
+) -> dict[int, tuple[JobBody, int]]:
+    """Job bodies with their dependencies, and how many bytes each has with its content.
+
+    Args:
+        connection: to read from.
+        ids: of the bodies.
+        with_sizes: whether environments count, which still exist; else they are not looked at.
+    """
     wanted = sorted(set(ids))
     bodies, needs, secrets = schema.job_bodies, schema.dependencies, schema.job_environments
-    variables = {
-        row["body"]: row["variables"]
-        for row in rows_in(connection, select(secrets), secrets.c.body, wanted)
-    }
+    lengths: dict[int, int] = {}
+    if with_sizes:
+        length = func.length(secrets.c.variables).label("length")
+        rows = rows_in(connection, select(secrets.c.body, length), secrets.c.body, wanted)
+        lengths = {row["body"]: row["length"] for row in rows}
     waits: dict[int, list[Row]] = defaultdict(list)
     for row in rows_in(connection, select(needs), needs.c.body, wanted):
         waits[row["body"]].append(row)
-    found, environments = {}, dict[str, Mapping[str, str]]()
-    for row in rows_in(connection, select(bodies), bodies.c.body, wanted):
-        key = row["body"]
-        with of_row("job_bodies", key):
-            content = json.loads(row["content"])
-            if "share" in content:  # what the field was called at first
-                content["gpu_share"] = content.pop("share")
-            content["dependencies"] = [
-                {
-                    "kind": line["kind"],
-                    "job": line["on_job"],
-                    "delay_s": line["delay_s"],
-                    "or_next": bool(line["or_next"]),
-                }
-                for line in sorted(waits.get(key, ()), key=lambda line: int(line["position"]))
-            ]
-            found[key] = value_of(JobBody, content, exact=True)
-        if key in variables:
-            text = variables[key]
-            with of_row("job_environments", key):
-                if text not in environments:  # jobs that have the same one share it
-                    environments[text] = loads(_VARIABLES, text)
-            found[key] = replace(found[key], environment=environments[text])
+    found: dict[int, tuple[JobBody, int]] = {}
+    for some in chunks(wanted, _AT_ONCE):
+        for row in rows_in(connection, select(bodies), bodies.c.body, some):
+            with of_row("job_bodies", row["body"]):
+                body, size = _body_of(row, waits.get(row["body"], ()))
+                found[row["body"]] = body, size + lengths.get(row["body"], 0)
     return found
 
 
-_VARIABLES: Any = Mapping[str, str]
+def _body_of(row: Row, waits: Sequence[Row]) -> tuple[JobBody, int]:
+    """A body of its rows, and how many bytes it has with its script and arguments."""
+    asked, content = taken_apart(row)
+    if "share" in asked:  # what the field was called at first
+        asked["gpu_share"] = asked.pop("share")
+    asked |= {
+        "program": program_of(content, asked.get("working_directory", "")),
+        "seal": sys.intern(row["seal"]),
+        "dependencies": [
+            {
+                "kind": line["kind"],
+                "job": line["on_job"],
+                "delay_s": line["delay_s"],
+                "or_next": bool(line["or_next"]),
+            }
+            for line in sorted(waits, key=lambda line: int(line["position"]))
+        ],
+    }
+    body = value_of(JobBody, asked, exact=True)
+    return body, ContentSizes().of(body, content)
 
 
 def read_arrays(connection: Connection, ids: Iterable[int]) -> dict[int, ArrayShape]:
@@ -171,21 +186,30 @@ def read_arrays(connection: Connection, ids: Iterable[int]) -> dict[int, ArraySh
     return found
 
 
-def read_jobs(connection: Connection, rows: Sequence[Row]) -> dict[JobId, Job]:
-    """Whole jobs with spec and story, in the order of their rows."""
-    bodies = read_bodies(connection, (r["body"] for r in rows if r["body"] is not None))
+def read_jobs(
+    connection: Connection, rows: Sequence[Row], *, with_sizes: bool = False
+) -> dict[JobId, Job]:
+    """Whole jobs with spec and story, in the order of their rows.
+
+    Args:
+        connection: to read from.
+        rows: of the table of jobs.
+        with_sizes: whether `JobSpec.content_bytes` is to have the environments, too.
+    """
+    ids = [row["body"] for row in rows if row["body"] is not None]
+    bodies = read_bodies(connection, ids, with_sizes=with_sizes)
     shapes = read_arrays(connection, (r["array"] for r in rows if r["array"] is not None))
     table = schema.job_story
     story: dict[int, list[str]] = defaultdict(list)
     lines = rows_in(connection, select(table), table.c.job, [row["job"] for row in rows])
     for line in sorted(lines, key=lambda line: line["id"]):
         story[line["job"]].append(line["line"])
-    found, sizes = {}, ContentSizes()
+    found = {}
     for row in rows:
         spec = None
         if row["body"] is not None:
             with of_row("jobs", row["job"]):
-                body, array = bodies[row["body"]], shapes.get(row["array"])
+                (body, size), array = bodies[row["body"]], shapes.get(row["array"])
                 spec = JobSpec(
                     body=body,
                     user=row["spec_user"],
@@ -193,7 +217,7 @@ def read_jobs(connection: Connection, rows: Sequence[Row]) -> dict[JobId, Job]:
                     submitted_at=row["submitted_at"],
                     array=array,
                     index=row["array_index"],
-                    content_bytes=sizes.of(body) // (1 if array is None else len(array.tasks)),
+                    content_bytes=size // (1 if array is None else len(array.tasks)),
                 )
         found[JobId(row["job"])] = job_of(row, spec=spec, story=story[row["job"]])
     return found
@@ -279,7 +303,7 @@ def load(connection: Connection) -> Loaded:
     members = members_of(connection, [row["run_id"] for row in run_rows])
     leader = connection.execute(select(schema.leader)).mappings().one()
     next_job = select(schema.counters.c.value).where(schema.counters.c.name == "next_job")
-    whole = read_jobs(connection, rows)
+    whole = read_jobs(connection, rows, with_sizes=True)
     orphans = (orphan_of(row) for row in connection.execute(select(schema.orphans)).mappings())
     ledger = Ledger(
         epoch=Epoch(leader["epoch"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from dlsched.db import schema
 from dlsched.db.checkpoints import DOOMED, HELD, RegisteredCheckpoint, read_checkpoints
+from dlsched.db.contents import JobContent, read_contents
 from dlsched.db.engine import reading
 from dlsched.db.gpu_work import read_gpu_use
 from dlsched.db.notices import DueNotices, Notice, due_notices, oldest_notices
@@ -36,7 +37,6 @@ from dlsched.db.reading.loading import (
     last_checkpoints,
     last_progress,
     members_of,
-    read_bodies,
     read_jobs,
     runs_from,
 )
@@ -51,9 +51,8 @@ from dlsched.db.retention import has_old_lines, removable_jobs
 from dlsched.db.rows import Row, record_of
 from dlsched.db.rungs import RungReached, read_rungs
 from dlsched.db.statements import rows_in
-from dlsched.db.submitting import seal_fits
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
-from dlsched.protocol.ledger import Job, Request, Run
+from dlsched.protocol.ledger import Job, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
 
 T = TypeVar("T")
@@ -133,24 +132,6 @@ class RunUsage:
     began_at: float
     ended_at: float
     gpu_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownRequest:
-    """An accepted request: its job, and the seal of its environment."""
-
-    job: JobId
-    request: Request
-    seal: str | None
-
-    def is_same(self, other: Request) -> bool:
-        """Whether another request has the same content; its time does not matter."""
-        mine, its = self.request.spec, other.spec
-        if not isinstance(mine, JobSpec) or not isinstance(its, JobSpec):
-            return self.request == other
-        bare = replace(its, submitted_at=mine.submitted_at, body=replace(its.body, environment={}))
-        fits = self.seal is not None and seal_fits(self.seal, its.body)
-        return fits and self.request == replace(other, spec=bare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,54 +445,27 @@ class Reads:
         name, epoch = self._read(lambda c: c.execute(query).one())
         return name or "", epoch
 
-    def request_lookup(self, user: str, request_id: RequestId) -> KnownRequest | None:
-        """The accepted request with a user's request id; None: it is new."""
-        table, bodies = schema.jobs, schema.job_bodies
+    def request_lookup(self, user: str, request_id: RequestId) -> Job | None:
+        """The job of the accepted request with a user's request id; None: it is new."""
+        table = schema.jobs
         query = select(table).where(table.c.user_name == user, table.c.request_id == request_id)
 
-        def read(connection: Connection) -> KnownRequest | None:
+        def read(connection: Connection) -> Job | None:
             rows = connection.execute(query).mappings().all()
-            if not rows:
-                return None
-            (number,), (job,) = zip(*_without_secrets(read_jobs(connection, rows)), strict=True)
-            seal = select(bodies.c.seal).where(bodies.c.body == rows[0]["body"])
-            return KnownRequest(
-                job=number,
-                request=job.request,
-                seal=connection.execute(seal).scalar_one_or_none(),
-            )
+            return next(iter(read_jobs(connection, rows).values()), None)
 
         return self._read(read)
 
-    def environment(self, job: JobId) -> Mapping[str, str]:
-        """A live job's environment; empty after its end."""
-        table = schema.jobs
-        query = select(table.c.body).where(table.c.job == job)
-
-        def read(connection: Connection) -> Mapping[str, str]:
-            key = connection.execute(query).scalar_one_or_none()
-            return {} if key is None else read_bodies(connection, [key])[key].environment
-
-        return self._read(read)
+    def contents(self, jobs: Iterable[JobId]) -> dict[JobId, JobContent]:
+        """What jobs execute; environments of jobs that have ended are empty."""
+        return self._read(lambda connection: read_contents(connection, jobs))
 
 
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _without_secrets(jobs: Mapping[JobId, Job]) -> list[tuple[JobId, Job]]:
-    return [(number, _without_secret(job)) for number, job in jobs.items()]
-
-
-def _without_secret(job: Job) -> Job:
-    spec = job.request.spec
-    if not isinstance(spec, JobSpec) or not spec.body.environment:
-        return job
-    bare = replace(spec, body=replace(spec.body, environment={}))
-    return replace(job, request=replace(job.request, spec=bare))
-
-
 def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
-    jobs = dict(_without_secrets(read_jobs(connection, rows)))
+    jobs = read_jobs(connection, rows)
     ids = [row["job"] for row in rows]
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
     where, used = _where(connection, ids), read_gpu_use(connection, ids)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from dlsched.core.errors import InvariantBroken
 from dlsched.db import records, schema
 from dlsched.db.checkpoints import CheckpointsMarked, mark_checkpoints
+from dlsched.db.contents import ContentGiven, environment_text
 from dlsched.db.gpu_work import GpuWork, add_gpu_work
 from dlsched.db.notices import (
     Notice,
@@ -114,8 +115,8 @@ def _environments(place: _Place, rows: Sequence[records.EnvironmentGiven]) -> No
         body = place.connection.execute(select(jobs.c.body).where(jobs.c.job == row.job))
         key = body.scalar_one_or_none()
         if key is not None and row.variables:
-            text = json.dumps(dict(row.variables), sort_keys=True, separators=(",", ":"))
-            put(place.connection, schema.job_environments, [{"body": key, "variables": text}])
+            values = {"body": key, "variables": environment_text(row.variables)}
+            put(place.connection, schema.job_environments, [values])
 
 
 def _rounds(place: _Place, rows: Sequence[records.RoundDone]) -> None:
@@ -179,6 +180,7 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     records.Event: _events,
     records.HoldChanged: _holds,
     records.EnvironmentGiven: _environments,
+    ContentGiven: lambda place, rows: None,  # stored with the body
     records.FieldsChanged: _fields,
     records.RoundDone: _rounds,
     records.PolicySet: _policy_set,

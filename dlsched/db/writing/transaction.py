@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from dlsched.core.cluster.site_rules import WEEK_S
 from dlsched.db import schema
+from dlsched.db.contents import ContentGiven
 from dlsched.db.notices import Notice
 from dlsched.db.records import Event
 from dlsched.db.rows import (
@@ -51,7 +52,17 @@ from dlsched.db.writing.events import transitions
 from dlsched.db.writing.excerpt import Excerpt, excerpt
 from dlsched.db.writing.notified import notices_of
 from dlsched.protocol.json_form import dumps
-from dlsched.protocol.ledger import Job, Ledger, RegisterNode, Run, Submit, Write, apply_all, judge
+from dlsched.protocol.ledger import (
+    Attach,
+    Job,
+    Ledger,
+    RegisterNode,
+    Run,
+    Submit,
+    Write,
+    apply_all,
+    judge,
+)
 from dlsched.protocol.messages import Epoch, JobId, RunId
 
 
@@ -82,7 +93,8 @@ def carry_out(
     """
     known = excerpt(connection, epoch, writes)
     before, after = known.ledger, apply_all(known.ledger, writes)
-    submission = Submission(at)
+    attached = (write.row for write in writes if isinstance(write, Attach))
+    submission = Submission(at, (row for row in attached if isinstance(row, ContentGiven)))
     for write in writes:
         if isinstance(write, Submit):
             submission.take(write, after.jobs[write.job])

@@ -35,6 +35,7 @@ from dlsched.daemon.notifying.receivers import check_receivers
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
+from dlsched.db.contents import JobContent, program_of
 from dlsched.db.records import ArrayShape, JobBody
 from dlsched.jobs.fields import BY_NAME, LEFTOVERS, uses_leftovers
 from dlsched.jobs.mounts import read_mounts
@@ -54,7 +55,8 @@ VARIABLE = re.compile(r"[^=\0]{1,1024}")
 class ValidJob:
     """One job or array as it will be stored, but for ids and times."""
 
-    body: JobBody
+    body: JobBody  # without a seal
+    content: JobContent
     request: Request  # request id and spec are set for each element
     array: ArrayShape | None
     held: bool
@@ -141,11 +143,14 @@ def validate(
     known = whose.tenants.reservations()
     kept = check_use(values["reservation"], known, whose, account, values["time_limit_s"])
     check_receivers(settings.notifications, wanted.notify_url, wanted.mail_user)
-    body = JobBody(
-        **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
+    content = JobContent(
         argv=tuple(wanted.argv),
         script=wanted.script,
         environment=checked_environment(common, wanted.environment, limits.environment_bytes),
+    )
+    body = JobBody(
+        **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
+        program=program_of(content, values["working_directory"]),
         gang=gang,
         dependencies=dependencies,
         extra=_extra(wanted.extra),
@@ -173,11 +178,12 @@ def validate(
     if array is not None and sweep is not None:
         array = replace(array, sweep=sweep)
     if body.terminal:
-        _check_interactive(body, request, array is not None)
+        _check_interactive(body, request, content.script or array)
     if not wanted.open_ended:
         check_fits(body, capacity, None if kept is None else kept.nodes)
     return ValidJob(
         body=body,
+        content=content,
         request=request,
         array=array,
         held=wanted.held,
@@ -186,15 +192,22 @@ def validate(
     )
 
 
-def _check_interactive(body: JobBody, request: Request, is_array: bool) -> None:
+def _check_interactive(
+    body: JobBody, request: Request, has_more: bytes | ArrayShape | None
+) -> None:
     """Refuse what an interactive job cannot be.
+
+    Args:
+        body: what it asks for.
+        request: the same for the protocol.
+        has_more: a script or a shape of an array, which it cannot have.
 
     Raises:
         BadInput: naming it.
     """
     if _TERMINAL.fullmatch(body.terminal) is None:
         raise BadInput(f"terminal {body.terminal!a}: not rows and columns, as 24x80")
-    if is_array or request.mode is not m.LaunchMode.BATCH or body.script:
+    if has_more or request.mode is not m.LaunchMode.BATCH:
         raise BadInput("an interactive job is one command on its first node: no array, no script")
     if body.requeue or request.retries:
         raise BadInput("an interactive job starts once: no requeue, no retries")

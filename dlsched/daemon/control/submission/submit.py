@@ -39,10 +39,10 @@ from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rpc_errors import Conflict, TooMuch
 from dlsched.daemon.trust import check_may_run
 from dlsched.daemon.turns import in_turns
-from dlsched.db.reading.queries import KnownRequest
-from dlsched.db.records import CheckpointCommitted, ContentSizes, Event, HoldChanged, JobSpec
+from dlsched.db.contents import ContentGiven, ContentSizes, Repeats, seal_of
+from dlsched.db.records import CheckpointCommitted, Event, HoldChanged, JobSpec
 from dlsched.protocol.leader import BatchAsked
-from dlsched.protocol.ledger import JobStatus, Request
+from dlsched.protocol.ledger import Job, JobStatus, Ledger, Request
 from dlsched.protocol.messages import JobId, RequestId
 from dlsched.rpc.authorisation import require_reader
 from dlsched.rpc.identity import Identity
@@ -127,9 +127,6 @@ class Submissions:
         if known is None:
             stored = await driver.read(partial(driver.store.request_lookup, caller.name, first))
             known = driver.reserved.requests.get((caller.name, first))
-        if known is not None:
-            spec = driver.reserved.jobs[known].request.spec
-            now = spec.submitted_at if isinstance(spec, JobSpec) else now
         sizes = ContentSizes()
         requests = [each async for each in in_turns(_requests(asked, name, caller, now, sizes))]
         if known != driver.reserved.requests.get((caller.name, first)):
@@ -138,6 +135,8 @@ class Submissions:
             stored = await self._partly_forgotten(requests, caller, name, known)
         if stored is not None:
             return await _again(asked, stored, name, caller, cluster)
+        if known is not None:
+            requests = await _known_requests(driver.reserved, asked, requests, known, name)
         begin_at: dict[str, CheckpointCommitted] = {}
         live = cluster.live
         described: dict[int, Described] = {}
@@ -146,7 +145,7 @@ class Submissions:
             begin_at = await _beginnings(cluster, asked, caller)
         first_job = driver.reserved.next_job
         likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
-        size = sum(sizes.of(each.body) for each in asked)
+        size = sum(sizes.of(each.body, each.content) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
         if known is None:
             check_room(cluster, caller.name, total, size)
@@ -213,8 +212,8 @@ class Submissions:
 
     async def _partly_forgotten(
         self, requests: list[Request], caller: Identity, name: str, known: JobId
-    ) -> KnownRequest | None:
-        """The stored first request of a repeated call; None while all its jobs are in memory.
+    ) -> Job | None:
+        """The stored first job of a repeated call; None while all its jobs are in memory.
 
         Args:
             requests: of the call.
@@ -327,14 +326,14 @@ async def _admit_all(
     most = cluster.settings.limits.environment_bytes
     common = checked_environment({}, request.environment, most)
     asked: list[ValidJob] = []
-    total = _Work()
+    total, seals = _Work(), _Seals()
     async for number, wanted in in_turns(enumerate(request.jobs, 1)):
         try:
             each = validate(wanted, common, cluster.settings, capacity, now, whose)
             total.add(each)
             check_priority(each.body.priority, None, caller)
             refuse_beyond_quota(cluster, caller.name, each.body)
-            asked.append(each)
+            asked.append(seals.sealed(each))
         except (BadInput, NotAllowed) as error:
             if len(request.jobs) == 1:
                 raise
@@ -358,9 +357,24 @@ class _Work:
         self._nodes += len(job.request.gang) * job.elements
         if self._nodes > GANG_NODES:
             raise BadInput(f"more than {GANG_NODES} nodes in one call, counted for each element")
-        self._bytes += self._sizes.of_environment(job.body.environment)
+        self._bytes += self._sizes.of_environment(job.content.environment)
         if self._bytes > ENVIRONMENT_BYTES:
             raise BadInput(f"more than {ENVIRONMENT_BYTES} bytes of environments in one call")
+
+
+class _Seals:
+    """Seals what the jobs of a call ask for; each environment once, and all with one salt."""
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_bytes(16)
+        self._made: dict[int, tuple[Mapping[str, str], str]] = {}  # by id, which it keeps
+
+    def sealed(self, job: ValidJob) -> ValidJob:
+        """The job with the seal of its environment."""
+        variables = job.content.environment
+        if id(variables) not in self._made:
+            self._made[id(variables)] = variables, seal_of(variables, self._salt)
+        return replace(job, body=replace(job.body, seal=self._made[id(variables)][1]))
 
 
 def _requests(
@@ -368,7 +382,7 @@ def _requests(
 ) -> Iterable[Request]:
     number = 0
     for each in asked:
-        mine = sizes.of(each.body) // each.elements
+        mine = sizes.of(each.body, each.content) // each.elements
         for index in range(each.elements):
             spec = JobSpec(
                 body=each.body,
@@ -396,6 +410,7 @@ def _rows(
         count = each.elements
         text = f"array of {count}" if each.array is not None else each.body.name
         yield Event(at=now, kind="submit", actor=caller.name, job=job, text=text)
+        yield ContentGiven(job=job, content=each.content)
         if each.held:
             for k in range(count):
                 yield HoldChanged(job=JobId(job + k), held="user", actor=caller.name)
@@ -461,18 +476,46 @@ def _reply(asked: Iterable[ValidJob], first: JobId) -> control_pb2.SubmitReply:
     return reply
 
 
+async def _known_requests(
+    ledger: Ledger, asked: Iterable[ValidJob], requests: Sequence[Request], known: JobId, name: str
+) -> list[Request]:
+    """The accepted requests of a repeated call.
+
+    Args:
+        ledger: that has them.
+        asked: the jobs and arrays of the call.
+        requests: of the call, which are to be the same.
+        known: the job of the first request.
+        name: the call's request id.
+
+    Raises:
+        Conflict: they are others.
+    """
+    repeats, found = Repeats(), []
+    contents = (each.content for each in asked for _ in range(each.elements))
+    async for request, content in in_turns(zip(requests, contents, strict=True)):
+        job = ledger.requests.get((request.user, request.request_id))
+        accepted = None if job is None else ledger.jobs[job].request
+        if accepted is None or not repeats.is_same(accepted, request, content):
+            raise _conflict(name, known)
+        found.append(accepted)
+    return found
+
+
 async def _again(
-    asked: Sequence[ValidJob], stored: KnownRequest, name: str, caller: Identity, cluster: Cluster
+    asked: Sequence[ValidJob], stored: Job, name: str, caller: Identity, cluster: Cluster
 ) -> control_pb2.SubmitReply:
     """Answer a repeated call whose jobs have left memory: with the same ids, or a conflict."""
     requests = list(_requests(asked, name, caller, 0.0, ContentSizes()))
-    driver = cluster.driver
-    last = requests[-1].request_id
+    driver, last = cluster.driver, requests[-1].request_id
     end = await driver.read(partial(driver.store.request_lookup, caller.name, last))
     beyond = RequestId(f"{name}{SEPARATOR}{len(requests)}")
     more = await driver.read(partial(driver.store.request_lookup, caller.name, beyond))
-    first_same = stored.is_same(requests[0])
-    if not first_same or more is not None or end is None or not end.is_same(requests[-1]):
+    pairs = ((stored, requests[0], asked[0]), (end, requests[-1], asked[-1]))
+    if more is not None or not all(
+        job is not None and Repeats().is_same(job.request, request, each.content)
+        for job, request, each in pairs
+    ):
         raise _conflict(name, stored.job)
     return _reply(asked, stored.job)
 
