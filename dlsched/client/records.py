@@ -265,6 +265,7 @@ class Detail:
     last_checkpoint_step: int | None = None
     training: Training | None = None
     beside: tuple[int, ...] = ()  # jobs that run on the same GPUs
+    awaited_by: tuple[int, ...] = ()  # live jobs that wait for this one, or for its array
     host_share: str = ""  # processors and memory that the policy gives, where it does
     cause: str | None = None  # the first rank that failed in the last failed run, and its error
 

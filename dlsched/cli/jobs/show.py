@@ -81,6 +81,7 @@ def _lines(detail: Detail, out: Terminal, *, why_order: bool) -> Iterator[str]:
     cause = [("failed", detail.cause)] if detail.cause else []
     swept = ", ".join(f"{name}={value}" for name, value in detail.parameters.items())
     cause += [("parameters", swept)] if swept else []
+    cause += [("awaited by", ",".join(map(str, detail.awaited_by)))] if detail.awaited_by else []
     pairs = [*_facts(job), *cause, *_sharing(detail), *_host_share(detail), *_files(detail)]
     width = max(len(key) for key, _ in pairs)
     for key, value in pairs:

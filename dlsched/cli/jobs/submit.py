@@ -7,7 +7,7 @@ same options.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -23,6 +23,7 @@ from dlsched.jobs.fields import OPTIONS
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
+    from dlsched.client.submission.bulk import Row
     from dlsched.client.submission.request import Submission
     from dlsched.rpc.v1.control_pb2 import SubmitReply
 
@@ -58,6 +59,10 @@ def _submit(
     source: Annotated[
         str | None, option("--from FILE", "Many jobs: .csv, .jsonl or - for stdin, all or none.")
     ] = None,
+    dag: Annotated[
+        str | None,
+        option("--dag FILE", "Jobs that wait for each other, TOML or JSON, all or none."),
+    ] = None,
     test_only: Annotated[
         bool, option("--test-only", "Print whether and when; submit nothing.")
     ] = False,
@@ -83,17 +88,21 @@ def _submit(
     script's #DLSCHED and #SBATCH lines.
     """
     if interactive:
-        if wrap is not None or source is not None or test_only or logs or as_json:
+        if wrap is not None or source or dag or test_only or logs or as_json:
             raise BadInput("--interactive: alone or with a command after --, and to be run now")
         is_command = bool(context.meta.get(_AFTER))
         _run_interactive(words or [], layer_of(given, OPTIONS), daemon, is_command=is_command)
-    sources = [bool(words), wrap is not None, source is not None]
+    sources = [bool(words), wrap is not None, source is not None, dag is not None]
     if sum(sources) != 1:
-        raise BadInput("give a script, a command after --, --wrap or --from, and only one of them")
+        raise BadInput(
+            "give a script, a command after --, --wrap, --from or --dag, and only one of them"
+        )
     layer = layer_of(given, OPTIONS)
     found = list(
         _from_file(source, layer, ignore_unknown)
         if source is not None
+        else _of_graph(dag, layer, ignore_unknown)
+        if dag is not None
         else (
             one_job(
                 words or [],
@@ -124,13 +133,14 @@ def _submit(
             found, test_only=test_only, require_sla=require_sla, request_id=request_id
         )
         if as_json:
-            print_object(reply)
+            print_object(reply, found)
         elif reply.declined:
             print_declined(reply, many=len(found) > 1)
         elif test_only:
             print_trial(found, reply)
         else:
-            print_jobs(reply, parsable=any(each.parsable for each in found))
+            names = None if dag is None else [each.request.name for each in found]
+            print_jobs(reply, names=names, parsable=any(each.parsable for each in found))
             print_late_deadlines(reply)
         if reply.declined:
             raise typer.Exit(1)
@@ -244,22 +254,49 @@ def composed(
 
 
 def _from_file(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iterator[Submission]:
+    """Return a submission for each row."""
+    from dlsched.client.submission.bulk import read_rows  # noqa: PLC0415
+
+    return _of_rows(read_rows(*_content(source)), layer, ignore_unknown)
+
+
+def _of_graph(source: str, layer: dict[str, str], ignore_unknown: bool) -> Iterator[Submission]:
+    """Return a submission for each job of a graph; each comes after those that it waits for."""
+    from dlsched.client.submission.dag_files import read_dag  # noqa: PLC0415
+
+    jobs = read_dag(*_content(source))
+    rows = (job.row for job in jobs)
+    for job, found in zip(jobs, _of_rows(rows, layer, ignore_unknown), strict=True):
+        for kind, place in job.after:
+            found.request.dependencies.add(kind=kind, in_call=place)
+        yield found
+
+
+def _content(source: str) -> tuple[str, bytes]:
+    """Return what messages call a file, and its bytes; `-` is standard input."""
+    from pathlib import Path  # noqa: PLC0415
+
+    if source == "-":
+        return "stdin", sys.stdin.buffer.read()
+    return source, read_file(Path(source))
+
+
+def _of_rows(
+    rows: Iterable[Row], layer: dict[str, str], ignore_unknown: bool
+) -> Iterator[Submission]:
     """Return a submission for each row; a row's options precede all others."""
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
     from dlsched.client.daemon_client import here  # noqa: PLC0415
-    from dlsched.client.submission.bulk import read_rows  # noqa: PLC0415
     from dlsched.client.submission.options import from_variables, merged  # noqa: PLC0415
     from dlsched.client.submission.request import Command  # noqa: PLC0415
     from dlsched.client.submission.texts import wrapped  # noqa: PLC0415
 
-    told = "stdin" if source == "-" else source
-    data = sys.stdin.buffer.read() if source == "-" else read_file(Path(source))
     caller = here()
     layer = merged(layer, from_variables(caller.variables))
     scripts: dict[str, bytes] = {}
-    for row in read_rows(told, data):
+    for row in rows:
         try:
             near = merged(row.layer, layer)
             if row.command:

@@ -31,11 +31,24 @@ def print_warnings(reply: SubmitReply) -> None:
         typer.echo(f"dlsched: {shown(warning)}", err=True)
 
 
-def print_jobs(reply: SubmitReply, *, parsable: bool) -> None:
-    """Print a line for each job: its id alone for programs and where there are several."""
+def print_jobs(reply: SubmitReply, *, parsable: bool, names: Sequence[str] | None = None) -> None:
+    """Print a line for each job: its id alone for programs and where there are several.
+
+    Args:
+        reply: of the daemon.
+        parsable: for programs.
+        names: of the jobs of a graph; each follows its id.
+    """
+    from dlsched.cli.output.terminal import shown  # noqa: PLC0415
+
     print_warnings(reply)
-    bare = parsable or len(reply.jobs) > 1
-    lines = [str(job.job) if bare else f"Submitted job {job.job}" for job in reply.jobs]
+    ids = [str(job.job) for job in reply.jobs]
+    if names is not None and not parsable:
+        lines = [f"{job} {shown(name)}" for job, name in zip(ids, names, strict=True)]
+    elif parsable or len(ids) > 1:
+        lines = ids
+    else:
+        lines = [f"Submitted job {job}" for job in ids]
     typer.echo("\n".join(lines))
     sys.stdout.flush()
 
@@ -107,13 +120,16 @@ def _print_sweep(which: str, asked: Submission) -> None:
         typer.echo(f"  {task}: {shown(text)}")
 
 
-def print_object(reply: SubmitReply) -> None:
+def print_object(reply: SubmitReply, found: Sequence[Submission]) -> None:
     """Print all that the daemon answers as one JSON object; null where it predicts nothing."""
     from dlsched.cli.output.json_output import print_json  # noqa: PLC0415
 
     print_json(
         SCHEMA,
-        jobs=[{"job_id": job.job, "elements": job.elements or None} for job in reply.jobs],
+        jobs=[
+            {"job_id": job.job, "name": each.request.name, "elements": job.elements or None}
+            for job, each in zip(reply.jobs, found, strict=False)
+        ],
         predicted=[
             {
                 "start_at": _moment(each, "start_at"),

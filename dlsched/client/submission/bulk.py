@@ -44,7 +44,7 @@ def read_rows(name: str, data: bytes) -> Iterator[Row]:
     for count, (place, fields) in enumerate(rows, 1):
         if count > MOST_ROWS:
             raise BadInput(f"{place}: more than {MOST_ROWS} jobs in one call")
-        yield _row(place, fields)
+        yield row_of(place, fields)
     if count == 0:
         raise BadInput(f"{name}: holds no jobs")
 
@@ -67,7 +67,12 @@ def _check_key(place: str, key: str) -> None:
         raise BadInput(f"{place}: {shorten(key)!r} is not an option of submit")
 
 
-def _row(place: str, fields: dict[str, Any]) -> Row:
+def row_of(place: str, fields: dict[str, Any]) -> Row:
+    """Make a row of the values of a file, by column.
+
+    Raises:
+        BadInput: as `place: what`.
+    """
     for key in fields:
         _check_key(place, key)
     given = [key for key in ("command", "argv", "script") if fields.get(key)]

@@ -127,6 +127,7 @@ class JobDetails:
         if past.gpu_used is not None:
             detail.job.gpu_used = past.gpu_used
         detail.beside.extend(live.co_located(row.job))
+        detail.awaited_by.extend(live.eligibility.awaited_by(row.job, spec))
         detail.host_share = shown_share(self.cluster.driver, row, self._without_limits(row))
         if row.status is JobStatus.PENDING:
             if live.position(row.job) is not None:  # a round has left it waiting

@@ -142,11 +142,14 @@ class Eligibility:
 
     def judge_dependents_of(self, job: int) -> None:
         """Judge anew the jobs that depend on a job, or on its array: it has started or ended."""
-        spec = self._specs.get(job)
-        first = job if spec is None or spec.array is None else job - spec.index
-        for named in {job, first, 0}:
+        for named in {*_names_of(job, self._specs.get(job)), 0}:
             for dependent in self._dependents_of.get(named, ()):
                 self._verdicts.pop(dependent, None)
+
+    def awaited_by(self, job: int, spec: JobSpec) -> list[int]:
+        """The live jobs that depend on a job, or on its array."""
+        found = (self._dependents_of.get(named, ()) for named in _names_of(job, spec))
+        return sorted({each for some in found for each in some})
 
     def _judge_dependents(self, now: float) -> None:
         for job in self._dependents:
@@ -259,3 +262,8 @@ class Eligibility:
             moments.append(column[column > now])
         every = np.concatenate(moments)
         return float(every.min()) if every.size else math.inf
+
+
+def _names_of(job: int, spec: JobSpec | None) -> set[int]:
+    """By which ids dependencies name a job: its own, and that of its array."""
+    return {job} if spec is None or spec.array is None else {job, job - spec.index}

@@ -93,18 +93,20 @@ NODE_ACTION_RESUME: NodeAction
 NODE_ACTION_DOWN_CONFIRMED: NodeAction
 
 class Dependency(_message.Message):
-    __slots__ = ("kind", "job", "delay_s", "or_next", "task")
+    __slots__ = ("kind", "job", "delay_s", "or_next", "task", "in_call")
     KIND_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     DELAY_S_FIELD_NUMBER: _ClassVar[int]
     OR_NEXT_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
+    IN_CALL_FIELD_NUMBER: _ClassVar[int]
     kind: str
     job: int
     delay_s: float
     or_next: bool
     task: int
-    def __init__(self, kind: _Optional[str] = ..., job: _Optional[int] = ..., delay_s: _Optional[float] = ..., or_next: _Optional[bool] = ..., task: _Optional[int] = ...) -> None: ...
+    in_call: int
+    def __init__(self, kind: _Optional[str] = ..., job: _Optional[int] = ..., delay_s: _Optional[float] = ..., or_next: _Optional[bool] = ..., task: _Optional[int] = ..., in_call: _Optional[int] = ...) -> None: ...
 
 class EnvironmentVariable(_message.Message):
     __slots__ = ("name", "value")
@@ -685,7 +687,7 @@ class ShowRequest(_message.Message):
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., why_order: _Optional[bool] = ..., skip: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
-    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "cause")
+    __slots__ = ("job", "request", "runs", "events", "why_pending", "order_numbers", "working_directory", "output", "error", "last_checkpoint_step", "last_checkpoint", "training", "beside", "host_share", "awaited_by", "cause")
     class OrderNumbersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -707,6 +709,7 @@ class JobDetail(_message.Message):
     TRAINING_FIELD_NUMBER: _ClassVar[int]
     BESIDE_FIELD_NUMBER: _ClassVar[int]
     HOST_SHARE_FIELD_NUMBER: _ClassVar[int]
+    AWAITED_BY_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     job: JobView
     request: JobRequest
@@ -722,8 +725,9 @@ class JobDetail(_message.Message):
     training: TrainingView
     beside: _containers.RepeatedScalarFieldContainer[int]
     host_share: str
+    awaited_by: _containers.RepeatedScalarFieldContainer[int]
     cause: str
-    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., host_share: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[JobView, _Mapping]] = ..., request: _Optional[_Union[JobRequest, _Mapping]] = ..., runs: _Optional[_Iterable[_Union[RunView, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., why_pending: _Optional[_Iterable[str]] = ..., order_numbers: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., last_checkpoint_step: _Optional[int] = ..., last_checkpoint: _Optional[str] = ..., training: _Optional[_Union[TrainingView, _Mapping]] = ..., beside: _Optional[_Iterable[int]] = ..., host_share: _Optional[str] = ..., awaited_by: _Optional[_Iterable[int]] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class TrainingView(_message.Message):
     __slots__ = ("gpu_type", "model", "observations", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "batch", "nodes", "replicas", "progress", "sizes", "restart_s", "save_s", "ignored")

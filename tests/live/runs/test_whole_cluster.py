@@ -76,6 +76,62 @@ def test_arrays_and_dependencies(shared: LocalCluster) -> None:
     assert codes == [0, 1, 2]
 
 
+def test_a_graph_from_one_file_runs_in_its_order(shared: LocalCluster) -> None:
+    """Typed on the command line; one job fails, and what waits for its success is cancelled."""
+    marks = shared.folder / "marks"
+    (shared.folder / "graph.toml").write_text(f"""
+[[jobs]]
+name = "report"
+command = "echo report >> {marks}"
+after = ["afterany:left", "afterany:right"]
+
+[[jobs]]
+name = "never"
+command = "echo never >> {marks}"
+after = ["right"]
+
+[[jobs]]
+name = "behind"
+command = "echo behind >> {marks}"
+after = ["never"]
+
+[[jobs]]
+name = "left"
+command = "echo left >> {marks}"
+gpus = 2
+after = ["prepare"]
+
+[[jobs]]
+name = "right"
+command = "exit 3"
+after = ["prepare", "left"]
+
+[[jobs]]
+name = "prepare"
+command = "until [ -e {marks}.go ]; do sleep 0.1; done; echo prepare >> {marks}"
+""")
+    lines = shared.cli("submit", "-o", "none", "--dag", "graph.toml").splitlines()
+    ids = {name: int(job) for job, name in (line.split() for line in lines)}
+    assert list(ids) == ["prepare", "left", "right", "report", "never", "behind"]
+    shared.until(ids["prepare"], "RUNNING")
+    told = shared.cli("show", str(ids["left"]))
+    assert f"depends on  afterok:{ids['prepare']}" in told.replace("   ", "  ")
+    assert f"awaited by  {ids['right']},{ids['report']}" in told.replace("   ", "  ")
+    listed = shared.cli("queue", "--json")
+    reasons = {row["job_id"]: row["reason"] for row in json.loads(listed)["jobs"]}
+    assert reasons[ids["never"]] == f"Dependency: afterok:{ids['right']}"
+    (shared.folder / "marks.go").touch()
+    shared.until(ids["report"], "COMPLETED")
+    assert shared.until(ids["right"], "FAILED").exit_code == 3
+    for name in ("never", "behind"):
+        assert shared.until(ids[name], "CANCELLED").reason == "DependencyNeverSatisfied"
+    assert marks.read_text().split() == ["prepare", "left", "report"]
+    (shared.folder / "graph.toml").write_text("[[jobs]]\nname = 'a'\nafter = 'a'\ncommand = 'x'\n")
+    refused = shared.run("submit", "--dag", "graph.toml")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "dlsched: graph.toml: jobs wait for each other: a after a\n"
+
+
 def test_a_drained_node_takes_no_new_runs_and_keeps_its_own(shared: LocalCluster) -> None:
     job = shared.submit("sleep 60", gpus="4")
     where = shared.until(job, "RUNNING").nodes[0]

@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 KINDS = frozenset({"after", "afterok", "afterany", "afternotok", "aftercorr", "singleton"})
 MOST = 1000
+OF_CALL = JobId(0)  # stands for a job of the same call until that has its id
 Tasks = Sequence[int | None]  # of the array element that each dependency names
 
 
 def read_dependencies(
-    asked: Sequence[control_pb2.Dependency],
+    asked: Sequence[control_pb2.Dependency], *, of_call: bool = False
 ) -> tuple[tuple[Dependency, ...], tuple[int | None, ...]]:
     """Read dependencies from the wire; returns them, and the array task that each one names.
+
+    Args:
+        asked: the dependencies.
+        of_call: may they name other jobs of the call, whose ids are not known yet? These get
+            `OF_CALL` for a job.
 
     Raises:
         BadInput: there are too many, or one is of an unknown kind.
@@ -36,7 +42,9 @@ def read_dependencies(
         if each.kind not in KINDS:
             bounds.check_text("dependency", each.kind)
             raise not_known("dependency", each.kind, sorted(KINDS))
-        if each.kind != "singleton":
+        if each.in_call and (each.job or each.HasField("task") or not of_call):
+            raise BadInput("dependency: a job of the same call is named by its place there alone")
+        if each.kind != "singleton" and not each.in_call:
             bounds.check_whole("dependency's job", each.job, 1, (1 << 62))
         delay = bounds.check_number("dependency's delay", each.delay_s) or 0.0
         found.append(
@@ -56,7 +64,7 @@ async def resolved(
         BadInput: for a job that does not exist.
     """
     driver = cluster.driver
-    named = {each.job for each in asked if each.kind != "singleton"}
+    named = {each.job for each in asked if each.kind != "singleton"} - {OF_CALL}
     stored = await _read_ended(cluster, named)
     gone: set[JobId] = set()
     for known in stored.values():
@@ -66,7 +74,7 @@ async def resolved(
     await _read_ended(cluster, gone - stored.keys())
     found = []
     for each, task in zip(asked, tasks, strict=True):
-        if each.kind == "singleton":
+        if each.kind == "singleton" or each.job == OF_CALL:
             found.append(each)
             continue
         row = driver.reserved.jobs.get(each.job)
@@ -75,6 +83,26 @@ async def resolved(
         spec = driver.table.spec(row) if row is not None else stored[each.job].spec
         found.append(_element(each, task, spec))
     return tuple(found)
+
+
+def places_of(asked: Sequence[control_pb2.Dependency], number: int) -> tuple[int, ...]:
+    """The places of other jobs of a call that a job's dependencies name; 0 for one that names none.
+
+    Args:
+        asked: its dependencies.
+        number: its own place; the others come before it, so none waits for itself.
+
+    Returns:
+        one place for each dependency; empty where none names a job of the call.
+
+    Raises:
+        BadInput: the other job does not come before it.
+    """
+    places = tuple(each.in_call for each in asked)
+    for place in places:
+        if not 0 <= place < number:
+            raise BadInput(f"dependency on job {place} of the call, which does not come before it")
+    return places if any(places) else ()
 
 
 async def _read_ended(cluster: Cluster, jobs: Iterable[JobId]) -> dict[JobId, StoredJob]:

@@ -61,6 +61,7 @@ class ValidJob:
     array: ArrayShape | None
     held: bool
     tasks: tuple[int | None, ...] = ()  # of dependencies: the element's task number
+    places: tuple[int, ...] = ()  # in the call, of the jobs that dependencies name; 0: no such
     gpus_unsaid: bool = False  # it gets GPUs because the site gives them where none is asked for
 
     @property
@@ -86,7 +87,7 @@ def validate(
     if "," in wanted.partition:
         return _in_first_partition(wanted, common, settings, capacity, now, whose)
     limits = settings.limits
-    dependencies, tasks = read_dependencies(wanted.dependencies)
+    dependencies, tasks = read_dependencies(wanted.dependencies, of_call=True)
     chosen = partition_for(wanted.partition, settings)
     partition = "" if chosen is None else chosen.name
     values: dict[str, Any] = {

@@ -15,7 +15,7 @@ from dlsched.core.errors import BadInput, NotAllowed, Unavailable, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text
 from dlsched.daemon.control.predicted import put_deadline, put_moment
-from dlsched.daemon.control.submission.job_dependencies import resolved
+from dlsched.daemon.control.submission.job_dependencies import places_of, resolved
 from dlsched.daemon.control.submission.job_validation import (
     ValidJob,
     check_priority,
@@ -53,6 +53,7 @@ from dlsched.system.fault_points import fault_point
 
 DEADLINE_PATIENCE_S = 5.0  # an answer waits so long for what a deadline's prediction says
 MOST_TESTED = 200  # jobs, and elements of an array, whose start test_only predicts
+MOST_OF_GRAPH = 2000  # jobs of a call that depend on each other; some of it is done in one turn
 SEPARATOR = "#"  # between a call's request id and the number of a job in it
 
 
@@ -90,6 +91,8 @@ class Submissions:
         asked = await _admit_all(cluster, request, caller)
         total = sum(each.elements for each in asked)
         _check_batch(total, limits.batch_size)
+        if any(each.places for each in asked):
+            _check_batch(total, MOST_OF_GRAPH)
         asked = await _with_dependencies(cluster, asked)
         if request.require_sla:
             check_has_deadlines(asked)
@@ -122,11 +125,9 @@ class Submissions:
         cluster, driver = self._cluster, self._cluster.driver
         total, now = sum(each.elements for each in asked), wall()
         first = RequestId(f"{name}{SEPARATOR}0")
-        known = driver.reserved.requests.get((caller.name, first))
-        stored = None
-        if known is None:
-            stored = await driver.read(partial(driver.store.request_lookup, caller.name, first))
-            known = driver.reserved.requests.get((caller.name, first))
+        known, stored = await self._looked_up(caller.name, first)
+        first_job = known or (stored.job if stored is not None else driver.reserved.next_job)
+        asked = _placed(asked, first_job)
         sizes = ContentSizes()
         requests = [each async for each in in_turns(_requests(asked, name, caller, now, sizes))]
         if known != driver.reserved.requests.get((caller.name, first)):
@@ -143,7 +144,6 @@ class Submissions:
         if known is None:
             described = await _described(live, requests)
             begin_at = await _beginnings(cluster, asked, caller)
-        first_job = driver.reserved.next_job
         likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
         size = sum(sizes.of(each.body, each.content) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
@@ -153,12 +153,17 @@ class Submissions:
 
         def event(token: int) -> BatchAsked:
             next_job = driver.reserved.next_job
-            rows = likely if next_job == first_job else [*_rows(asked, next_job, caller, now)]
+            taken, rows, expected = requests, likely, described
+            if known is None and next_job != first_job:
+                placed = _placed(asked, next_job)
+                rows = [*_rows(placed, next_job, caller, now)]
+                if placed is not asked:
+                    taken, expected = [*_requests(placed, name, caller, now, sizes)], {}
             if known is None:
                 rows += _first_checkpoints(cluster, asked, next_job, begin_at)
                 if cluster.live is live:
-                    live.requests.expected = described
-            return BatchAsked(boottime(), token, tuple(requests), next_job, tuple(rows))
+                    live.requests.expected = expected
+            return BatchAsked(boottime(), token, tuple(taken), next_job, tuple(rows))
 
         try:
             if require_sla and known is None:
@@ -171,6 +176,15 @@ class Submissions:
             return job
         assert job is not None
         return await self._with_deadlines(_reply(asked, job), () if known else asked)
+
+    async def _looked_up(self, user: str, first: RequestId) -> tuple[JobId | None, Job | None]:
+        """The job of a request that was made before, in memory or as the database knows it."""
+        driver, stored = self._cluster.driver, None
+        known = driver.reserved.requests.get((user, first))
+        if known is None:
+            stored = await driver.read(partial(driver.store.request_lookup, user, first))
+            known = driver.reserved.requests.get((user, first))
+        return known, stored
 
     async def _ask_if_kept(
         self,
@@ -243,11 +257,13 @@ class Submissions:
         for each in asked[:MOST_TESTED]:
             count = each.elements
             mine = [next(requests).spec for _ in range(count)]
-            seen = () if each.held else mine[:MOST_TESTED]
+            seen = () if each.held or each.places else mine[:MOST_TESTED]
             specs.append([spec for spec in seen if isinstance(spec, JobSpec)])
         for each, start in zip(asked, await self._predictions.suppose(specs), strict=False):
             if each.held:
                 reply.supposed.add(basis="not predicted while it waits: Held")
+            elif each.places:
+                reply.supposed.add(basis="not predicted while it waits: Dependency")
             elif isinstance(start, str):
                 reply.supposed.add(basis=start)
             else:
@@ -311,6 +327,31 @@ async def _with_dependencies(cluster: Cluster, asked: list[ValidJob]) -> list[Va
     ]
 
 
+def _placed(asked: Sequence[ValidJob], first: JobId) -> Sequence[ValidJob]:
+    """The jobs of a call with dependencies on each other by id, if the first one gets this id."""
+    if not any(each.places for each in asked):
+        return asked
+    ids, job = [], first
+    for each in asked:
+        ids.append(job)
+        job = JobId(job + each.elements)
+    return [
+        replace(
+            each,
+            body=replace(
+                each.body,
+                dependencies=tuple(
+                    replace(need, job=ids[place - 1]) if place else need
+                    for need, place in zip(each.body.dependencies, each.places, strict=True)
+                ),
+            ),
+        )
+        if each.places
+        else each
+        for each in asked
+    ]
+
+
 def _check_batch(jobs: int, most: int) -> None:
     if jobs > most:
         raise TooMuch(f"{jobs} jobs in one call, at most {most}")
@@ -333,7 +374,8 @@ async def _admit_all(
             total.add(each)
             check_priority(each.body.priority, None, caller)
             refuse_beyond_quota(cluster, caller.name, each.body)
-            asked.append(seals.sealed(each))
+            places = places_of(wanted.dependencies, number)
+            asked.append(seals.sealed(replace(each, places=places) if places else each))
         except (BadInput, NotAllowed) as error:
             if len(request.jobs) == 1:
                 raise
