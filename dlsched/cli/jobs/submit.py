@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from dlsched.cli.daemon_options import DaemonOptions
 from dlsched.cli.jobs.job_options import job_options, layer_of
+from dlsched.cli.jobs.services import as_leader
 from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import AsJson
 from dlsched.core.errors import BadInput
@@ -75,6 +76,13 @@ def _submit(
     as_json: AsJson = False,
     logs: Annotated[bool, option("--logs", "Show the output as it comes, and wait.")] = False,
     interactive: Annotated[bool, option("--interactive", "A shell on this terminal.")] = False,
+    service: Annotated[
+        str | None,
+        option(
+            "--service TERMS",
+            "Replicas of an HTTP server: within=SECONDS,share=PART,most=REPLICAS[,…].",
+        ),
+    ] = None,
     ignore_unknown: Annotated[
         bool, option("--ignore-unknown-directives", "Leave them out, each with a line on stderr.")
     ] = False,
@@ -87,10 +95,10 @@ def _submit(
     Options come from the command line, then from DLSCHED_SUBMIT_… variables, then from the
     script's #DLSCHED and #SBATCH lines.
     """
+    is_command = bool(context.meta.get(_AFTER))
     if interactive:
         if wrap is not None or source or dag or test_only or logs or as_json:
             raise BadInput("--interactive: alone or with a command after --, and to be run now")
-        is_command = bool(context.meta.get(_AFTER))
         _run_interactive(words or [], layer_of(given, OPTIONS), daemon, is_command=is_command)
     sources = [bool(words), wrap is not None, source is not None, dag is not None]
     if sum(sources) != 1:
@@ -98,6 +106,7 @@ def _submit(
             "give a script, a command after --, --wrap, --from or --dag, and only one of them"
         )
     layer = layer_of(given, OPTIONS)
+    words, layer = as_leader(service, words or [], layer, daemon, is_command=is_command)
     found = list(
         _from_file(source, layer, ignore_unknown)
         if source is not None
@@ -105,10 +114,10 @@ def _submit(
         if dag is not None
         else (
             one_job(
-                words or [],
+                words,
                 layer,
                 wrap=wrap,
-                is_command=bool(context.meta.get(_AFTER)),
+                is_command=is_command,
                 ignore_unknown=ignore_unknown,
             ),
         )

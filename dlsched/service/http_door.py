@@ -1,0 +1,130 @@
+"""The HTTP side of a service: one request of a bounded size for each connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from dlsched.service.frames import MOST_BYTES
+
+MOST_HEAD = 64 * 1024  # bytes
+MOST_CONNECTIONS = 4096
+PATIENCE_S = 30.0  # in which a client sends its request, and takes its answer
+
+Answer = Callable[[bytes], Awaitable[bytes]]
+
+
+class Declined(Exception):
+    """A request that gets no answer of a replica."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        """Say why.
+
+        Args:
+            status: of HTTP.
+            why: one line.
+        """
+        super().__init__(why)
+        self.status, self.why = status, why
+
+    @property
+    def answer(self) -> bytes:
+        """The answer as bytes."""
+        body = f"{self.why}\n".encode()
+        head = (
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\nContent-Type: text/plain\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+@dataclass(slots=True)
+class Door:
+    """Takes requests over HTTP.
+
+    Attributes:
+        answer: gives the answer to a request, both as they are sent; raises `Declined`.
+        open: how many connections there are.
+    """
+
+    answer: Answer
+    open: int = 0
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        self.open += 1
+        try:
+            writer.write(await self._answered(reader))
+            async with asyncio.timeout(PATIENCE_S):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, ConnectionError, asyncio.CancelledError):  # the last: it all ends
+            writer.transport.abort()
+        finally:
+            self.open -= 1
+
+    async def _answered(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            if self.open > MOST_CONNECTIONS:
+                raise Declined(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
+            async with asyncio.timeout(PATIENCE_S):
+                request = await read_request(reader)
+        except Declined as refused:
+            return refused.answer
+        except TimeoutError:
+            return Declined(HTTPStatus.REQUEST_TIMEOUT, "the request is not complete").answer
+        # a client that has gone away waits for nothing: its request leaves the queue
+        asked = asyncio.ensure_future(self.answer(request))
+        left = asyncio.ensure_future(reader.read(1))
+        await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done() and left.done() and not left.result():
+            asked.cancel()
+            raise ConnectionError("the client has gone away")
+        left.cancel()
+        try:
+            return await asked
+        except Declined as refused:
+            return refused.answer
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    """A whole request, as a server gets it that is to close the connection afterwards.
+
+    Raises:
+        Declined: it is no request, or too long.
+        ConnectionError: the client is gone.
+    """
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        raise ConnectionError("the client has sent no request") from None
+    except asyncio.LimitOverrunError:
+        raise Declined(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head above {MOST_HEAD} bytes"
+        ) from None
+    first, *lines = head[:-4].split(b"\r\n")
+    words = first.split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        raise Declined(HTTPStatus.BAD_REQUEST, "not a request of HTTP/1.1")
+    length, kept = 0, [first]
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        word = name.strip().lower()
+        if not colon or word == b"transfer-encoding":
+            raise Declined(HTTPStatus.LENGTH_REQUIRED, "a body needs its Content-Length")
+        if word == b"content-length":
+            if not value.strip().isdigit():
+                raise Declined(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+            length = int(value)
+        if word not in (b"connection", b"keep-alive", b"expect"):
+            kept.append(line)
+    if length + len(head) > MOST_BYTES:
+        raise Declined(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BYTES} bytes")
+    try:
+        body = await reader.readexactly(length)
+    except asyncio.IncompleteReadError:
+        raise ConnectionError("the client has sent a part of its request") from None
+    return b"\r\n".join([*kept, b"Connection: close", b"", b""]) + body
