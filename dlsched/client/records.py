@@ -115,8 +115,13 @@ class Job:
 
     @property
     def exit_status(self) -> int:
-        """The exit status as in a shell: the code, or 128+signal; 1 if it has no code."""
-        if self.state == "CANCELLED" or self.exit_code is None:
+        """The exit status as in a shell: the code, or 128+signal.
+
+        Without a code 1, or 0 if the job is complete, as one that was ended at its target.
+        """
+        if self.exit_code is None:
+            return int(self.state != "COMPLETED")
+        if self.state == "CANCELLED":
             return 1
         if self.exit_signal:
             return 128 + self.exit_signal

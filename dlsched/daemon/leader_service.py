@@ -136,7 +136,10 @@ class RunsService(control_pb2_grpc.RunsServicer):
             facts.version += 1
             if request.rank == 0:
                 loss = request.loss if request.HasField("loss") else math.nan
-                note_steps(self._cluster, run, request.step, facts.clock.seconds(now), loss)
+                accuracy = request.metrics.get("accuracy", math.nan)
+                note_steps(
+                    self._cluster, run, request.step, facts.clock.seconds(now), loss, accuracy
+                )
         executed_s, at = facts.clock.seconds(now), wall()
         events = note_values(self._cluster, run, request, at, executed_s)
         events += stacks_of(self._cluster, run, request, at)

@@ -30,7 +30,7 @@ from dlsched.daemon.writer import TermBegun
 from dlsched.db.records import Event, PolicyState, RoundDone
 from dlsched.protocol import leader
 from dlsched.protocol.ledger import JobStatus, Write
-from dlsched.protocol.messages import JobId
+from dlsched.protocol.messages import JobId, StopReason
 from dlsched.system.clock import boottime, wall
 from dlsched.system.fault_points import fault_point
 
@@ -236,12 +236,23 @@ class Rounds(LedgerFollower):
         now = boottime()
         actor = f"policy {decided.policy}"
         whys = {job: why.partition(": ")[2] for job, why in decided.reason_texts().items()}
+        live_run = cluster.driver.reserved.live_run
+        reached = {
+            JobId(job): _said("TargetReached", whys.get(job))
+            for job in decided.completed
+            if (run := live_run(JobId(job))) is not None and run.stop is None
+        }
         for_good = "Admission: the policy refuses it for good"
-        ends = [
-            *((job, ": ".join(filter(None, (for_good, whys.get(job))))) for job in decided.refused),
-            *((job, "the policy's target is reached") for job in decided.completed),
+        ending: list[leader.CancelAsked | leader.StopAsked] = [
+            *(
+                leader.CancelAsked(now, -1, JobId(job), _said(for_good, whys.get(job)))
+                for job in decided.refused
+            ),
+            *(
+                leader.StopAsked(now, job, StopReason.TARGET, why=why)
+                for job, why in reached.items()
+            ),
         ]
-        ending = (leader.CancelAsked(now, -1, JobId(job), why) for job, why in ends)
         starting = [job for job, _ in plan.starts]
         lowered = [*lowered_limits(cluster.driver, decided.limits, starting, actor, now, at)]
         on_one = {job: max(len(each.gpus) for each in shares) for job, shares in plan.starts}
@@ -256,6 +267,10 @@ class Rounds(LedgerFollower):
             *(row, PolicyState(state=decided.state), *_events(plan, actor, at)),
             *(each for _, changes in lowered for each in changes),
             *(event for *_, event in given),
+            *(
+                Event(at=at, kind="stop", actor=actor, job=job, text=why)
+                for job, why in reached.items()
+            ),
         ]
         new_terms = (leader.TermsAsked(now, job, terms) for job, terms in changed.items())
         asked = (*new_terms, *plan.events(now, new_run_id), *ending)
@@ -300,6 +315,11 @@ class Rounds(LedgerFollower):
         self._metrics.policy_failed()
         self._pause_until = boottime() + min(0.5 * 2.0**self.failures, LONGEST_PAUSE_S)
         log.error("event=policy-failed in-a-row=%s why=%r", self.failures, why)
+
+
+def _said(reason: str, detail: str | None) -> str:
+    """A reason, with its detail where there is one."""
+    return f"{reason}: {detail}" if detail else reason
 
 
 def _events(plan: Plan, actor: str, at: float) -> list[Event]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 1_000_000
 DEADLINE_KINDS = ("strict", "soft", "best-effort")
+STOPS = ("end", "target", "best")  # of a training
+STOPS_UNDER_LOAD = ("target", "best", "either")
 GUARANTEES = ("guaranteed", "opportunistic", "auto")
 LEFTOVERS = GUARANTEES[1:]  # of jobs that need no part of a GPU to start
 LATEST = 1e11  # seconds since the epoch
@@ -455,6 +457,38 @@ FIELDS: tuple[Field, ...] = (
         _option("total_iterations", "--total-iterations", "Steps that the training takes.", "N"),
         most=1e18, csv="total_iterations", further=True,
     ),
+    _row("target_accuracy", "number",
+        _option(
+            "target_accuracy", "--target-accuracy",
+            "Accuracy that the training needs, as its metric `accuracy`.", "X",
+        ),
+        update="always", csv="target_accuracy",
+        column=Column(name="target_accuracy", doc="Accuracy that it needs; NaN: not said."),
+    ),
+    _row("stop_when", "choice",
+        _option(
+            "stop_when", "--stop-when",
+            "end (default); target: accurate enough; best: it gains no more (mlfs).", "WHEN",
+        ),
+        choices=STOPS, update="always", csv="stop_when",
+        column=Column(
+            name="stop_when",
+            doc="When its training ends: 0 end, 1 target, 2 best; NaN: not said, so end.",
+            of=lambda when, submitted_at, nodes: float(STOPS.index(when)),
+        ),
+    ),
+    _row("stop_under_load", "choice",
+        _option(
+            "stop_under_load", "--stop-under-load",
+            "While GPUs are short: target, best, or either, whichever comes first (mlfs).", "WHEN",
+        ),
+        choices=STOPS_UNDER_LOAD, update="always", csv="stop_under_load",
+        column=Column(
+            name="stop_under_load",
+            doc="When it may end while GPUs are short: 0 target, 1 best, 2 either; NaN: no sooner.",
+            of=lambda when, submitted_at, nodes: float(STOPS_UNDER_LOAD.index(when)),
+        ),
+    ),
     _row("weight", "number",
         _option("weight", "--weight", "For weighted policies: larger gets more.", "X"),
         update="always", csv="weight",
@@ -613,6 +647,9 @@ class JobFields:
     model: str = ""
     batch_size: float | None = None
     total_iterations: float | None = None
+    target_accuracy: float | None = None
+    stop_when: str | None = None
+    stop_under_load: str | None = None
     weight: float | None = None
     expected_s: float | None = None
     on_hang: str | None = None
@@ -648,6 +685,9 @@ class AskedColumns:
     cpus: Floats
     memory_gb: Floats
     priority: Floats
+    target_accuracy: Floats
+    stop_when: Floats
+    stop_under_load: Floats
     weight: Floats
     deadline: Floats
     deadline_value: Floats

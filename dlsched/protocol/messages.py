@@ -82,6 +82,7 @@ class StopReason(Enum):
     TIME_LIMIT = "time-limit"
     OVER = "over"  # the database knows that the run is over; its processes must end
     REQUEUE = "requeue"  # its owner or an operator wants it to start again; never charged
+    TARGET = "target"  # its training has reached what it was for, and the job is complete
 
 
 class ExitReason(Enum):

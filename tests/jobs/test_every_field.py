@@ -84,6 +84,8 @@ SAID: dict[str, tuple[str, object]] = {
     "vc": ("-A speech", "speech"),
     "account": ("-A speech", "speech"),
     "guarantee": ("--guarantee opportunistic", "opportunistic"),
+    "stop_when": ("--stop-when target --target-accuracy 0.9", "target"),
+    "stop_under_load": ("--stop-under-load either --target-accuracy 0.9", "either"),
     "time_min_s": ("--time-min 90s --time 90s", 90),
     "mode": ("--launch gpu", "gpu"),
     "label": ("--label --launch gpu", "yes"),
@@ -376,7 +378,7 @@ def cell(name: str, row: Field) -> str:
     """A value of a CSV column, not the one of a job that leaves it empty."""
     special = {"num_gpus": "3", "min_gpus": "2", "max_gpus": "5", "gpu_share": "0.25"}
     special |= {"exclusive": "yes", "deadline_kind": "soft", "sla": "0:5 7:5 9:0"}
-    special["guarantee"] = "auto"
+    special |= {"guarantee": "auto", "stop_when": "best", "stop_under_load": "either"}
     return special.get(name, "2.5" if row.form == "number" else "7" if row.form in NUMBERS else "x")
 
 

@@ -42,6 +42,7 @@ _KINDS: dict[str, tuple[type[np.generic], float | int | bool]] = {
     "expected": (_F, np.nan),  # seconds that its user expects it to run
     "steps_done": (_F, np.nan),  # as its run has reported
     "loss": (_F, np.nan),  # likewise
+    "accuracy": (_F, np.nan),  # likewise; unknown after a restart of the daemon until it reports
     "gpu_util": (_F, np.nan),  # per cent of the time in which its GPUs computed, while alone there
     "gpu_util_s": (_F, 0.0),  # seconds over which that was measured
     "gpu_memory": (_F, np.nan),  # most GiB that were in use on one of its GPUs, likewise

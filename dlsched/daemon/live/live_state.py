@@ -68,13 +68,15 @@ class LiveState(LiveColumns):
         most = np.fmax(self.jobs.get("gpu_memory", row), memory_gib)
         self.jobs.set(row, gpu_util=mean, gpu_util_s=seen, gpu_memory=most)
 
-    def note_steps(self, job: int, step: int, loss: float = np.nan) -> None:
-        """Note how many steps a job has done, and its loss there where that is finite."""
+    def note_steps(
+        self, job: int, step: int, loss: float = np.nan, accuracy: float = np.nan
+    ) -> None:
+        """Note how many steps a job has done, and of its loss and accuracy what is finite."""
         row = self.jobs.row_of.get(job)
         if row is not None:
-            self.jobs.set(row, steps_done=step)
-            if np.isfinite(loss):
-                self.jobs.set(row, loss=loss)
+            told = {"loss": loss, "accuracy": accuracy}
+            finite = {name: value for name, value in told.items() if np.isfinite(value)}
+            self.jobs.set(row, steps_done=step, **finite)
 
     def set_rules(self, rules: ClusterRules) -> None:
         """Set other partitions and virtual clusters; running jobs run on."""

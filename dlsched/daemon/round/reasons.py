@@ -23,7 +23,10 @@ NAMED = 3  # nodes that one reason names at most
 def reasons_of(
     prepared: PreparedRound, allocation: Allocation, waiting: Rows
 ) -> tuple[tuple[str, ...], Ints]:
-    """Reasons of rows that wait and got nothing, and pairs of a job and its reason's number."""
+    """Reasons of rows that wait and got nothing, and pairs of a job and its reason's number.
+
+    A row that the policy ends has its reason, too.
+    """
     table, columns = prepared.ctx.table, prepared.snapshot.columns
     numbers: dict[str, int] = {}
     reason_of = np.full(len(table), -1, np.int64)
@@ -43,8 +46,13 @@ def reasons_of(
     reason_of[prepared.cycle.held_back] = behind
     shut = {number for text, number in numbers.items() if text.startswith(NOT_AVAILABLE)}
     given = {**allocation.refused, **prepared.cycle.refusals}
+    ended = {row for row, grant in allocation.grants.items() if grant.complete}
     for row, why in given.items():
-        if why.reason == "Never" or (reason_of[row] >= 0 and reason_of[row] not in shut):
+        if (
+            why.reason == "Never"
+            or row in ended
+            or (reason_of[row] >= 0 and reason_of[row] not in shut)
+        ):
             reason_of[row] = numbers.setdefault(str(why), len(numbers))
     rows = np.flatnonzero(reason_of >= 0)
     jobs: Ints = columns["job"]

@@ -145,7 +145,7 @@ def cluster_of(snapshot: LiveSnapshot) -> Cluster | None:
 
 
 # what users, jobs and nodes say, for policies and estimators
-REPORTED = ("expected", "steps_done", "loss", "gpu_util")
+REPORTED = ("expected", "steps_done", "loss", "accuracy", "gpu_util")
 
 
 def _say(table: UnitTable, name: str, column: Any) -> None:

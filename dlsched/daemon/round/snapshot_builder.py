@@ -29,7 +29,8 @@ def take_snapshot(state: RoundState, mode: Mode, now: float) -> LiveSnapshot:
     live.note_seen()
     live.offer_ranges(now)
     jobs = live.jobs
-    names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", "steps_done", "loss", *c.MEASURED)
+    reported = ("steps_done", "loss", "accuracy")
+    names = ("job", "runs", *c.SEEN_BY_POLICIES, "expected", *reported, *c.MEASURED)
     columns: dict[str, Any] = {name: jobs[name].copy() for name in names}
     columns["claimed"] = np.zeros(jobs.count, np.bool_)
     columns["status"] = _status(live, now)

@@ -19,7 +19,12 @@ MOST_IGNORED = 1_000_000  # invalid messages that one report may count
 
 
 def note_steps(
-    cluster: Cluster, run: Run, step: int, executed_s: float, loss: float = math.nan
+    cluster: Cluster,
+    run: Run,
+    step: int,
+    executed_s: float,
+    loss: float = math.nan,
+    accuracy: float = math.nan,
 ) -> None:
     """Note how far a run is, and measure its speed.
 
@@ -29,9 +34,10 @@ def note_steps(
         step: the steps that its job has done.
         executed_s: seconds that the run has executed.
         loss: at that step; NaN when the run did not report it.
+        accuracy: likewise.
     """
     live, job = cluster.live, run.key.job
-    live.note_steps(job, step, loss)
+    live.note_steps(job, step, loss, accuracy)
     key = None if run.stop is not None or run.suspended else speed_key(live, run)
     least_s = cluster.settings.round.measure_s
     rate = cluster.speeds.rate_of(run.key.run_id, key, step, executed_s, least_s)

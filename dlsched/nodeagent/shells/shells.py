@@ -38,6 +38,7 @@ STOPPED = {  # what the clients are told
     StopReason.PEER: "the job has ended on another node",
     StopReason.TIME_LIMIT: "the job has reached its time limit",
     StopReason.REQUEUE: "the job is queued again",
+    StopReason.TARGET: "the job has reached its target",
 }
 OWN = "interactivejob"  # the ticket of an interactive job's own process
 _LONGEST_TICKET = 64

@@ -19,9 +19,10 @@ from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.options import option
 from dlsched.core.stage import Estimator
-from dlsched.core.units import COMPLETED, Units
+from dlsched.core.units import Units
 from dlsched.policies.estimators.convergence import LEAST_POINTS, converges_at, fit_losses
 from dlsched.policies.estimators.estimators import History, HistoryOptions
+from dlsched.policies.learning.points import Points, places
 
 MOST_POINTS = 100  # of a job; of more points, every second one is forgotten
 
@@ -52,7 +53,7 @@ class LossCurves(Estimator[LossCurveOptions]):
     def __init__(self, options: LossCurveOptions) -> None:
         super().__init__(options)
         self._history = History(HistoryOptions(default_s=options.default_s))
-        self._points: dict[int, list[tuple[float, float]]] = {}
+        self._points = Points(MOST_POINTS)
         self._epochs: dict[int, float] = {}  # predicted total, by row
 
     def predict(self, units: Units, true_work: Floats, ctx: RoundContext) -> Floats:
@@ -75,27 +76,17 @@ class LossCurves(Estimator[LossCurveOptions]):
             epoch = float(epochs[place])
             if not epoch > 0 or said[place]:
                 continue
-            if self._is_new(row, epoch, float(losses[place])):
+            if self._points.add(row, epoch, float(losses[place])) >= LEAST_POINTS:
                 self._refit(row)
             if row in self._epochs:
                 work[place] = done[place] * max(self._epochs[row] / epoch, 1.0)
-        for row in [row for row in self._points if ctx.table.status[row] >= COMPLETED]:
-            self._points.pop(row)
+        for row in self._points.forget_ended(ctx.table):
             self._epochs.pop(row, None)
         return work
 
-    def _is_new(self, row: int, epoch: float, loss: float) -> bool:
-        points = self._points.setdefault(row, [])
-        if points and epoch <= points[-1][0]:
-            return False
-        points.append((epoch, loss))
-        if len(points) > MOST_POINTS:
-            del points[1::2]
-        return len(points) >= LEAST_POINTS
-
     def _refit(self, row: int) -> None:
         options = self.options
-        epochs, losses = np.array(self._points[row]).T
+        epochs, losses = self._points.of(row)
         curve = fit_losses(epochs, losses)
         if curve is None:
             return
@@ -108,22 +99,20 @@ class LossCurves(Estimator[LossCurveOptions]):
     def state_dict(self) -> dict[str, Any]:
         """Points, predictions, and the history."""
         return {
-            "points": [[row, *point] for row, seen in self._points.items() for point in seen],
+            "points": self._points.to_list(),
             "epochs": [[row, epochs] for row, epochs in self._epochs.items()],
             "history": self._history.state_dict(),
         }
 
     def load_state_dict(self, state: Any) -> None:
         """Go on."""
-        self._points = {}
-        for row, epoch, loss in state["points"]:
-            self._points.setdefault(int(row), []).append((float(epoch), float(loss)))
+        self._points.load(state["points"])
         self._epochs = {int(row): float(epochs) for row, epochs in state["epochs"]}
         self._history.load_state_dict(state["history"])
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Follow a table that was packed."""
-        place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
-        self._points = {place[row]: seen for row, seen in self._points.items() if row in place}
+        place = places(old)
+        self._points.renumber(old)
         self._epochs = {place[row]: epochs for row, epochs in self._epochs.items() if row in place}
         self._history.renumber(old, finished_gone)

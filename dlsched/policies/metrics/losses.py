@@ -1,4 +1,4 @@
-"""Losses that trainings report in a replay: one curve for each job, from the trace."""
+"""Losses and accuracies that trainings report in a replay: curves of each job, from the trace."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from dlsched.core.arrays import numbers
 from dlsched.core.context import RoundContext
 from dlsched.core.job_metrics import Metric, MetricBoard
 from dlsched.core.options import option
 from dlsched.core.stage import MetricsPart
 from dlsched.core.units import Units
+
+CURVE = ("accuracy_best", "accuracy_gap", "accuracy_speed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,8 @@ class Losses(MetricsPart[LossOptions]):
     """A running job reports the epochs it has done and its loss, 1 / (b0·epoch + b1) + b2.
 
     Columns of the trace: `epoch_s` (seconds of work an epoch), `loss_falls` (b0), `loss_begins`
-    (b1), `loss_floor` (b2).
+    (b1), `loss_floor` (b2). A job that has `accuracy_best` (a), `accuracy_gap` (b) and
+    `accuracy_speed` (c) also reports its accuracy, a − b · (1 + epoch)^−c.
     """
 
     name = "losses"
@@ -37,6 +41,7 @@ class Losses(MetricsPart[LossOptions]):
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(key="epoch", merge="mean"),
         Metric(key="loss", merge="mean"),
+        Metric(key="accuracy", merge="mean"),
     )
 
     def report(self, running: Units, board: MetricBoard, ctx: RoundContext) -> None:
@@ -52,3 +57,11 @@ class Losses(MetricsPart[LossOptions]):
         ):
             board.push(row, "epoch", epoch)
             board.push(row, "loss", loss)
+        if running.table.extra.keys() >= set(CURVE):
+            best, gap, speed = (numbers(running.extra(name)) for name in CURVE)
+            accuracies = best - gap * (1.0 + epochs) ** -speed
+            known = ~np.isnan(accuracies)
+            for row, accuracy in zip(
+                running.rows[known].tolist(), accuracies[known].tolist(), strict=True
+            ):
+                board.push(row, "accuracy", accuracy)

@@ -120,11 +120,15 @@ class PlaceAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopAsked(Event):
-    """The round stops a job's run; `step` is the stop step on which its ranks have agreed."""
+    """The round stops a job's run; `step` is the stop step on which its ranks have agreed.
+
+    `why` is the reason that the job shows from then on.
+    """
 
     job: m.JobId
     reason: m.StopReason
     step: int | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,11 +113,11 @@ class RequestsTurn(Turn):
         if len(event.shares) > 1:
             self.change(preparing_from=having(self.state.preparing_from, event.run_id, event.now))
 
-    def stop(self, job: m.JobId, reason: m.StopReason, at: int | None) -> None:
+    def stop(self, job: m.JobId, reason: m.StopReason, at: int | None, why: str = "") -> None:
         """Stop the live run of a job."""
         run = self.state.reserved.live_run(job)
         if run is not None and run.stop is None:
-            self.write(change.StopRun(run.key.run_id, reason, at))
+            self.write(change.StopRun(run.key.run_id, reason, at, why))
         else:
             self.take_gpus(run)
 

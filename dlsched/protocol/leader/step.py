@@ -69,8 +69,8 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                 self.requeue(event)
             case interface.PlaceAsked():
                 self.place(event)
-            case interface.StopAsked(job=job, reason=reason, step=at):
-                self.stop(job, reason, at)
+            case interface.StopAsked(job=job, reason=reason, step=at, why=why):
+                self.stop(job, reason, at, why)
             case interface.SuspendAsked():
                 self.suspend(event)
             case interface.TermsAsked(job=job, terms=terms):

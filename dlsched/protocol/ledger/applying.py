@@ -431,7 +431,8 @@ def _finish(ledger: Ledger, run: Run, again: m.RunId | None) -> Ledger:
         preemptions = job.preemptions + int(run.stop is m.StopReason.PREEMPT)  # a move is none
         counts = {"preemptions": preemptions, "gpu_failures": gpu_failures_after(run, job)}
         return _move(ledger, job.job, cause, why, reason=why, exit=record, **counts)
-    reason = job.reason if cause is Cause.CANCELLED else ""
+    is_said = cause is Cause.CANCELLED or run.stop is m.StopReason.TARGET
+    reason = job.reason if is_said else ""
     if cause is Cause.FAILED and record is not None and (record.detail or len(record.nodes) > 1):
         reason = why
     return _move(ledger, job.job, cause, why, exit=record, reason=reason)

@@ -38,6 +38,7 @@ STOPPED: Mapping[m.StopReason, str] = MappingProxyType(  # in words
         m.StopReason.REQUEUE: "requeued on request",
         m.StopReason.OVER: "its node lease has ended",
         m.StopReason.ABORT: "the gang could not start",
+        m.StopReason.TARGET: "target reached",
     }
 )
 LONGEST_PAUSE_S = 60.0
@@ -206,7 +207,10 @@ def _verdict(  # noqa: PLR0911  # one case an end
         early = min((each for each in every if meaning(each) is Meaning.STOPPED), key=_order)
         unasked = "" if early.code or early.signal else ", which the scheduler did not ask for"
         return Cause.FAILED, in_words(early) + unasked, early
-    return Cause.REQUEUED, _in_detail(STOPPED.get(asked, asked.value), every), None
+    why = _in_detail(STOPPED.get(asked, asked.value), every)
+    if asked is m.StopReason.TARGET:  # the code of a program that TERM has ended means nothing
+        return Cause.COMPLETED, why, None if every[0].code or every[0].signal else every[0]
+    return Cause.REQUEUED, why, None
 
 
 def _stop_of(run: Run, records: Iterable[m.ExitRecord]) -> m.StopReason | None:

@@ -37,6 +37,20 @@ class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GUARANTEE_OPPORTUNISTIC: _ClassVar[Guarantee]
     GUARANTEE_AUTO: _ClassVar[Guarantee]
 
+class StopWhen(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STOP_WHEN_UNSPECIFIED: _ClassVar[StopWhen]
+    STOP_WHEN_END: _ClassVar[StopWhen]
+    STOP_WHEN_TARGET: _ClassVar[StopWhen]
+    STOP_WHEN_BEST: _ClassVar[StopWhen]
+
+class StopUnderLoad(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STOP_UNDER_LOAD_UNSPECIFIED: _ClassVar[StopUnderLoad]
+    STOP_UNDER_LOAD_TARGET: _ClassVar[StopUnderLoad]
+    STOP_UNDER_LOAD_BEST: _ClassVar[StopUnderLoad]
+    STOP_UNDER_LOAD_EITHER: _ClassVar[StopUnderLoad]
+
 class Label(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LABEL_UNSPECIFIED: _ClassVar[Label]
@@ -76,6 +90,14 @@ GUARANTEE_UNSPECIFIED: Guarantee
 GUARANTEE_GUARANTEED: Guarantee
 GUARANTEE_OPPORTUNISTIC: Guarantee
 GUARANTEE_AUTO: Guarantee
+STOP_WHEN_UNSPECIFIED: StopWhen
+STOP_WHEN_END: StopWhen
+STOP_WHEN_TARGET: StopWhen
+STOP_WHEN_BEST: StopWhen
+STOP_UNDER_LOAD_UNSPECIFIED: StopUnderLoad
+STOP_UNDER_LOAD_TARGET: StopUnderLoad
+STOP_UNDER_LOAD_BEST: StopUnderLoad
+STOP_UNDER_LOAD_EITHER: StopUnderLoad
 LABEL_UNSPECIFIED: Label
 LABEL_YES: Label
 LABEL_NO: Label
@@ -117,7 +139,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "reservation", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "gpu_retries", "max_nodes", "guarantee", "terminal")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "reservation", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "gpu_retries", "max_nodes", "guarantee", "target_accuracy", "stop_when", "stop_under_load", "terminal")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +227,9 @@ class JobRequest(_message.Message):
     GPU_RETRIES_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    STOP_WHEN_FIELD_NUMBER: _ClassVar[int]
+    STOP_UNDER_LOAD_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     argv: _containers.RepeatedScalarFieldContainer[str]
@@ -286,8 +311,11 @@ class JobRequest(_message.Message):
     gpu_retries: int
     max_nodes: int
     guarantee: Guarantee
+    target_accuracy: float
+    stop_when: StopWhen
+    stop_under_load: StopUnderLoad
     terminal: str
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., reservation: _Optional[str] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., gpu_retries: _Optional[int] = ..., max_nodes: _Optional[int] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., terminal: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., reservation: _Optional[str] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., gpu_retries: _Optional[int] = ..., max_nodes: _Optional[int] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., target_accuracy: _Optional[float] = ..., stop_when: _Optional[_Union[StopWhen, str]] = ..., stop_under_load: _Optional[_Union[StopUnderLoad, str]] = ..., terminal: _Optional[str] = ...) -> None: ...
 
 class SweepTable(_message.Message):
     __slots__ = ("columns", "rows", "halving")

@@ -57,6 +57,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
     STOP_REASON_OVER: _ClassVar[StopReason]
     STOP_REASON_REQUEUE: _ClassVar[StopReason]
+    STOP_REASON_TARGET: _ClassVar[StopReason]
 
 class ExitReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -108,6 +109,7 @@ STOP_REASON_PEER: StopReason
 STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_OVER: StopReason
 STOP_REASON_REQUEUE: StopReason
+STOP_REASON_TARGET: StopReason
 EXIT_REASON_UNSPECIFIED: ExitReason
 EXIT_REASON_EXITED: ExitReason
 EXIT_REASON_SIGNALLED: ExitReason

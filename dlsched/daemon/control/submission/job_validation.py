@@ -114,6 +114,7 @@ def validate(
     if values["gpu_share"] is not None and wanted.exclusive:
         raise BadInput("share: a job that has its nodes for itself shares no GPUs")
     _check_guarantee(values, gpus)
+    _check_target(values)
     if not gpus and (wanted.exclusive or values["gpu_share"] is not None or values["gpu_types"]):
         raise BadInput("gpus: 0, so it can have no whole nodes, no share and no type of GPUs")
     settle_deadline(values, now)
@@ -401,6 +402,14 @@ def _check_guarantee(values: Mapping[str, Any], gpus: int) -> None:
             raise BadInput(f"guarantee: {kind}, so {option} cannot be kept")
     if not gpus:
         raise BadInput(f"guarantee: {kind}, and the job has no GPUs")
+
+
+def _check_target(values: Mapping[str, Any]) -> None:
+    """Refuse a training that is to end at a target which it does not name."""
+    for name, sooner in (("stop_when", ("target",)), ("stop_under_load", ("target", "either"))):
+        if values[name] in sooner and values["target_accuracy"] is None:
+            option = BY_NAME[name].options[0].words[-1]
+            raise BadInput(f"{option} {values[name]} needs the accuracy: --target-accuracy X")
 
 
 def _says_no_gpus(values: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dlsched.core.arrays import Floats, Rows, numbers
 from dlsched.core.units import COMPLETED, Units, UnitTable
+from dlsched.policies.learning.points import places
 from dlsched.policies.scheduling.mlfs.priorities import part_learnt
 
 DONE = ("steps_done", "iterations", "epoch")  # columns of the iterations done, the first known
@@ -76,5 +77,5 @@ class Losses:
 
     def renumber(self, old: Rows) -> None:
         """Follow a table that was packed."""
-        place = {before: row for row, before in enumerate(old.tolist()) if before >= 0}
+        place = places(old)
         self._seen = {place[row]: seen for row, seen in self._seen.items() if row in place}

@@ -1,9 +1,9 @@
 """The policy `mlfs`: jobs by features of learning and of time, on the servers that suit them.
 
 In each decision every job gets a priority (`priorities.py`); jobs leave overloaded servers
-(`relief.py`); then those that left and those that wait are placed in the order of their
-priorities (`placing.py`). A job that runs is never preempted for one of higher priority. Paper:
-see the package.
+(`relief.py`); those that left and those that wait are placed in the order of their priorities
+(`placing.py`); then trainings end that are accurate enough (`load_control.py`). A job that runs is
+never preempted for one of higher priority. Paper: see the package.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import math
 
 import numpy as np
 
-from dlsched.core.allocation import Refused
+from dlsched.core.allocation import Grant, Refused
 from dlsched.core.context import RoundContext
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.mlfs.load_control import LoadControl
 from dlsched.policies.scheduling.mlfs.losses import Losses
 from dlsched.policies.scheduling.mlfs.options import MlfsOptions
 from dlsched.policies.scheduling.mlfs.placing import Hosts
@@ -37,7 +38,8 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
     def __init__(self, options: MlfsOptions) -> None:
         super().__init__(options)
         self._losses = Losses()
-        self.memories = (self._losses,)
+        self._control = LoadControl(options)
+        self.memories = (self._losses, self._control)
 
     @property
     def pairs_units(self) -> bool:
@@ -45,7 +47,7 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
         return self.options.hosts == "nearest"
 
     def allocate(self, units: Units, ctx: RoundContext, walk: Walk) -> None:
-        """Rank all jobs, relieve servers, and place what waits."""
+        """Rank all jobs, relieve servers, place what waits, and end what is accurate enough."""
         relatives = Relatives(ctx.table, ctx.now)
         order = ranked(ctx, relatives, self._losses, self.options)
         servers = Servers(ctx.occupancy.cluster, ctx.table, self.options.overload)
@@ -57,8 +59,23 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
             else []
         )
         self._place(order, set(moved), ctx, walk, Hosts(walk, servers, relatives, self.options))
-        if not says_use(ctx.table):
+        if walk.may_preempt:
+            self._end(ctx, walk, servers)
+        if not says_use(ctx.table) and not self._control.applies(ctx.table, ctx.active):
             walk.stable_until(math.inf)
+
+    def _end(self, ctx: RoundContext, walk: Walk, servers: Servers) -> None:
+        """End the trainings that may end; their GPUs are free at the next decision."""
+        if not self.options.load_control:
+            return
+        running = ctx.running
+        stays = np.array([row not in walk.suspended for row in running.rows.tolist()], np.bool_)
+        waits = any(row not in ctx.occupancy.held for row in ctx.active.tolist())
+        overloaded = waits or servers.load_of_all > self.options.cluster_load
+        for row, why in self._control.ended(running[stays], overloaded=overloaded):
+            walk.grant(row, Grant(complete=True))
+            walk.refuse(row, Refused("TargetReached", why))
+            walk.output("ended_early", row, 1.0)
 
     def _place(
         self, order: Ranked, moved: set[int], ctx: RoundContext, walk: Walk, hosts: Hosts

@@ -18,6 +18,7 @@ from dlsched.core.arrays import Bools, Floats, Ints, numbers
 from dlsched.core.cluster.description import Cluster
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.units import UnitTable
+from dlsched.policies.scheduling.mlfs.hosts import load_of_cluster
 
 RESOURCES = ("gpu", "cpu", "memory", "network")
 GPU = 0
@@ -113,6 +114,13 @@ class Servers:
     def utilisation(self) -> Floats:
         """The load over the capacity, at most 1; 0 where the capacity is unknown."""
         return np.minimum(self.load / self.capacity, 1.0)
+
+    @property
+    def load_of_all(self) -> float:
+        """How loaded the cluster is by what is measured, 0 to 1, where the capacity is known."""
+        known = np.isfinite(self.capacity).any(axis=0)
+        parts = np.minimum(self._measured / self.capacity, 1.0)
+        return load_of_cluster(parts[:, known])
 
     @property
     def over(self) -> Bools:
