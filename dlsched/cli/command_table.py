@@ -145,6 +145,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "flows": LazyCommand(
         "flows:flows_command", "Follow flows over shared links under several disciplines."
     ),
+    "leaderboard": LazyCommand(
+        "leaderboard:leaderboard_command", "Every policy on the same traces: one page of ranks."
+    ),
     "reproduce": LazyCommand(
         "reproduce.command:reproduce_command", "Published figures of the field beside ours."
     ),

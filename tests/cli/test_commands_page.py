@@ -22,6 +22,7 @@ ELSEWHERE = {
     "plan",
     "slots",
     "reproduce",
+    "leaderboard",
     "trace",
     "policy",
     "admin",

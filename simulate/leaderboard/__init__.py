@@ -1,0 +1,1 @@
+"""The leaderboard: every policy on the same traces, loads and seeds, under the same conditions."""
