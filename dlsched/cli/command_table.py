@@ -141,6 +141,7 @@ COMMANDS: dict[str, LazyCommand] = {
     ),
     "top": LazyCommand("nodes.top:top_command", "Watch nodes and jobs."),
     "web": LazyCommand("web.command:web_command", "The cluster as a web page, for you alone."),
+    "tasks": LazyCommand("jobs.tasks:tasks_command", "How the short tasks of a job stand."),
     "replay": LazyCommand("replay.command:replay_command", "Replay traces under policies."),
     "flows": LazyCommand(
         "flows:flows_command", "Follow flows over shared links under several disciplines."

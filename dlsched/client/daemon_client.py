@@ -567,6 +567,20 @@ class Client:
         request = control_pb2.SweepRequest(job=job)
         return sweep_of(self._connection.ask("Sweep", request, repeatable=True))
 
+    def short_tasks(
+        self, job: int, *, after: int = 0, only_failed: bool = False
+    ) -> control_pb2.TasksReply:
+        """Return how a job's short tasks stand, and a page of them.
+
+        Args:
+            job: the array or any of its jobs.
+            after: the page begins behind the task of this number.
+            only_failed: only tasks that have failed.
+        """
+        request = control_pb2.TasksRequest(job=job, after=after, only_failed=only_failed)
+        reply: control_pb2.TasksReply = self._connection.ask("Tasks", request, repeatable=True)
+        return reply
+
     def logs(
         self,
         job: int,

@@ -36,6 +36,7 @@ from dlsched.daemon.round.host_profiles import read_host_profiles
 from dlsched.daemon.round.parts import RoundSettings
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.settings import RoundSection, Settings, ShadowSection
+from dlsched.daemon.short_tasks.exchange import TaskLists
 from dlsched.daemon.site_rules.partition_access import PartitionAccess
 from dlsched.daemon.tenants import Tenants, configured
 from dlsched.daemon.writer import TermBegun
@@ -99,6 +100,7 @@ class Cluster(LedgerFollower):
         trainings: what elastic jobs have reported.
         curves: losses and metrics that jobs have reported.
         rungs: what jobs of sweeps have reached, in this term.
+        task_lists: short tasks of arrays, in this term.
         idle_gpus: the jobs whose GPUs do next to nothing.
         failures: what ranks have said of their failures.
         tenants: users, accounts, virtual clusters, partitions and quotas.
@@ -124,6 +126,7 @@ class Cluster(LedgerFollower):
         self.trainings = TrainingProfiles()
         self.curves = Curves()
         self.rungs = Rungs()
+        self.task_lists = TaskLists(driver)
         self.idle_gpus = IdleGpus()
         self.failures = Failures()
         self.tenants = Tenants(settings)
@@ -160,6 +163,7 @@ class Cluster(LedgerFollower):
         self.trainings.load(loaded.trainings)
         self.curves.load(loaded.curves)
         self.rungs = Rungs()
+        self.task_lists.began()
         self.live = self.live.successor(loaded, self.now, term.ended)
         self.round_state = RoundState.of_loaded(self.live, self.round_state.settings, loaded)
         if self.tenants.load(loaded.tenants, self.settings):

@@ -162,6 +162,7 @@ def launch_spec(
         message.array_min = min(spec.array.tasks)
         message.array_max = max(spec.array.tasks)
         message.array_step = spec.array.step
+        message.takes_tasks = bool(spec.array.short_tasks)
     if spec.sweep is not None and spec.sweep.halving is not None:
         message.rungs = spec.sweep.halving.rungs_text
     training = cluster.trainings.trainings.get(job.job)

@@ -171,3 +171,9 @@ class RunsService(control_pb2_grpc.RunsServicer):
         """Commit a checkpoint; only the current run's count."""
         job, run = self._run(request.node, request.key)
         return await self._cluster.checkpoints.commit(job, run, request)
+
+    @answered
+    async def ExchangeTasks(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Store which short tasks of a run have ended, and give it more."""
+        job, run = self._run(request.node, request.key)
+        return await self._cluster.task_lists.exchange(job, run, request)

@@ -14,6 +14,7 @@ from typing import Any
 from dlsched.db.checkpoints import CheckpointsMarked
 from dlsched.db.rungs import RungReached
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
+from dlsched.db.task_runs import TasksEnded, TasksGiven
 from dlsched.db.tenants import OPERATOR, Tenant
 from dlsched.db.trainings import CurvesRow, TrainingRow
 from dlsched.jobs.fields import JobFields
@@ -39,6 +40,8 @@ class ArrayShape:
     limit: int = 0  # of elements that run at once; 0: no limit
     step: int = 1
     sweep: Sweep | None = None  # whose rows are the parameters of the tasks
+    short_tasks: tuple[str, ...] = ()  # lines for the shell, which the elements share
+    short_task_bytes: int = 0  # of these lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,4 +305,6 @@ Record = (
     | TrainingRow
     | CurvesRow
     | RungReached
+    | TasksGiven
+    | TasksEnded
 )

@@ -99,7 +99,7 @@ def remove_jobs(connection: Connection, rows: list[JobsRemoved]) -> None:
 # those that name a job come before it
 _OF_JOBS: tuple[Table, ...] = (
     *(schema.job_story, schema.checkpoints, schema.predictions, schema.trainings, schema.curves),
-    *(schema.rungs, schema.gpu_work, schema.events, schema.jobs),
+    *(schema.rungs, schema.task_runs, schema.gpu_work, schema.events, schema.jobs),
 )
 _OF_BODIES: tuple[Table, ...] = (
     *(schema.job_environments, schema.dependencies, schema.job_bodies),

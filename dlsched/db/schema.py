@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0018"  # of the tables below: the newest migration
+VERSION = "0019"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -441,6 +441,19 @@ rungs = _table(  # what jobs of sweeps have reported at the rungs of successive 
     Column("step", Number, nullable=False),  # of the report
     Column("value", Double),  # of the metric; null: not finite
     _flag("stopped"),
+)
+
+task_runs = _table(  # short tasks that runs of an array were given, and how they have ended
+    "task_runs",
+    Column("job", Number, primary_key=True, autoincrement=False),  # the array's first
+    Column("task", Integer, primary_key=True, autoincrement=False),  # its number, from 1
+    _words("run_id"),
+    _words("node"),
+    _seconds("given_at", nullable=False),
+    Column("code", Integer),
+    Column("signal", Integer),
+    _seconds("ran_s"),
+    _seconds("ended_at"),
 )
 
 speeds = _table(  # measured speeds of kinds of trainings

@@ -34,6 +34,8 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   share of the GPU asks for. With a share of 0 it does no step until it gets more or must stop.
 - A rank that can write its stacks sends `hello` with the capability `stacks` and the descriptor of
   a file in memory as SCM_RIGHTS; at STACKS_SIGNAL it writes them there.
+- A process of a job with short tasks sends `want_tasks`, and gets `tasks` as soon as the daemon has
+  stored what has ended and what is given. It may get a task again that it has had; it skips it.
 - `failed` says with which exception a rank ends; `doing`, that a long save or evaluation is not a
   training that hangs.
 - Messages of a rank that names the `run_id` of another run are dropped.
@@ -209,6 +211,18 @@ class StepEnd(Message):
     most_bytes: int = 0  # at once, during the step
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantTasks(Message):
+    """The short tasks that have ended, one entry each, and those still held; wants more."""
+
+    type: ClassVar[str] = "want_tasks"
+    ended: tuple[int, ...] = ()  # numbers
+    codes: tuple[int, ...] = ()
+    signals: tuple[int, ...] = ()
+    ran_s: tuple[float, ...] = ()
+    held: tuple[int, ...] = ()
+
+
 # -- a caller of `dlsched run` to the keeper -------------------------------------------------------
 
 
@@ -306,6 +320,16 @@ class Processors(Message):
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks(Message):
+    """Short tasks to execute; the ends that were told are durable."""
+
+    type: ClassVar[str] = "tasks"
+    numbers: tuple[int, ...] = ()
+    lines: tuple[str, ...] = ()  # for the shell
+    over: bool = False  # no task waits any more
+
+
 # -- the keeper to a caller of `dlsched run` -------------------------------------------------------
 
 
@@ -366,6 +390,7 @@ FromJob = (
     | Trained
     | StepBegin
     | StepEnd
+    | WantTasks
     | RunRanks
     | SignalRanks
 )
@@ -377,6 +402,7 @@ FromKeeper = (
     | CheckpointAnswer
     | UseBatch
     | Processors
+    | Tasks
     | Started
     | Output
     | Exited
@@ -535,7 +561,7 @@ _OF_TRAININGS = (
     StepDone, Failed, Doing, Restored, Leaving, Trained, CheckpointMade, StepBegin, StepEnd,
 )  # fmt: skip
 _FROM_JOB: dict[str, Any] = {
-    kind.type: kind for kind in (Hello, *_OF_TRAININGS, RunRanks, SignalRanks)
+    kind.type: kind for kind in (Hello, *_OF_TRAININGS, WantTasks, RunRanks, SignalRanks)
 }
 _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind
@@ -547,6 +573,7 @@ _FROM_KEEPER: dict[str, Any] = {
         CheckpointAnswer,
         UseBatch,
         Processors,
+        Tasks,
         Started,
         Output,
         Exited,

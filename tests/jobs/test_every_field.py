@@ -57,6 +57,7 @@ OF_THE_CALL = {
         "wait",
     ),
     *("parsable", "sweep"),  # a sweep needs a file: tests/cli/jobs/test_sweep.py
+    "tasks",  # they need a file, too: tests/live/runs/test_short_tasks_live.py
 }
 # how fields are said whose form alone does not tell, and what is kept then
 SAID: dict[str, tuple[str, object]] = {

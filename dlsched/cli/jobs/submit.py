@@ -21,6 +21,7 @@ from dlsched.cli.option_groups import option, with_option_groups
 from dlsched.cli.output.output_options import AsJson
 from dlsched.core.errors import BadInput
 from dlsched.jobs.fields import OPTIONS
+from dlsched.jobs.short_tasks import COMMAND
 
 if TYPE_CHECKING:
     from dlsched.client.daemon_client import Client
@@ -100,12 +101,13 @@ def _submit(
         if wrap is not None or source or dag or test_only or logs or as_json:
             raise BadInput("--interactive: alone or with a command after --, and to be run now")
         _run_interactive(words or [], layer_of(given, OPTIONS), daemon, is_command=is_command)
-    sources = [bool(words), wrap is not None, source is not None, dag is not None]
-    if sum(sources) != 1:
-        raise BadInput(
-            "give a script, a command after --, --wrap, --from or --dag, and only one of them"
-        )
     layer = layer_of(given, OPTIONS)
+    others = (wrap, source, dag, layer.get("tasks"))
+    if bool(words) + sum(each is not None for each in others) != 1:
+        raise BadInput(
+            "give a script, a command after --, --wrap, --from, --dag or --tasks, "
+            "and only one of them"
+        )
     words, layer = as_leader(service, words or [], layer, daemon, is_command=is_command)
     found = list(
         _from_file(source, layer, ignore_unknown)
@@ -219,6 +221,9 @@ def one_job(
 
     caller = here()
     layer = merged(layer, from_variables(caller.variables))
+    if "tasks" in layer and not words:
+        name = os.path.basename(layer["tasks"])
+        return composed(layer, Command(argv=(COMMAND,), name=name), caller)
     if wrap is not None:
         return composed(layer, Command(script=wrapped(wrap), name="wrap", is_line=True), caller)
     if is_command:

@@ -121,6 +121,10 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         from dlsched.client.submission.sweeps import put_sweep  # noqa: PLC0415
 
         notes += put_sweep(request, options, caller.directory, line=command.is_line)
+    if "tasks" in options or "tokens" in options:
+        from dlsched.client.submission.short_tasks import put_short_tasks  # noqa: PLC0415
+
+        put_short_tasks(request, options, caller.directory)
     if request.sla:
         from dlsched.core.rewards import RewardCurve  # noqa: PLC0415
 

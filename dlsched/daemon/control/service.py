@@ -18,6 +18,7 @@ from dlsched.daemon.control.job_ends import JobEnds
 from dlsched.daemon.control.job_lists import JobLists
 from dlsched.daemon.control.job_metrics import job_metrics
 from dlsched.daemon.control.shadow import ShadowService
+from dlsched.daemon.control.short_tasks import short_tasks
 from dlsched.daemon.control.submission import updating
 from dlsched.daemon.control.submission.submit import Submissions
 from dlsched.daemon.control.sweeps import sweep
@@ -102,6 +103,11 @@ class ControlService(TokenService, control_pb2_grpc.ControlServicer):
     async def Sweep(self, request: Any, context: Any) -> Any:
         self._require_state()
         return await sweep(self._cluster, request, identity_of(context))
+
+    @answered
+    async def Tasks(self, request: Any, context: Any) -> Any:
+        self._require_state()
+        return await short_tasks(self._cluster, request, identity_of(context))
 
     @streamed
     async def History(self, request: Any, context: Any) -> AsyncGenerator[Any]:

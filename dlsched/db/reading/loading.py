@@ -217,7 +217,9 @@ def read_jobs(
                     submitted_at=row["submitted_at"],
                     array=array,
                     index=row["array_index"],
-                    content_bytes=size // (1 if array is None else len(array.tasks)),
+                    content_bytes=size
+                    if array is None
+                    else (size + array.short_task_bytes) // len(array.tasks),
                 )
         found[JobId(row["job"])] = job_of(row, spec=spec, story=story[row["job"]])
     return found

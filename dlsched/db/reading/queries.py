@@ -51,6 +51,7 @@ from dlsched.db.retention import has_old_lines, removable_jobs
 from dlsched.db.rows import Row, record_of
 from dlsched.db.rungs import RungReached, read_rungs
 from dlsched.db.statements import rows_in
+from dlsched.db.task_runs import TaskCounts, TaskRun, count_tasks, read_task_runs
 from dlsched.db.trainings import CurvesRow, TrainingRow, read_trainings
 from dlsched.protocol.ledger import Job, Run
 from dlsched.protocol.messages import JobId, NodeName, RequestId, RunId
@@ -345,6 +346,23 @@ class Reads:
     def rungs(self, array: JobId) -> list[RungReached]:
         """What the jobs of a sweep have reached, by job and rung."""
         return self._read(lambda c: read_rungs(c, array))
+
+    def task_runs(
+        self,
+        array: JobId,
+        *,
+        after: int = 0,
+        up_to: int | None = None,
+        failed: int | None = None,
+    ) -> list[TaskRun]:
+        """The short tasks of an array that were given to a run; see `task_runs.read_task_runs`."""
+        return self._read(
+            lambda c: read_task_runs(c, array, after=after, up_to=up_to, failed=failed)
+        )
+
+    def task_counts(self, array: JobId) -> TaskCounts:
+        """How the short tasks of an array stand."""
+        return self._read(lambda c: count_tasks(c, array))
 
     def checkpoints(
         self, wanted: Filter, *, states: Sequence[str] = HELD, limit: int | None = None

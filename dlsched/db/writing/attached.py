@@ -32,6 +32,7 @@ from dlsched.db.rows import of_row
 from dlsched.db.rungs import RungReached, set_reached
 from dlsched.db.speeds import SpeedsForgotten, SpeedsSet, forget_speeds, set_speeds
 from dlsched.db.statements import add, put
+from dlsched.db.task_runs import TasksEnded, TasksGiven, set_ended, set_given
 from dlsched.db.tenant_rows import remove_tenants, replace_configured, set_tenants
 from dlsched.db.trainings import CurvesRow, TrainingRow, set_trainings
 from dlsched.protocol.json_form import dumps, plain
@@ -202,6 +203,8 @@ _STORES: Mapping[type, Callable[[_Place, Any], None]] = {
     NoticeSettled: lambda place, rows: settle_notices(place.connection, rows),
     NoticeDelayed: lambda place, rows: delay_notices(place.connection, rows),
     RungReached: lambda place, rows: set_reached(place.connection, rows),
+    TasksGiven: lambda place, rows: set_given(place.connection, rows),
+    TasksEnded: lambda place, rows: set_ended(place.connection, rows),
     GpuWork: lambda place, rows: add_gpu_work(place.connection, rows),
     JobsRemoved: lambda place, rows: remove_jobs(place.connection, rows),
     LinesRemoved: lambda place, rows: remove_lines(place.connection, rows),

@@ -34,6 +34,8 @@ from dlsched.protocol import agent
 from dlsched.protocol import messages as m
 from dlsched.protocol.event_queue import EventQueue
 from dlsched.rpc.channels import ClientTrust
+from dlsched.rpc.conversion import to_wire
+from dlsched.rpc.v1 import control_pb2
 from dlsched.system import clock
 
 if TYPE_CHECKING:  # few agents have a node policy, and it loads numpy
@@ -197,6 +199,10 @@ class AgentDriver:
             key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
             if key is not None:
                 self.tasks.start(self._commit(key, message["checkpoint"]))
+        elif "want_tasks" in message:
+            key = self.key(run_id)
+            if key is not None:
+                self.tasks.start(self._exchange_tasks(key, message["want_tasks"]))
         elif "turn" in message:
             self.turns.from_keeper(run_id, message["turn"])
         else:
@@ -212,6 +218,13 @@ class AgentDriver:
         result = {"path": checkpoint["path"], "accepted": answer.accepted, "why": answer.why}
         result["held"] = list(answer.held)
         self.keepers.send(key.run_id, {"committed": result})
+
+    async def _exchange_tasks(self, key: m.RunKey, told: dict[str, Any]) -> None:
+        """Pass on which short tasks of a run have ended; give it those that it gets."""
+        request = control_pb2.TaskExchange(node=self.state.node, key=to_wire(key), **told)
+        found = await self.leader.exchange_tasks(request)
+        given = {"numbers": list(found.numbers), "lines": list(found.lines), "over": found.over}
+        self.keepers.send(key.run_id, {"tasks": given})
 
     # -- commands ------------------------------------------------------------------------------
 

@@ -191,16 +191,37 @@ class LeaderLink:
         self, commit: control_pb2.CheckpointCommit
     ) -> control_pb2.CheckpointReply:
         """Ask for a checkpoint's commit until a daemon answers: accepted or not, and why."""
+        try:
+            reply: control_pb2.CheckpointReply = await self._until_answered(
+                "CommitCheckpoint", commit
+            )
+        except aio.AioRpcError as error:
+            return control_pb2.CheckpointReply(accepted=False, why=error.details())
+        return reply
+
+    async def exchange_tasks(self, told: control_pb2.TaskExchange) -> control_pb2.TaskBundle:
+        """Tell which short tasks have ended, until a daemon answers; a refused run gets no more."""
+        try:
+            bundle: control_pb2.TaskBundle = await self._until_answered("ExchangeTasks", told)
+        except aio.AioRpcError as error:
+            log.warning("exchangetasks-refused why=%s", error.details())
+            return control_pb2.TaskBundle(over=True)
+        return bundle
+
+    async def _until_answered(self, method: str, message: Any) -> Any:
+        """Ask for a run until a daemon answers.
+
+        Raises:
+            AioRpcError: it refuses.
+        """
         while True:
             await self.connected.wait()
             stub = _runs(self._open_channel())
             try:
-                call = stub.CommitCheckpoint(commit, timeout=self.timing.reply_age_s)
-                reply: control_pb2.CheckpointReply = await answer(call)
-                return reply
+                return await answer(getattr(stub, method)(message, timeout=self.timing.reply_age_s))
             except aio.AioRpcError as error:
                 if error.code() not in _LATER:
-                    return control_pb2.CheckpointReply(accepted=False, why=error.details())
+                    raise
             except ChannelClosed:
                 pass
             await asyncio.sleep(random.uniform(0.2, 0.6))

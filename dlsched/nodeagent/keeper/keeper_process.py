@@ -24,6 +24,7 @@ from dlsched.nodeagent.ranks.job_limits import JobLimits
 from dlsched.nodeagent.ranks.job_socket import JobSocket, Peer
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 from dlsched.nodeagent.ranks.master_port import PortTaken
+from dlsched.nodeagent.ranks.task_messages import TaskMessages
 from dlsched.nodeagent.ranks.training_messages import TrainingMessages
 from dlsched.protocol import keeper
 from dlsched.protocol import messages as m
@@ -80,6 +81,7 @@ class Keeper:
         self._loop = EventLoop(self._on_timer)
         self._has_left = False
         self._training = TrainingMessages(self)
+        self._tasks = TaskMessages(self)
         self._job = JobSocket(
             spec.launch.uid,
             spec.desired.key.run_id,
@@ -297,6 +299,7 @@ class Keeper:
     def _new_agent(self) -> None:
         self.feed(keeper.AgentAttached(clock.boottime()))
         self._training.new_agent()
+        self._tasks.new_agent()
         self.processes.turns.new_agent()
         self._limits.tell_agent()
 
@@ -335,6 +338,7 @@ class Keeper:
             self.feed(keeper.OrderArrived(clock.boottime(), order))
             return
         self._training.from_agent(message)
+        self._tasks.from_agent(message)
         self._limits.from_agent(message)
         self.processes.calls.from_agent(message)
         self.processes.turns.from_agent(message)
@@ -365,10 +369,12 @@ class Keeper:
             self.processes.calls.closed(peer)
             self.processes.turns.closed(peer)
             self._training.closed(peer)
+            self._tasks.closed(peer)
             self._job.close(peer)
 
     def _from_job(self, peer: Peer, message: words.FromJob) -> None:
         self._training.from_job(peer, message)
+        self._tasks.from_job(peer, message)
         self._limits.from_job(peer, message)
         if not peer.is_foreign:
             stopping = self.state.stop is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -191,6 +192,8 @@ class RunProcesses:
         if launch.script and ranks:
             child_process.write_script(self._spec, self._folder.script)
             argv = child_process.script_argv(launch.script, self._folder.script, launch.argv)
+        if launch.takes_tasks:  # with this program's interpreter, whatever the job has loaded
+            argv = (sys.executable, "-I", "-m", "dlsched.job.tasks")
         processes = {}
         for rank in ranks:
             path = partial(

@@ -58,6 +58,7 @@ class LaunchFacts:
     container: str = ""  # image; empty: none
     container_mounts: str = ""
     terminal: str = ""  # rows x columns: the job is interactive; empty: it has output files
+    takes_tasks: bool = False  # it executes short tasks that it is given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,7 +139,7 @@ class EnvironmentVariable(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class JobRequest(_message.Message):
-    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "reservation", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "gpu_retries", "max_nodes", "guarantee", "target_accuracy", "stop_when", "stop_under_load", "terminal")
+    __slots__ = ("name", "argv", "script", "working_directory", "output", "error", "truncate", "environment", "partition", "vc", "priority_class", "priority", "gpus", "nodes", "gpus_per_node", "gpu_types", "min_gpus", "max_gpus", "share", "cpus", "memory_bytes", "only_nodes", "not_nodes", "exclusive", "time_limit_s", "begin_at", "deadline_at", "mode", "fence", "suspend_level", "grace_s", "warn_signal", "warn_before_s", "retries", "no_requeue", "held", "dependencies", "broken_dependency", "array", "model", "batch_size", "total_iterations", "weight", "expected_s", "comment", "notify", "no_slurm_environment", "extra", "adaptive", "fixed_batch", "submit_host", "open_ended", "deadline_value", "warn_script_only", "requeue_on_timeout", "keep_checkpoints", "resume_from", "on_hang", "hang_factor", "retry_elsewhere", "label", "sweep", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "notify_url", "mail_user", "container", "container_mounts", "deadline_kind", "reservation", "constraint", "cell", "sla", "time_min_s", "tmp_bytes", "gpu_retries", "max_nodes", "guarantee", "target_accuracy", "stop_when", "stop_under_load", "terminal", "tasks")
     class ExtraEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +231,7 @@ class JobRequest(_message.Message):
     STOP_WHEN_FIELD_NUMBER: _ClassVar[int]
     STOP_UNDER_LOAD_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     argv: _containers.RepeatedScalarFieldContainer[str]
     script: bytes
@@ -315,7 +316,8 @@ class JobRequest(_message.Message):
     stop_when: StopWhen
     stop_under_load: StopUnderLoad
     terminal: str
-    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., reservation: _Optional[str] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., gpu_retries: _Optional[int] = ..., max_nodes: _Optional[int] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., target_accuracy: _Optional[float] = ..., stop_when: _Optional[_Union[StopWhen, str]] = ..., stop_under_load: _Optional[_Union[StopUnderLoad, str]] = ..., terminal: _Optional[str] = ...) -> None: ...
+    tasks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., truncate: _Optional[bool] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., partition: _Optional[str] = ..., vc: _Optional[str] = ..., priority_class: _Optional[str] = ..., priority: _Optional[float] = ..., gpus: _Optional[int] = ..., nodes: _Optional[int] = ..., gpus_per_node: _Optional[int] = ..., gpu_types: _Optional[_Iterable[str]] = ..., min_gpus: _Optional[int] = ..., max_gpus: _Optional[int] = ..., share: _Optional[float] = ..., cpus: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., only_nodes: _Optional[_Iterable[str]] = ..., not_nodes: _Optional[_Iterable[str]] = ..., exclusive: _Optional[bool] = ..., time_limit_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., mode: _Optional[_Union[_run_pb2.LaunchMode, str]] = ..., fence: _Optional[_Union[_run_pb2.Fence, str]] = ..., suspend_level: _Optional[_Union[_run_pb2.SuspendLevel, str]] = ..., grace_s: _Optional[float] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., retries: _Optional[int] = ..., no_requeue: _Optional[bool] = ..., held: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., broken_dependency: _Optional[_Union[Broken, str]] = ..., array: _Optional[str] = ..., model: _Optional[str] = ..., batch_size: _Optional[float] = ..., total_iterations: _Optional[float] = ..., weight: _Optional[float] = ..., expected_s: _Optional[float] = ..., comment: _Optional[str] = ..., notify: _Optional[str] = ..., no_slurm_environment: _Optional[bool] = ..., extra: _Optional[_Mapping[str, str]] = ..., adaptive: _Optional[bool] = ..., fixed_batch: _Optional[bool] = ..., submit_host: _Optional[str] = ..., open_ended: _Optional[bool] = ..., deadline_value: _Optional[float] = ..., warn_script_only: _Optional[bool] = ..., requeue_on_timeout: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., resume_from: _Optional[str] = ..., on_hang: _Optional[_Union[OnHang, str]] = ..., hang_factor: _Optional[float] = ..., retry_elsewhere: _Optional[bool] = ..., label: _Optional[_Union[Label, str]] = ..., sweep: _Optional[_Union[SweepTable, _Mapping]] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., notify_url: _Optional[str] = ..., mail_user: _Optional[str] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., deadline_kind: _Optional[_Union[DeadlineKind, str]] = ..., reservation: _Optional[str] = ..., constraint: _Optional[str] = ..., cell: _Optional[str] = ..., sla: _Optional[str] = ..., time_min_s: _Optional[float] = ..., tmp_bytes: _Optional[int] = ..., gpu_retries: _Optional[int] = ..., max_nodes: _Optional[int] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., target_accuracy: _Optional[float] = ..., stop_when: _Optional[_Union[StopWhen, str]] = ..., stop_under_load: _Optional[_Union[StopUnderLoad, str]] = ..., terminal: _Optional[str] = ..., tasks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SweepTable(_message.Message):
     __slots__ = ("columns", "rows", "halving")
@@ -903,6 +905,56 @@ class UpdateRequest(_message.Message):
     set_dependencies: bool
     dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
     def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., fields: _Optional[_Mapping[str, str]] = ..., set_dependencies: _Optional[bool] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ...) -> None: ...
+
+class TasksRequest(_message.Message):
+    __slots__ = ("job", "after", "only_failed")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FAILED_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    after: int
+    only_failed: bool
+    def __init__(self, job: _Optional[int] = ..., after: _Optional[int] = ..., only_failed: _Optional[bool] = ...) -> None: ...
+
+class TaskView(_message.Message):
+    __slots__ = ("number", "state", "code", "signal", "node", "ran_s", "line")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RAN_S_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    state: str
+    code: int
+    signal: int
+    node: str
+    ran_s: float
+    line: str
+    def __init__(self, number: _Optional[int] = ..., state: _Optional[str] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., node: _Optional[str] = ..., ran_s: _Optional[float] = ..., line: _Optional[str] = ...) -> None: ...
+
+class TasksReply(_message.Message):
+    __slots__ = ("job", "name", "total", "running", "done", "failed", "mean_s", "tasks", "more")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    MEAN_S_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    name: str
+    total: int
+    running: int
+    done: int
+    failed: int
+    mean_s: float
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskView]
+    more: bool
+    def __init__(self, job: _Optional[int] = ..., name: _Optional[str] = ..., total: _Optional[int] = ..., running: _Optional[int] = ..., done: _Optional[int] = ..., failed: _Optional[int] = ..., mean_s: _Optional[float] = ..., tasks: _Optional[_Iterable[_Union[TaskView, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class SweepRequest(_message.Message):
     __slots__ = ("job",)
@@ -2006,7 +2058,7 @@ class LaunchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ...) -> None: ...
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "container", "container_mounts", "terminal")
+    __slots__ = ("key", "user", "uid", "argv", "script", "environment", "working_directory", "output", "error", "append", "warn_signal", "warn_before_s", "job_name", "array_job", "array_task", "array_count", "array_min", "array_max", "array_step", "partition", "submit_directory", "submit_host", "resume_from", "resume_step", "slurm_environment", "deadline_at", "vc", "cluster", "node_addresses", "executed_s", "fixed_batch", "batch", "warn_script_only", "keep_checkpoints", "label_output", "label_error", "rungs", "umask", "ntasks", "ntasks_per_node", "cpus_per_task", "container", "container_mounts", "terminal", "takes_tasks")
     KEY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -2051,6 +2103,7 @@ class LaunchSpec(_message.Message):
     CONTAINER_FIELD_NUMBER: _ClassVar[int]
     CONTAINER_MOUNTS_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    TAKES_TASKS_FIELD_NUMBER: _ClassVar[int]
     key: _run_pb2.RunKey
     user: str
     uid: int
@@ -2095,7 +2148,36 @@ class LaunchSpec(_message.Message):
     container: str
     container_mounts: str
     terminal: str
-    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., terminal: _Optional[str] = ...) -> None: ...
+    takes_tasks: bool
+    def __init__(self, key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[_Union[EnvironmentVariable, _Mapping]]] = ..., working_directory: _Optional[str] = ..., output: _Optional[str] = ..., error: _Optional[str] = ..., append: _Optional[bool] = ..., warn_signal: _Optional[int] = ..., warn_before_s: _Optional[float] = ..., job_name: _Optional[str] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., array_count: _Optional[int] = ..., array_min: _Optional[int] = ..., array_max: _Optional[int] = ..., array_step: _Optional[int] = ..., partition: _Optional[str] = ..., submit_directory: _Optional[str] = ..., submit_host: _Optional[str] = ..., resume_from: _Optional[str] = ..., resume_step: _Optional[int] = ..., slurm_environment: _Optional[bool] = ..., deadline_at: _Optional[float] = ..., vc: _Optional[str] = ..., cluster: _Optional[str] = ..., node_addresses: _Optional[_Iterable[str]] = ..., executed_s: _Optional[float] = ..., fixed_batch: _Optional[bool] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., warn_script_only: _Optional[bool] = ..., keep_checkpoints: _Optional[int] = ..., label_output: _Optional[bool] = ..., label_error: _Optional[bool] = ..., rungs: _Optional[str] = ..., umask: _Optional[int] = ..., ntasks: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., container: _Optional[str] = ..., container_mounts: _Optional[str] = ..., terminal: _Optional[str] = ..., takes_tasks: _Optional[bool] = ...) -> None: ...
+
+class TaskExchange(_message.Message):
+    __slots__ = ("node", "key", "ended", "codes", "signals", "ran_s", "held")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    CODES_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    RAN_S_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    key: _run_pb2.RunKey
+    ended: _containers.RepeatedScalarFieldContainer[int]
+    codes: _containers.RepeatedScalarFieldContainer[int]
+    signals: _containers.RepeatedScalarFieldContainer[int]
+    ran_s: _containers.RepeatedScalarFieldContainer[float]
+    held: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., ended: _Optional[_Iterable[int]] = ..., codes: _Optional[_Iterable[int]] = ..., signals: _Optional[_Iterable[int]] = ..., ran_s: _Optional[_Iterable[float]] = ..., held: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TaskBundle(_message.Message):
+    __slots__ = ("numbers", "lines", "over")
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    over: bool
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., lines: _Optional[_Iterable[str]] = ..., over: _Optional[bool] = ...) -> None: ...
 
 class RunReport(_message.Message):
     __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks")

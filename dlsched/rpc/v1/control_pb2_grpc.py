@@ -75,6 +75,11 @@ class ControlStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.FromString,
                 _registered_method=True)
+        self.Tasks = channel.unary_unary(
+                '/dlsched.v1.Control/Tasks',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksRequest.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksReply.FromString,
+                _registered_method=True)
         self.Wait = channel.unary_stream(
                 '/dlsched.v1.Control/Wait',
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.WaitRequest.SerializeToString,
@@ -267,6 +272,13 @@ class ControlServicer:
 
     def Sweep(self, request, context):
         """The jobs of a sweep with their parameters and newest values: its owner and operators only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Tasks(self, request, context):
+        """The short tasks of a job, a page at a time: its owner and operators only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -500,6 +512,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Sweep,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.SerializeToString,
+            ),
+            'Tasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tasks,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksRequest.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksReply.SerializeToString,
             ),
             'Wait': grpc.unary_stream_rpc_method_handler(
                     servicer.Wait,
@@ -858,6 +875,33 @@ class Control:
             '/dlsched.v1.Control/Sweep',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepRequest.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.SweepReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Control/Tasks',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksRequest.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TasksReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1650,6 +1694,11 @@ class RunsStub:
                 request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointCommit.SerializeToString,
                 response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointReply.FromString,
                 _registered_method=True)
+        self.ExchangeTasks = channel.unary_unary(
+                '/dlsched.v1.Runs/ExchangeTasks',
+                request_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskExchange.SerializeToString,
+                response_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskBundle.FromString,
+                _registered_method=True)
 
 
 class RunsServicer:
@@ -1677,6 +1726,13 @@ class RunsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExchangeTasks(self, request, context):
+        """A run of a job with short tasks tells which have ended, and gets more; answered when durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RunsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1694,6 +1750,11 @@ def add_RunsServicer_to_server(servicer, server):
                     servicer.CommitCheckpoint,
                     request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointCommit.FromString,
                     response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointReply.SerializeToString,
+            ),
+            'ExchangeTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExchangeTasks,
+                    request_deserializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskExchange.FromString,
+                    response_serializer=dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskBundle.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1778,6 +1839,33 @@ class Runs:
             '/dlsched.v1.Runs/CommitCheckpoint',
             dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointCommit.SerializeToString,
             dlsched_dot_rpc_dot_v1_dot_control__pb2.CheckpointReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExchangeTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlsched.v1.Runs/ExchangeTasks',
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskExchange.SerializeToString,
+            dlsched_dot_rpc_dot_v1_dot_control__pb2.TaskBundle.FromString,
             options,
             channel_credentials,
             insecure,

@@ -180,7 +180,8 @@ def test_the_environment_is_sent_once_without_variables_of_a_surrounding_job(
          "--interactive: alone or with a command after --, and to be run now"),
         (["--interactive"],
          "standard input and output are no terminal, which an interactive job needs"),
-        ([], "give a script, a command after --, --wrap, --from or --dag, and only one of them"),
+        ([], "give a script, a command after --, --wrap, --from, --dag or --tasks, "
+             "and only one of them"),
         (["--zzz", "x"], "no such option: --zzz"),
         (["-N", "2", "-G", "3", "--", "x"], "--gpus 3: not the same number on each of 2 nodes"),
     ],

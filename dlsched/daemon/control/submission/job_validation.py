@@ -19,6 +19,7 @@ from dlsched.daemon.capacity import Capacity, Host
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.reservations import check_use
+from dlsched.daemon.control.short_tasks import with_short_tasks
 from dlsched.daemon.control.submission.arrays import parse_array
 from dlsched.daemon.control.submission.elastic import elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
@@ -175,10 +176,7 @@ def validate(
         timeouts=_timeouts(body, limits.timeouts),
         gpu_share=0.0 if uses_leftovers(body) else body.gpu_share,
     )
-    array = parse_array(wanted.array, limits.array_size) if wanted.array else None
-    sweep = check_sweep(wanted, array)
-    if array is not None and sweep is not None:
-        array = replace(array, sweep=sweep)
+    array = with_short_tasks(wanted, _array(wanted, limits.array_size), nodes=len(request.gang))
     if body.terminal:
         _check_interactive(body, request, content.script or array)
     if not wanted.open_ended:
@@ -192,6 +190,13 @@ def validate(
         tasks=tasks,
         gpus_unsaid=unsaid and body.gpus > 0,
     )
+
+
+def _array(wanted: control_pb2.JobRequest, most: int) -> ArrayShape | None:
+    """The array that a request asks for, with its sweep; None: it is a plain job."""
+    array = parse_array(wanted.array, most) if wanted.array else None
+    sweep = check_sweep(wanted, array)
+    return array if array is None or sweep is None else replace(array, sweep=sweep)
 
 
 def _check_interactive(

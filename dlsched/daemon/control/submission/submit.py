@@ -145,7 +145,7 @@ class Submissions:
             described = await _described(live, requests)
             begin_at = await _beginnings(cluster, asked, caller)
         likely = [each async for each in in_turns(_rows(asked, first_job, caller, now))]
-        size = sum(sizes.of(each.body, each.content) for each in asked)
+        size = sum(_size(each, sizes) for each in asked)
         await asyncio.sleep(0)  # what follows is one turn: no other call comes in between
         if known is None:
             check_room(cluster, caller.name, total, size)
@@ -419,12 +419,18 @@ class _Seals:
         return replace(job, body=replace(job.body, seal=self._made[id(variables)][1]))
 
 
+def _size(job: ValidJob, sizes: ContentSizes) -> int:
+    """About how many bytes of memory the content of a job, or of an array, takes."""
+    lines = 0 if job.array is None else job.array.short_task_bytes
+    return sizes.of(job.body, job.content) + lines
+
+
 def _requests(
     asked: Iterable[ValidJob], name: str, caller: Identity, now: float, sizes: ContentSizes
 ) -> Iterable[Request]:
     number = 0
     for each in asked:
-        mine = sizes.of(each.body, each.content) // each.elements
+        mine = _size(each, sizes) // each.elements
         for index in range(each.elements):
             spec = JobSpec(
                 body=each.body,

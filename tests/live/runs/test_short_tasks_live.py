@@ -1,0 +1,154 @@
+"""Short tasks from the command line to the node and back: each once, lost ones again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from dlsched.torture.local_cluster import LocalCluster, eventually
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[LocalCluster]:
+    """One daemon, two nodes of two GPUs."""
+    with LocalCluster(nodes=2, gpus="2:v100") as running:
+        yield running
+
+
+def submit_tasks(cluster: LocalCluster, lines: list[str], tokens: int, *flags: str) -> int:
+    """Submit lines for the shell; the output goes to one file for each token."""
+    file = cluster.folder / "tasks.sh"
+    file.write_text("# what is to be done\n\n" + "\n".join(lines) + "\n")
+    words = ("--tokens", str(tokens), "--gpus", "1", "-o", f"{cluster.out}/%A-%a.out", *flags)
+    return int(cluster.cli("submit", "--parsable", "--tasks", str(file), *words))
+
+
+def counts(cluster: LocalCluster, job: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cluster.cli("tasks", str(job), "--json"))
+    return found
+
+
+def bundles(cluster: LocalCluster, job: int) -> int:
+    """How many answers have brought tasks; each is at most one transaction."""
+    query = "SELECT COUNT(*) FROM (SELECT DISTINCT run_id, given_at FROM task_runs WHERE job = ?)"
+    with closing(sqlite3.connect(cluster.folder / "dlsched.db")) as database:
+        found: int = database.execute(query, (job,)).fetchone()[0]
+    return found
+
+
+def test_tasks_run_once_and_their_ends_are_known(pair: LocalCluster) -> None:
+    total, marks = 400, pair.folder / "marks"
+    lines = [f"echo $DLSCHED_TASK {number} >> {marks}" for number in range(1, total + 1)]
+    lines[6] += "; exit 3"
+    lines[8] += "; kill -KILL $$"
+    job = submit_tasks(pair, lines, 4)
+    ended = pair.run("wait", str(job))
+    assert ended.returncode == 1  # two tasks have failed
+    assert bundles(pair, job) < total / 4
+    assert Counter(marks.read_text().splitlines()) == Counter(
+        f"{number} {number}" for number in range(1, total + 1)
+    )
+    found = counts(pair, job)
+    known = {name: found[name] for name in ("total", "done", "failed", "running", "waiting")}
+    assert known == {"total": total, "done": total - 2, "failed": 2, "running": 0, "waiting": 0}
+    assert [(t["number"], t["code"], t["signal"]) for t in found["tasks"]] == [(7, 3, 0), (9, 0, 9)]
+    rows = list(csv.DictReader(pair.cli("tasks", f"{job}_1", "--csv").splitlines()))
+    assert [int(row["task"]) for row in rows] == list(range(1, total + 1))
+    assert {row["node"] for row in rows} <= {"n1", "n2"}
+    assert {row["state"] for row in rows} == {"done", "failed"}
+    shown = pair.cli("tasks", str(job))
+    assert f"{total} tasks: {total - 2} done, 2 failed, 0 running, 0 waiting" in shown
+    said = "".join(path.read_text() for path in pair.out.glob(f"{job}-*.out"))
+    assert "dlsched: task 7: exit 3" in said
+    assert "dlsched: task 9: signal 9" in said
+
+
+def test_a_cancel_ends_all_tasks_and_a_requeue_takes_them_up(pair: LocalCluster) -> None:
+    marks, gate = pair.folder / "begun", pair.folder / "gate"
+    line = f"echo begun >> {marks}; [ -e {gate} ] || exec sleep 600.25"
+    job = submit_tasks(pair, [line] * 50, 2)
+
+    def running() -> int:
+        return sum("600.25" in each.cmdline() for each in pair.remaining() if each.is_running())
+
+    eventually("two tasks run", lambda: running() == 2)
+    pair.cli("cancel", str(job))
+    for element in (job, job + 1):
+        pair.until(element, "CANCELLED")
+    eventually("no process is left", lambda: running() == 0)
+    found = counts(pair, job)
+    assert (found["done"], found["failed"], found["running"], found["waiting"]) == (0, 0, 0, 50)
+    assert marks.read_text().split() == ["begun"] * 2
+    gate.touch()
+    pair.cli("requeue", f"{job}_1")
+    pair.until(job + 1, "COMPLETED")
+    assert counts(pair, job)["done"] == 50
+    assert len(marks.read_text().split()) == 52
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ("--tokens", "2", "--", "true"),
+            "give a script, a command after --, --wrap, --from, --dag",
+        ),
+        (("--tokens", "0"), "--tokens"),
+        ((), "--tasks: needs --tokens N"),
+        (("--tokens", "2", "--array", "1-2"), "--array: not together with --tasks"),
+        (("--tokens", "2", "--container", "x.sif"), "--tasks: not together with --container"),
+        (("--tokens", "2", "--nodes", "2", "--gpus-per-node", "1"), "a token is on one node"),
+    ],
+)
+def test_what_is_wrong_with_a_submission_is_one_line(
+    pair: LocalCluster, flags: tuple[str, ...], message: str
+) -> None:
+    file = pair.folder / "one.sh"
+    file.write_text("true\n")
+    refused = pair.run("submit", "--tasks", str(file), *flags)
+    assert (refused.returncode, refused.stderr.count("\n")) == (
+        1 if "token is" in message else 2,
+        1,
+    )
+    assert message in refused.stderr
+
+
+def test_tasks_of_a_lost_node_run_again_and_a_killed_daemon_gives_none_twice() -> None:
+    """Two nodes have a token each; one of them loses its power, then the daemon is killed."""
+    with LocalCluster(nodes=2, gpus="1:v100") as cluster:
+        marks, gate = cluster.folder / "marks", cluster.folder / "gate"
+        line = f"while [ ! -e {gate} ]; do sleep 0.05; done; echo $DLSCHED_TASK >> {marks}"
+        quick = [f"echo $DLSCHED_TASK >> {marks}"] * 40
+        job = submit_tasks(cluster, [*quick, *[line] * 40], 2)
+        eventually("both tokens are in the second half", lambda: counts(cluster, job)["done"] >= 38)
+        eventually("both run", lambda: counts(cluster, job)["running"] >= 2)
+        cluster.kill("daemon")
+        gate.touch()
+        eventually("tasks end meanwhile", lambda: len(marks.read_text().split()) > 42)
+        gate.unlink()
+        cluster.start_daemon()
+        eventually(
+            "every end is stored",
+            lambda: counts(cluster, job)["done"] == len(marks.read_text().split()),
+        )
+        lost = cluster.job(job + 1).nodes[0]
+        cluster.power_off(lost)
+        eventually("it is late", lambda: cluster.node(lost).state.startswith("late"), within=90)
+        assert counts(cluster, job)["running"] >= 2  # not given anew while nothing is known
+        cluster.cli("admin", "node-down", lost, "--confirmed")
+        gate.touch()
+        cluster.until(job, "COMPLETED", within=90)
+        cluster.until(job + 1, "COMPLETED", "PENDING", "RUNNING", within=90)
+        eventually("all are done", lambda: counts(cluster, job)["done"] == 80, within=90)
+        times = Counter(marks.read_text().split())
+        # those that were lost had not yet written
+        assert times == Counter(str(number) for number in range(1, 81))
