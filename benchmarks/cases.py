@@ -323,6 +323,13 @@ def _deadlines(work: Workloads) -> Iterator[Case]:
             ),
             compared_to="" if policy == "edf" else "deadlines/edf",
         )  # fmt: skip
+    yield Case(
+        name="deadlines/sla-what-if",
+        command=replay(
+            trace, cluster, "fifo,easy,edf", "--profiles", speeds, "--what-if", "1500",
+        ),
+        compared_to="deadlines/edf",
+    )  # fmt: skip
     flows = work.flows(2_000)
     for discipline in ("karuna", "fair"):
         yield Case(

@@ -26,6 +26,13 @@ MOST_POINTS = 32
 FORM = "TIME:VALUE TIME:VALUE …, step:D,V, soft:D,V,G, penalty:D,V,N or asap:V,H"
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
 @dataclass(frozen=True, slots=True)
 class RewardCurve:
     """A reward curve.
@@ -58,7 +65,7 @@ class RewardCurve:
                 raise ValueError(f"no function of time: it has three values at {time:g} s")
 
     @classmethod
-    def of_text(cls, text: str, seconds: Callable[[str], float] = float) -> RewardCurve:
+    def of_text(cls, text: str, seconds: Callable[[str], float] = _number) -> RewardCurve:
         """Read a curve.
 
         Args:
@@ -76,8 +83,8 @@ class RewardCurve:
             raise ValueError(f"a curve has at most {MOST_POINTS} points")
         for each in text.split():
             time, colon, value = each.rpartition(":")
-            if not colon:
-                raise ValueError(f"{each!r} is not TIME:VALUE")
+            if not colon or "," in each:
+                raise ValueError(f"{each!r} is not TIME:VALUE; points are separated by spaces")
             points.append((seconds(time), _number(value)))
         return cls(tuple(points))
 
@@ -143,13 +150,6 @@ class RewardCurve:
         after = [value for time, value in self.points if due is not None and time >= due][1:]
         at_due = [value for time, value in self.points if time == due]
         return len(at_due) > 1 and all(value == 0 for value in after)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
 
 
 def _preset(

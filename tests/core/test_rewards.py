@@ -59,7 +59,9 @@ def test_a_rising_curve_is_noticed() -> None:
     [
         ("5:1 3:1", "no function of time: 3 s comes after 5 s"),
         ("5:1 5:2 5:3", "no function of time: it has three values at 5 s"),
-        ("1:2 3", "'3' is not TIME:VALUE"),
+        ("1:2 3", "'3' is not TIME:VALUE; points are separated by spaces"),
+        ("9:1,5:0", "'9:1,5:0' is not TIME:VALUE; points are separated by spaces"),
+        ("2x:1", "'2x' is not a number"),
         ("1:x", "'x' is not a number"),
         ("-1:2", "it begins at -1 s, before the submit"),
         ("1:inf", "1:inf is not a point"),

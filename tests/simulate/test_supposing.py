@@ -195,3 +195,33 @@ def test_the_jobs_ahead_that_must_move_are_named(deadline: float, moves: int, la
 def test_a_job_that_comes_at_the_same_time_may_have_to_move(lab: Any) -> None:
     trace = lab.trace([(0, 4, 100), (0, 4, 100)], deadline=[math.nan, 150.0])
     assert ask(lab, trace, "fifo", "B").must_move == ["A"]
+
+
+LEASED = (
+    [(0, 4, 1000), *[(0, 4, 1000)] * 3, (600, 4, 1000)],
+    [2000.0, 4000.0, 6000.0, 8000.0, 5000.0],
+)
+URGENT = (
+    [(0, 4, 140), *[(0, 4, 150)] * 4, (40, 4, 100)],
+    [math.nan, 300.0, 500.0, 700.0, 900.0, 525.0],
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "case", "moves"),
+    [("edf", URGENT, "C"), ("elasticflow", URGENT, "C"), ("karuna", URGENT, "C"),
+     ("chronus", LEASED, "D")],
+)  # fmt: skip
+def test_under_policies_that_plan_by_deadlines_it_is_those_ahead_in_the_plan(
+    policy: str, case: tuple[list[Any], list[float]], moves: str, lab: Any
+) -> None:
+    """Without them the job is sure to keep its deadline."""
+    jobs, due = case
+    trace = lab.trace(jobs, deadline=due)
+    mine = str(trace.job_id[-1])
+    answer = ask(lab, trace, policy, mine)
+    assert (answer.must_move, answer.supposed[0].on_time) == ([moves], 0.75)
+    stay = [place for place, name in enumerate(trace.job_id.tolist()) if name != moves]
+    names = [str(trace.job_id[place]) for place in stay]
+    fewer = lab.trace([jobs[k] for k in stay], deadline=[due[k] for k in stay], names=names)
+    assert ask(lab, fewer, policy, mine).supposed[0].on_time == 1.0
