@@ -26,13 +26,20 @@ TERMS = "within=5,share=0.9,most=3,setup=2,window=1,windows=3,idle=5"
 WORK_S = 0.05
 
 
+def trainings(cluster: LocalCluster) -> int:
+    """How many trainings hold a GPU."""
+    with cluster.client() as client:
+        found = client.queue().jobs
+    return sum(job.name == "train" and job.state == "RUNNING" for job in found)
+
+
 class Asked:
     """A service of a cluster, and its users."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         told = cluster.cli(
-            "submit", "--service", TERMS, "--gpus", "1", "--name", "ask",
+            "submit", "--service", TERMS, "--gpus", "1", "--name", "ask", "-q", "serving",
             "--output", f"{cluster.out}/%j.out", "--",
             sys.executable, str(PROGRAM), str(WORK_S),
         )  # fmt: skip
@@ -59,7 +66,8 @@ class Asked:
 
     def replicas(self) -> list[Job]:
         with self.cluster.client() as client:
-            return [job for job in client.queue().jobs if job.job_id != self.job]
+            found = client.queue().jobs
+        return [job for job in found if str(job.name).startswith(f"ask-{self.job}-")]
 
     def metrics(self) -> dict[str, float]:
         return dict(self.cluster.job(self.job).metrics)
@@ -67,7 +75,13 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[Asked]:
-    with LocalCluster(nodes=2, gpus="2:v100") as cluster:
+    classes = [{"name": "serving", "priority": 10, "preempts": ["training"]}, {"name": "training"}]
+    policy = {"policy": "multifactor"}
+    with LocalCluster(nodes=2, gpus="2:v100", round=policy, tables={"classes": classes}) as cluster:
+        for _ in range(4):
+            words = ("--gpus", "1", "-q", "training", "--name", "train", "--output", "/dev/null")
+            cluster.cli("submit", *words, "--", "sleep", "3600")
+        eventually("trainings have all GPUs", lambda: trainings(cluster) == 4)
         yield Asked(cluster)
 
 
@@ -84,13 +98,15 @@ def test_requests_are_answered_and_replicas_come_with_the_load_and_go_with_it(as
     assert asked.ask("first")["replica"] == 1
     assert [job.name for job in asked.replicas()] == [f"ask-{asked.job}-1"]
     assert asked.replicas()[0].gpus == 1
+    assert trainings(asked.cluster) == 3  # one gave its GPU
     with ThreadPoolExecutor(12) as users:
         # 12 users at once keep one replica busy all the time: more are needed
 
         def loaded() -> bool:
             answers = list(users.map(asked.ask, map(str, range(60))))
             several = len({answer["replica"] for answer in answers}) > 1
-            return several and asked.metrics().get("replicas", 0) >= 2
+            several = several and asked.metrics().get("replicas", 0) >= 2
+            return several and trainings(asked.cluster) < 3
 
         eventually("several replicas answer", loaded)
     shown = asked.metrics()
@@ -99,6 +115,7 @@ def test_requests_are_answered_and_replicas_come_with_the_load_and_go_with_it(as
     assert 0 < shown["in_time"] <= 1
     assert re.search(r"metrics .*p99_s", asked.cluster.cli("show", str(asked.job)))
     eventually("quiet replicas end", lambda: len(asked.replicas()) == 1)
+    eventually("a training has each GPU that they gave back", lambda: trainings(asked.cluster) == 3)
     assert asked.replicas()[0].name == f"ask-{asked.job}-1"
     history = asked.cluster.cli("history", "--name", f"ask-{asked.job}-2", "--json")
     assert json.loads(history)["jobs"][0]["state"] == "COMPLETED"
@@ -148,5 +165,6 @@ def test_a_cancel_ends_the_service_with_all_that_belongs_to_it(asked: Asked) -> 
     eventually("the replicas are cancelled", lambda: not asked.replicas())
     eventually("the servers end", lambda: not processes(PROGRAM))
     assert not processes("dlsched.service")
+    eventually("trainings have all GPUs", lambda: trainings(asked.cluster) == 4)
     with pytest.raises(urllib.error.URLError):
         asked.ask("too late")
