@@ -102,6 +102,8 @@ class Job:
     not_finite: tuple[str, ...] = ()  # names whose newest value was NaN or infinite
     asked: Mapping[str, Value] = field(default_factory=dict)  # further fields that were said
     steps: tuple[Step, ...] = ()  # of its last run, once that has ended
+    cpu_s: float | None = None  # processor time of that run, on all its nodes
+    peak_memory_bytes: int | None = None  # of the largest process of that run
 
     @property
     def shown_id(self) -> str:

@@ -167,6 +167,8 @@ class JobExited:
     unasked: bool = False  # it had ended or failed before a stop was asked
     at: float | None = None  # in seconds since the epoch; None: not known
     steps: tuple[m.StepRecord, ...] = ()
+    cpu_s: float = 0.0
+    peak_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -794,6 +796,8 @@ class _Turn:
             at=end.at,
             hook=hook,
             steps=end.steps,
+            cpu_s=end.cpu_s,
+            peak_memory_bytes=end.peak_memory_bytes,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

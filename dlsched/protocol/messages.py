@@ -224,6 +224,8 @@ class ExitRecord:
     at: float | None = None  # when, by the node's clock, in seconds since the epoch; None: unknown
     hook: str = ""  # which of the site's hooks failed at this run, and how
     steps: tuple[StepRecord, ...] = ()  # the newest calls of `srun`, from the first node
+    cpu_s: float = 0.0  # processor time of all its processes here
+    peak_memory_bytes: int = 0  # of its largest process here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,13 @@ def judged(
     stop_word: str, end: str, *, mode: m.LaunchMode = m.LaunchMode.NODE
 ) -> tuple[Cause, str, m.ExitRecord | None]:
     """The verdict on a run that ends as a row of the table says."""
+    return ledger.judge(*ended(stop_word, end, mode=mode))
+
+
+def ended(
+    stop_word: str, end: str, *, mode: m.LaunchMode = m.LaunchMode.NODE
+) -> tuple[ledger.Run, ledger.Job]:
+    """A run that ends as a row of the table says, and its job."""
     stop = None if stop_word == "-" else m.StopReason(stop_word)
     members = {}
     for number, told in enumerate(end.split(" / "), 1):
@@ -89,7 +96,7 @@ def judged(
         released=True,
     )
     request = ledger.Request(request_id=m.RequestId("q"), mode=mode)
-    return ledger.judge(run, ledger.Job(job=KEY.job, request=request))
+    return run, ledger.Job(job=KEY.job, request=request)
 
 
 @pytest.mark.parametrize(
@@ -200,3 +207,17 @@ def test_an_end_before_the_stop_is_recorded_without_the_stop() -> None:
     assert unasked.exit is not None
     assert (asked.exit.stop, asked.exit.term_s) == (m.StopReason.PREEMPT, 0.5)
     assert unasked.exit.stop is None
+
+
+def test_the_record_of_a_job_has_what_all_nodes_used() -> None:
+    run, job = ended("-", "exit 0 / exit 0")
+    members = {
+        name: replace(
+            member, exit=replace(member.exit, cpu_s=1.5 * place, peak_memory_bytes=100 * place)
+        )
+        for place, (name, member) in enumerate(run.members.items(), 1)
+        if member.exit is not None
+    }
+    _, _, found = ledger.judge(replace(run, members=members), job)
+    assert found is not None
+    assert (found.cpu_s, found.peak_memory_bytes) == (4.5, 200)

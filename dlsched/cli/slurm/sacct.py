@@ -27,6 +27,24 @@ def _elapsed(job: Job) -> str:
     return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"
 
 
+def _processor_time(job: Job) -> str:
+    """As Slurm writes it: `00:01.250`, from an hour on `01:02:03`."""
+    if job.cpu_s is None:
+        return ""
+    minutes, seconds = divmod(job.cpu_s, 60)
+    if minutes < 60:
+        return f"{int(minutes):02}:{seconds:06.3f}"
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{int(seconds):02}"
+
+
+def _peak_memory(line: Line) -> str:
+    """Of the run's largest process, on the line of its script or ranks, as with Slurm."""
+    peak = line.job.peak_memory_bytes
+    return f"{peak // 1024}K" if line.step and peak else ""
+
+
 def _limit(job: Job) -> str:
     if job.time_limit_s is None:
         return "UNLIMITED"
@@ -75,6 +93,7 @@ _OF_JOBS: dict[str, Cell[Job]] = {
     "ExitCode": Cell("ExitCode", lambda job: exit_text(job).replace("-", "0:0")),
     "Elapsed": Cell("Elapsed", _elapsed),
     "ElapsedRaw": Cell("ElapsedRaw", lambda job: str(int(job.run_s or 0))),
+    "TotalCPU": Cell("TotalCPU", _processor_time),
     "Timelimit": Cell("Timelimit", _limit),
     "Submit": Cell("Submit", lambda job: moment(job.submitted_at)),
     "Eligible": Cell("Eligible", lambda job: moment(job.begin_at or job.submitted_at)),
@@ -92,8 +111,10 @@ CELLS: dict[str, Cell[Line]] = {
     "JobIDRaw": Cell("JobIDRaw", lambda line: f"{line.job.job_id}{line.suffix}"),
     **{name: _of_job(name, cell.text) for name, cell in _OF_JOBS.items()},
 }
-# what is not measured of jobs here; an empty cell says so
-CELLS |= {name: Cell(name, lambda line: "") for name in ("MaxRSS", "TotalCPU", "WorkDir")}
+CELLS |= {
+    "MaxRSS": Cell("MaxRSS", _peak_memory),
+    "WorkDir": Cell("WorkDir", lambda line: ""),  # of ended jobs nothing tells it
+}
 
 
 def _parser() -> Arguments:

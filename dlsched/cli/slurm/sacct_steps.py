@@ -66,4 +66,6 @@ def _call(bare: Job, step: Step) -> Job:
         first_started_at=began,
         ended_at=None if began is None else began + step.ran_s,
         asked={"cpus": step.cpus or step.tasks},
+        cpu_s=None,
+        peak_memory_bytes=None,
     )

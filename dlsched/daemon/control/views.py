@@ -230,6 +230,8 @@ def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb
     if row.exit is not None:
         view.code, view.signal = row.exit.code, row.exit.signal
         view.steps.extend(to_wire(step) for step in row.exit.steps)
+        if row.exit.peak_memory_bytes:  # older agents do not measure
+            view.cpu_s, view.peak_memory_bytes = row.exit.cpu_s, row.exit.peak_memory_bytes
     for each_one in updated.get("dependencies", spec.body.dependencies):
         view.dependencies.add(
             kind=each_one.kind,

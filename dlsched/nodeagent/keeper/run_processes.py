@@ -7,6 +7,7 @@ that suspends the job.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 from functools import partial
@@ -394,6 +395,7 @@ class RunProcesses:
                 self._keeper.feed_later(protocol.JobExited(now))
             return
         self._exit_reported = True
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # a keeper has one run
         killed = state.stage is protocol.Stage.KILLING and not self._failed and not self._code
         if killed and self._waits_for_first_node:
             self._signal = signal.SIGKILL
@@ -411,5 +413,7 @@ class RunProcesses:
                 unasked=self._ended_unasked,
                 at=clock.wall() - (now - (self._ended_at or now)),
                 steps=self.calls.steps(),
+                cpu_s=used.ru_utime + used.ru_stime,
+                peak_memory_bytes=used.ru_maxrss * 1024,
             )
         )

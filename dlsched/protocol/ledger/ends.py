@@ -172,8 +172,18 @@ def judge(run: Run, job: Job) -> tuple[Cause, str, m.ExitRecord | None]:
     cause, why, record = _verdict(run, job)
     if cause is Cause.REQUEUED and (ends := _ends_instead(run, job, why)):
         record = next((each.exit for each in run.members.values() if each.exit is not None), None)
-        return Cause.LOST, ends, record
-    return cause, why, record
+        cause, why = Cause.LOST, ends
+    return cause, why, record and _with_use_of_all(record, run)
+
+
+def _with_use_of_all(record: m.ExitRecord, run: Run) -> m.ExitRecord:
+    """The record with what all nodes of the run have used."""
+    every = [each.exit for each in run.members.values() if each.exit is not None]
+    return replace(
+        record,
+        cpu_s=sum(each.cpu_s for each in every),
+        peak_memory_bytes=max(each.peak_memory_bytes for each in every),
+    )
 
 
 def _verdict(  # noqa: PLR0911  # one case an end

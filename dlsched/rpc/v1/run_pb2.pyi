@@ -240,7 +240,7 @@ class StepRecord(_message.Message):
     def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., nodes: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., began_at: _Optional[float] = ..., ran_s: _Optional[float] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
-    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps")
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps", "cpu_s", "peak_memory_bytes")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +257,8 @@ class ExitRecord(_message.Message):
     AT_FIELD_NUMBER: _ClassVar[int]
     HOOK_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     node: str
     reason: ExitReason
@@ -273,4 +275,6 @@ class ExitRecord(_message.Message):
     at: float
     hook: str
     steps: _containers.RepeatedCompositeFieldContainer[StepRecord]
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ...) -> None: ...
+    cpu_s: float
+    peak_memory_bytes: int
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...

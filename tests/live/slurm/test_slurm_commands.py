@@ -201,6 +201,22 @@ def test_sacct_lists_the_steps_of_a_job(login: LoginNode) -> None:
     assert (elapsed[:6], memory, user) == ("00:00:", "", "")
 
 
+def test_sacct_says_what_an_ended_job_used(login: LoginNode) -> None:
+    (login.home / "burn.py").write_text(
+        "import time\nkept = bytearray(200 << 20)\nwhile time.process_time() < 0.3: pass\n"
+    )
+    job = submitted(login, "--gpus=1", "python3 burn.py")
+    login.cluster.until(job, "COMPLETED")
+    line, batch = login.typed(f"sacct -n -P -o JobID,TotalCPU,MaxRSS -j {job}").splitlines()
+    name, spent, peak = line.split("|")
+    assert (name, peak) == (str(job), "")  # memory is a step's, as with Slurm
+    minutes, seconds = spent.split(":")
+    assert int(minutes) * 60 + float(seconds) >= 0.3
+    step, its_time, its_peak = batch.split("|")
+    assert (step, its_time) == (f"{job}.batch", spent)
+    assert 200 * 1024 <= int(its_peak.removesuffix("K")) < 2 * 1024 * 1024
+
+
 def test_srun_enters_a_running_job(login: LoginNode) -> None:
     job = submitted(login, "--gpus=1 -w n1")
     login.cluster.until(job, "RUNNING")
