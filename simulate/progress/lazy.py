@@ -60,8 +60,10 @@ class LazyProgress(Progress):
     def forget_end(self, row: int) -> None:
         """An agenda entry of the row is outdated from now on."""
         self._speeds[row] += 1
-        self._exact_end.pop(row, None)
-        self._grants.pop(row, None)
+        if self._exact_end:
+            self._exact_end.pop(row, None)
+        if self._grants:
+            self._grants.pop(row, None)
 
     def worked_until(self, row: int, now: float, begins: float) -> float:
         """Seconds at work; GPUs may be kept for a while after the work is done."""

@@ -75,7 +75,7 @@ class Occupancy:
     """
 
     __slots__ = (
-        "_bit", "_blocked", "beside", "closed", "cluster", "draining", "free", "free_total",
+        "_bit", "_blocked", "_free_gpus", "beside", "closed", "cluster", "draining", "free", "free_total",
         "guests", "held", "in_service", "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
@@ -87,6 +87,7 @@ class Occupancy:
         self.draining = 0
         self.type_of: Ints = cluster.node_type.copy()  # a node may be refitted with another type
         self.free = [0] * count
+        self._free_gpus = [0] * count  # how many of each node
         self.level = [0] * (cluster.largest_node + 1)
         self.held: dict[int, Placement] = {}
         self.beside: dict[int, tuple[int, ...]] = {}
@@ -98,9 +99,10 @@ class Occupancy:
         self.version = 0
         for node in range(count):
             if self.in_service >> node & 1:
-                self.free[node] = (1 << int(cluster.gpus[node])) - 1
-                self.level[int(cluster.gpus[node])] |= self._bit[node]
-                self.free_total += int(cluster.gpus[node])
+                gpus = self._free_gpus[node] = int(cluster.gpus[node])
+                self.free[node] = (1 << gpus) - 1
+                self.level[gpus] |= self._bit[node]
+                self.free_total += gpus
 
     def copy(self) -> Occupancy:
         """A twin that can be changed without touching this one."""
@@ -111,7 +113,7 @@ class Occupancy:
         twin.held, twin.reserved = dict(self.held), dict(self.reserved)
         twin.closed, twin.beside = dict(self.closed), dict(self.beside)
         twin.guests = dict(self.guests)
-        twin._blocked = self._blocked[:]
+        twin._blocked, twin._free_gpus = self._blocked[:], self._free_gpus[:]
         twin.free_total, twin.version = self.free_total, self.version
         return twin
 
@@ -149,8 +151,8 @@ class Occupancy:
     # -- changes ----------------------------------------------------------------------------------
 
     def _set_free(self, node: int, mask: int) -> None:
-        before, after, bit = self.free[node].bit_count(), mask.bit_count(), self._bit[node]
-        self.free[node] = mask
+        before, after, bit = self._free_gpus[node], mask.bit_count(), self._bit[node]
+        self.free[node], self._free_gpus[node] = mask, after
         if before != after and bit:
             self.level[before] ^= bit
             self.level[after] ^= bit
@@ -293,7 +295,7 @@ class Occupancy:
     def release(self, row: int) -> Placement:
         """Take back all GPUs of `row`; reserved ones stay closed to others."""
         placement = self.held.pop(row)
-        if self.guests.pop(row, None) is not None:
+        if self.guests and self.guests.pop(row, None) is not None:
             self.version += 1
             return placement
         if row in self.beside:  # the others keep them
@@ -413,7 +415,7 @@ class Occupancy:
         if serving:
             self.in_service |= bit
             self._bit[node] = bit
-            self.free[node] = 0
+            self.free[node] = self._free_gpus[node] = 0
             self.level[0] |= bit
             self._set_free(node, ((1 << int(self.cluster.gpus[node])) - 1) & ~self._blocked[node])
         else:
