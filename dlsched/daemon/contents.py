@@ -20,7 +20,8 @@ from dlsched.db.records import EnvironmentGiven
 from dlsched.protocol.ledger import Assign, Attach, CancelJob, MemberOver, Write
 from dlsched.protocol.messages import JobId
 
-KEPT_BYTES = 8 << 20
+KEPT_BYTES = 4 << 20
+_OF_ONE, _OF_VARIABLE = 500, 150  # bytes that Python takes beside the texts
 
 
 class JobContents(LedgerFollower):
@@ -52,8 +53,8 @@ class JobContents(LedgerFollower):
         for write in writes:
             match write:
                 case Attach(row=ContentGiven() as given) if total <= KEPT_BYTES // 2:
-                    total += sizes.of_content(given.content)  # of many jobs, the first are kept
-                    self._keep(given.job, given.content, sizes)
+                    # of many jobs, the first are kept
+                    total += self._keep(given.job, given.content, sizes)
                 case Attach(row=EnvironmentGiven(job=job)):
                     self._drop(self._key(job))
                 case Assign(key=key):
@@ -137,18 +138,17 @@ class JobContents(LedgerFollower):
 
     # -- keeping ---------------------------------------------------------------------------------
 
-    def _keep(self, key: JobId, content: JobContent, sizes: ContentSizes) -> None:
+    def _keep(self, key: JobId, content: JobContent, sizes: ContentSizes) -> int:
+        """Keep a content; returns how many bytes of memory it takes."""
         self._drop(key)
-        size = _SIZE_OF_ONE + sizes.of_content(content)
+        size = sizes.of_content(content) + _OF_ONE + _OF_VARIABLE * len(content.environment)
         self._kept[key] = content, size
         self.kept_bytes += size
         while self.kept_bytes > KEPT_BYTES:
             self._drop(next(iter(self._kept)))
+        return size
 
     def _drop(self, key: JobId) -> None:
         found = self._kept.pop(key, None)
         if found is not None:
             self.kept_bytes -= found[1]
-
-
-_SIZE_OF_ONE = 500  # bytes of Python's objects

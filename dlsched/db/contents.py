@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from posixpath import basename, isabs, splitext
@@ -52,11 +51,11 @@ class ContentGiven:
 def program_of(content: JobContent, working_directory: str) -> str:
     """Which script or command it is, with all arguments: a word, "#" and a digest; empty for none.
 
-    A command with a relative path is another one in another folder. Equal texts are one object.
+    A command with a relative path is another one in another folder.
     """
     if content.script:
         arguments = "".join(f"\0{word}" for word in content.argv)
-        return sys.intern(f"script#{_digest(content.script + _bytes(arguments))}")
+        return f"script#{_digest(content.script + _bytes(arguments))}"
     argv = content.argv
     if not argv:
         return ""
@@ -64,7 +63,7 @@ def program_of(content: JobContent, working_directory: str) -> str:
     source = argv[ends[0] if ends else 0]
     where = "" if isabs(source) else working_directory
     said = _bytes("\0".join((where, *argv)))
-    return sys.intern(f"{basename(source.rstrip('/'))}#{_digest(said)}")
+    return f"{basename(source.rstrip('/'))}#{_digest(said)}"
 
 
 def _bytes(text: str) -> bytes:

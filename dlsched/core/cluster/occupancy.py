@@ -75,8 +75,8 @@ class Occupancy:
     """
 
     __slots__ = (
-        "_bit", "_blocked", "_free_gpus", "beside", "closed", "cluster", "draining", "free", "free_total",
-        "guests", "held", "in_service", "level", "reserved", "type_of", "version",
+        "_bit", "_blocked", "_free_gpus", "beside", "closed", "cluster", "draining", "free",
+        "free_total", "guests", "held", "in_service", "level", "reserved", "type_of", "version",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -152,7 +153,7 @@ def validate(
         environment=checked_environment(common, wanted.environment, limits.environment_bytes),
     )
     body = JobBody(
-        **{name: value for name, value in values.items() if BY_NAME[name].kept == "body"},
+        **{n: _shared(n, value) for n, value in values.items() if BY_NAME[n].kept == "body"},
         program=program_of(content, values["working_directory"]),
         gang=gang,
         dependencies=dependencies,
@@ -197,6 +198,11 @@ def _array(wanted: control_pb2.JobRequest, most: int) -> ArrayShape | None:
     array = parse_array(wanted.array, most) if wanted.array else None
     sweep = check_sweep(wanted, array)
     return array if array is None or sweep is None else replace(array, sweep=sweep)
+
+
+def _shared(name: str, value: Any) -> Any:
+    """The same value, for a text that many jobs have as one object."""
+    return sys.intern(value) if type(value) is str and name != "name" else value
 
 
 def _check_interactive(
