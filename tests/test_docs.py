@@ -333,6 +333,7 @@ def test_every_command_in_the_documents_is_understood(
     assert given["cluster"] or known, "a replay needs a cluster"
     given["policy"] = given["policy"] or "fifo"
     monkeypatch.setattr(parts_module, "read_numbers", lambda name: (1.0, 2.0))
+    monkeypatch.setattr(parts_module, "read_network", lambda name: None)
     stages = {f.name for f in fields(Dimensions)} & set(given) - {"load", "seed"}
     dimensions = Dimensions(
         **{name: several(f"--{name}", given[name]) for name in stages}, load=(None,), seed=(0,)

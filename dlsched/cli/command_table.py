@@ -164,6 +164,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "slots": LazyCommand(
         "slots:slots_command", "Replay workers and parameter servers, slot by slot."
     ),
+    "train": LazyCommand("train:train_app", "Train networks that schedule."),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),
     "admin": LazyCommand("", "For operators of the cluster.", group=ADMIN_COMMANDS),

@@ -18,6 +18,7 @@ MODULES = {
         "pydantic",
         "sqlalchemy",
     ),
+    "torch": ("torch",),
     "agent": ("cryptography", "prometheus_client", "pynvml"),
 }
 

@@ -15,10 +15,12 @@ from dlsched.cli.option_groups import option
 from dlsched.core.errors import BadInput, not_known
 
 if TYPE_CHECKING:
+    from simulate.slots.baselines import Divide
     from simulate.slots.jobs import SlotJobs
     from simulate.slots.world import Conditions, SlotOutcome
 
 SCHEMA = "dlsched.slots/1"
+LEARNED = "dl2"
 MOST_NODES, MOST_WORKERS = 100_000, 256
 
 
@@ -29,8 +31,12 @@ def slots_command(
     ],
     nodes: Annotated[int, option("--nodes N", "Nodes, each with 8 processors and 2 GPUs.")],
     policy: Annotated[
-        str, option("--policy NAME,…", "drf, fifo, srtf, tetris, optimus.")
+        str, option("--policy NAME,…", "drf, fifo, srtf, tetris, optimus, dl2.")
     ] = "drf,fifo,srtf,tetris,optimus",
+    options: Annotated[
+        list[str] | None, option("-o --option KEY=VALUE", "model=FILE: the network of dl2.")
+    ] = None,
+    seed: Annotated[int, option("--seed N", "Of the actions that dl2 draws.")] = 0,
     slot: Annotated[float, option("--slot S", "Seconds of a slot.")] = 1200.0,
     most: Annotated[
         int, option("--most-workers N", "Of a job, and as many parameter servers.")
@@ -47,14 +53,19 @@ def slots_command(
     from simulate.slots.world import SlotWorld, run_slots  # noqa: PLC0415
 
     names = [name.strip() for name in policy.split(",") if name.strip()]
+    divides: dict[str, Divide] = {}
     for name in names:
-        if name not in BASELINES:
-            raise not_known("--policy:", name, list(BASELINES))
+        if name not in (*BASELINES, LEARNED):
+            raise not_known("--policy:", name, [*BASELINES, LEARNED])
+        divides[name] = _learned(options or [], seed) if name == LEARNED else BASELINES[name]
+    if options and LEARNED not in names:
+        raise BadInput(f"-o {options[0]}: only --policy dl2 has options")
     conditions = slot_conditions(nodes, slot, most)
     surface = read_speeds(speeds, most + 1)
     trace = read_jobs(jobs)
     outcomes = {
-        name: run_slots(SlotWorld(trace, surface, conditions), BASELINES[name]) for name in names
+        name: run_slots(SlotWorld(trace, surface, conditions), divide)
+        for name, divide in divides.items()
     }
     if jobs_out is not None:
         _write_jobs(jobs_out, trace, outcomes)
@@ -64,6 +75,23 @@ def slots_command(
         return
     for line in _lines(outcomes):
         typer.echo(line)
+
+
+def _learned(options: list[str], seed: int) -> Divide:
+    """The policy dl2 with its network.
+
+    Raises:
+        BadInput: no file, or one that is of no such network.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    from dlsched.composition.network_files import read_network  # noqa: PLC0415
+    from simulate.slots.learned import LearnedSlots  # noqa: PLC0415
+
+    given = dict(text.partition("=")[::2] for text in options)
+    if set(given) != {"model"}:
+        raise BadInput("--policy dl2 needs -o model=FILE, and has no other option")
+    return LearnedSlots(read_network(given["model"]), np.random.default_rng(seed))
 
 
 def slot_conditions(nodes: int, slot_s: float, most: int) -> Conditions:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dlsched.composition.network_files import read_network
 from dlsched.composition.number_files import read_numbers
 from dlsched.composition.settings import PartSettings, split_options
 from dlsched.core.errors import BadInput
 from dlsched.core.host_shares import HostPolicy
-from dlsched.core.options import accepts, show_value
+from dlsched.core.options import NETWORK, accepts, show_value
 from dlsched.core.round.steps import Parts
 from dlsched.core.scheduling import Chooser, SchedulingPolicy
 from dlsched.core.semantics import Semantics
@@ -66,7 +67,7 @@ def build_parts(
     for key, text in given.items():
         _route(key, text, chosen, routed)
     for stage, name in chosen.items():
-        _read_number_files(stage, name, routed[stage])
+        _read_files(stage, name, routed[stage])
     made = {stage: make(stage, name, routed[stage]) for stage, name in chosen.items()}
     if type(made["admission"]) is type(made["scheduling"]):  # one part fills both stages
         made["admission"] = made["scheduling"]
@@ -185,12 +186,16 @@ def default_options(stage: str, name: str, semantics: Semantics) -> dict[str, ob
     return {key: value for key, value in defaults if accepts(options, key, value)}
 
 
-def _read_number_files(stage: str, name: str, options: dict[str, object]) -> None:
-    """Put the numbers of files in the place of their names: policies read no files."""
+def _read_files(stage: str, name: str, options: dict[str, object]) -> None:
+    """Put what files hold in the place of their names: policies read no files."""
     for f in fields(find(stage, name).Options):
-        value = options.get(f.name)
-        if f.metadata.get("from_file") and isinstance(value, str):
+        value, kind = options.get(f.name), f.metadata.get("from_file")
+        if not kind or not isinstance(value, str):
+            continue
+        if kind != NETWORK:
             options[f.name] = read_numbers(value)
+        elif value != "none":
+            options[f.name] = read_network(value)
 
 
 def _route(

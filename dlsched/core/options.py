@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dlsched.core.errors import BadInput
 
 T = TypeVar("T")
+NETWORK: Final = "network"  # `from_file` of an option whose value is a trained network
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def option(
     *,
     low: float = -math.inf,
     high: float = math.inf,
-    from_file: bool = False,
+    from_file: bool | Literal["network"] = False,
 ) -> T:
     """Declare an option.
 
@@ -38,8 +39,8 @@ def option(
         doc: what it means, in a few words with the unit.
         low: least value allowed.
         high: greatest value allowed.
-        from_file: its value may be the name of a file of numbers, which the world reads (a policy
-            reads no files).
+        from_file: its value may be the name of a file of numbers, or is the name of one with a
+            trained network; the world reads it (a policy reads no files).
     """
     metadata = {"doc": doc, "low": low, "high": high, "from_file": from_file}
     made: T = field(default=default, metadata=metadata)
@@ -65,7 +66,7 @@ def describe(options_type: type[Any]) -> list[OptionDoc]:
     return [
         OptionDoc(
             name=f.name,
-            kind=_kind(_hints(options_type)[f.name]),
+            kind=_kind_of(f, _hints(options_type)),
             default=show_value(f.default),
             doc=str(f.metadata.get("doc", "")),
         )
@@ -84,6 +85,12 @@ def show_value(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return "none" if value is None else str(value)
+
+
+def _kind_of(known: Field[Any], hints: Mapping[str, Any]) -> str:
+    if known.metadata.get("from_file") == NETWORK:
+        return "file of a network|none"
+    return _kind(hints[known.name])
 
 
 def _kind(hint: Any) -> str:
@@ -121,8 +128,13 @@ def parse_options(
             names = ", ".join([*known, *also]) or "none"
             raise BadInput(f"option {key!r} is not known to {owner}; its options: {names}")
         metadata = known[key].metadata
-        if isinstance(value, tuple) and metadata.get("from_file"):
+        if metadata.get("from_file") and not isinstance(value, str):
             values[key] = value  # the world has read and checked the file
+            continue
+        if metadata.get("from_file") == NETWORK:
+            if value != "none":
+                raise BadInput(f"option {owner}.{key}: no file is read here; leave {value!r} out")
+            values[key] = None
             continue
         parsed = _parse(hints[key], value, f"option {owner}.{key}")
         low, high = metadata.get("low", -math.inf), metadata.get("high", math.inf)

@@ -53,6 +53,7 @@ _OURS: dict[str, dict[str, str]] = {
         "gandiva": _SCHEDULING + "gandiva.policy:Gandiva",
         "muri": _SCHEDULING + "muri.policy:Muri",
         "mlfs": _SCHEDULING + "mlfs.policy:Mlfs",
+        "dl2": _SCHEDULING + "dl2.policy:Dl2",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",
         "synergy": _SCHEDULING + "synergy.policy:Synergy",
         "lucid": _SCHEDULING + "lucid.policy:Lucid",

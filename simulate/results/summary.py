@@ -90,7 +90,7 @@ def cautions(
     service = true_work * units.gang
     for f in fields(parts.scheduling.options):
         sample = getattr(parts.scheduling.options, f.name)
-        if not f.metadata.get("from_file") or not sample or not len(service):
+        if f.metadata.get("from_file") is not True or not sample or not len(service):
             continue
         distance = distribution_distance(np.array(sample), service)
         if distance > FAR_APART:

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "slots",
     "reproduce",
     "leaderboard",
+    "train",
     "trace",
     "policy",
     "admin",

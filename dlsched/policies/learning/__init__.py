@@ -1,1 +1,1 @@
-"""Small models whose answers a person can follow: sums of shape functions, and decision trees."""
+"""Trained models as plain arrays: sums of shape functions, decision trees, small networks."""

@@ -1,0 +1,1 @@
+"""Training of networks that schedule: worlds to learn in, memories, and the learner (PyTorch)."""
