@@ -17,7 +17,7 @@ def main() -> int:
     found.add_argument(
         "--service", action="append", default=[], metavar="NAME=FILE", help="with build and example"
     )
-    found.add_argument("--listen", required=True, metavar="PATH", help="socket for requests")
+    found.add_argument("--listen", required=True, metavar="PATH|http", help="socket for requests")
     found.add_argument("--until-trained", action="store_true", help="end with the training")
     given = found.parse_args()
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))

@@ -1,7 +1,7 @@
 """The parent of the workers: it owns the block of device memory, and says which has the device.
 
-Requests are lines of JSON on a socket: {"service": NAME, "input": nested lists}; answers are lines
-{"output": nested lists, "switched": whether the training was stopped for it}.
+Requests are JSON: {"service": NAME, "input": nested lists}; answers {"output": nested lists,
+"switched": whether the training was stopped for it}. How they are sent, `talks` says.
 
 It runs on CPUs only: the block stands for the memory of a GPU. There it would be one allocation,
 exported to the workers by CUDA's IPC, and groups would be copied on a stream of their own with an
@@ -27,8 +27,10 @@ from dlsched.core.errors import BadInput
 from dlsched.policies.node.pipeswitch.switching import IDLE_S, TRAINING, Do, SwitchedGpu
 from dlsched.switch.layout import Layout, layout_of
 from dlsched.switch.program import OF_TRAININGS, load
+from dlsched.switch.talks import Http, Lines, Talk
 from dlsched.switch.worker import host_copy, inference_worker, training_worker
 
+HTTP = "http"
 STANDBY = 2  # inference workers: one may still clean up while the next one computes
 
 
@@ -46,7 +48,8 @@ class Controller:
         """Build everything and start the workers.
 
         Args:
-            path: of the socket for requests.
+            path: of the socket for lines of requests, or HTTP: requests come over HTTP, at HOST and
+                PORT of the environment.
             training: file of the training; empty: none.
             services: files by name.
 
@@ -80,8 +83,8 @@ class Controller:
         self._requests: dict[int, _Request] = {}
         self._count = self._turn = 0
         self._serving: tuple[int, Connection] | None = None
-        self._lines: dict[socket.socket, bytes] = {}
-        self._listener = _listen(path)
+        self._talks: dict[socket.socket, Talk] = {}
+        self._listener = _listen_http() if path == HTTP else _listen(path)
         self._path = path
         self._events = selectors.DefaultSelector()
         self._events.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -120,7 +123,8 @@ class Controller:
             worker.join(5)
             worker.kill()
         self._listener.close()
-        os.unlink(self._path)
+        if self._path != HTTP:
+            os.unlink(self._path)
 
     def _do(self, todo: list[Do]) -> None:
         for each in todo:
@@ -156,7 +160,7 @@ class Controller:
             task, _ = self._serving
             request = self._requests.pop(task)
             answer = {what: found.tolist() if what == "output" else found}
-            _tell(request.client, {**answer, "switched": request.switched})
+            self._tell(request.client, {**answer, "switched": request.switched})
         self._do(self.gpu.ended(time.monotonic()))
 
     def _training_said(self, pipe: Connection) -> None:
@@ -174,29 +178,48 @@ class Controller:
 
     def _accept(self, listener: socket.socket) -> None:
         client, _ = listener.accept()
-        self._lines[client] = b""
+        self._talks[client] = Http() if self._path == HTTP else Lines()
         self._events.register(client, selectors.EVENT_READ, self._asked)
 
     def _asked(self, client: socket.socket) -> None:
-        data = client.recv(65536)
-        if not data:
-            self._events.unregister(client)
-            del self._lines[client]
-            client.close()
+        try:
+            data = client.recv(65536)
+            requests = self._talks[client].fed(data)
+        except (OSError, ValueError) as error:
+            self._tell(client, {"error": str(error)})
+            self._leave(client)
             return
-        *lines, self._lines[client] = (self._lines[client] + data).split(b"\n")
-        for line in lines:
+        if not data:
+            self._leave(client)
+            return
+        for named, document in requests:
             try:
-                asked = json.loads(line)
-                service, value = asked["service"], torch.tensor(asked["input"])
+                asked = json.loads(document)
+                service, value = named or asked["service"], torch.tensor(asked["input"])
                 if service not in self._services:
                     raise ValueError(f"no service {service}; there are {', '.join(self._services)}")
             except (ValueError, KeyError, TypeError) as error:
-                _tell(client, {"error": str(error)})
+                self._tell(client, {"error": str(error)})
                 continue
             self._count += 1
             self._requests[self._count] = _Request(client, value)
             self._do(self.gpu.requested(self._count, service))
+
+    def _tell(self, client: socket.socket, answer: Mapping[str, object]) -> None:
+        talk = self._talks.get(client)
+        if talk is None:
+            return  # it has gone
+        try:
+            client.sendall(talk.answer(answer))
+        except OSError:
+            return  # it has gone
+        if talk.once:
+            self._leave(client)
+
+    def _leave(self, client: socket.socket) -> None:
+        if self._talks.pop(client, None) is not None:
+            self._events.unregister(client)
+            client.close()
 
 
 def _listen(path: str) -> socket.socket:
@@ -216,8 +239,18 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _tell(client: socket.socket, answer: Mapping[str, object]) -> None:
+def _listen_http() -> socket.socket:
+    """Listen where a service says that its replicas are to.
+
+    Raises:
+        BadInput: the environment does not say it, or another program listens there.
+    """
     try:
-        client.sendall(json.dumps(answer).encode() + b"\n")
-    except OSError:
-        return  # it has gone
+        where = os.environ["HOST"], int(os.environ["PORT"])
+        return socket.create_server(where)
+    except (KeyError, ValueError):
+        raise BadInput(
+            "--listen http: HOST and PORT say where, as for replicas of services"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"--listen http: {error.strerror or error}") from None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shlex
 import socket
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,43 @@ def test_requests_are_answered_between_iterations_and_change_no_bit(
             training.iteration(model, optimizer, number)
         for key, value in model.state_dict().items():
             assert torch.equal(found[key], value), key
+
+
+def test_a_replica_of_a_service_trains_between_the_requests_on_its_one_gpu() -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    with LocalCluster(nodes=1, gpus="1:v100") as cluster:
+        server = [
+            sys.executable, "-m", "dlsched.switch", "--listen", "http",
+            "--training", str(PROGRAMS / "training.py"),
+            f"--service=small={PROGRAMS / 'small_service.py'}",
+        ]  # fmt: skip
+        told = cluster.cli(
+            "submit", "--service", "within=10,share=0.9,most=1", "--gpus", "1",
+            "--output", f"{cluster.out}/%j.out",
+            "--export", "ALL,SWITCHED_WEIGHTS=/dev/null,SWITCHED_ITERATIONS=1000000", "--", *server,
+        )  # fmt: skip
+        job = int("".join(filter(str.isdigit, told)))
+
+        def address() -> str:
+            return "".join(re.findall(r"requests at (\S+)", cluster.output(job)))
+
+        url = eventually("the leader takes requests", address) + "small"
+        model = program("small_service").build().eval()
+        switched = 0
+        for number in range(20):
+            value = torch.randn(
+                2, SERVICES["small"], generator=torch.Generator().manual_seed(number)
+            )
+            body = json.dumps({"input": value.tolist()}).encode()
+            with urllib.request.urlopen(urllib.request.Request(url, body), timeout=120) as found:
+                answer = json.loads(found.read())
+            with torch.no_grad():
+                assert answer["output"] == model(value).tolist()
+            switched += answer["switched"]
+            if number % 5 == 4:  # the training goes on for a while
+                eventually("time passes", iter([False] * 5 + [True]).__next__)
+        assert switched >= 1, "the training was never stopped for a request"
+        cluster.cli("cancel", str(job))
+        cluster.until(job, "CANCELLED")
+        cluster.until(job + 1, "CANCELLED")
