@@ -371,6 +371,10 @@ class Engine:
                 self.coming.gone(row, self.now)
         if arrived:
             self.predict(arrived)
+            if self.parts.scheduling.plans_children:
+                self._look("full")
+                if behind := cycle.submitted_behind(arrived):
+                    self.predict(behind)
             cycle.arrive(arrived)
             self._dirty = self._touched = True
         return False

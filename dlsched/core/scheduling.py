@@ -41,6 +41,8 @@ class SchedulingPolicy(Stage[O], ABC):
         weighs_types: does it decide by how fast units run on GPU types, where that is known?
         knows_deadlines: do deadlines change what it decides?
         node_policy: the node policy that divides shared GPUs under it; "" for none.
+        plans_children: does it read the predicted work of units that wait for their parents? It is
+            predicted as soon as a parent is there, if they are submitted by then.
         weighs_usage: does it decide by what owners of units have used (`UnitTable.usage`)?
         metrics: reported keys that it reads, with the values to use before any report.
     """
@@ -49,6 +51,7 @@ class SchedulingPolicy(Stage[O], ABC):
 
     weighs_types: ClassVar[bool] = False
     knows_deadlines: ClassVar[bool] = False
+    plans_children: ClassVar[bool] = False
     weighs_usage: ClassVar[bool] = False
     node_policy: ClassVar[str] = ""
 

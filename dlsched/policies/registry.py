@@ -47,6 +47,7 @@ _OURS: dict[str, dict[str, str]] = {
         "multifactor": _SCHEDULING + "multifactor:Multifactor",
         "edf": _SCHEDULING + "edf:Edf",
         "chronus": _SCHEDULING + "chronus.policy:Chronus",
+        "carbyne": _SCHEDULING + "carbyne.policy:Carbyne",
         "karuna": _SCHEDULING + "karuna.policy:Karuna",
         "elasticflow": _SCHEDULING + "elasticflow.policy:ElasticFlow",
         "afs": _SCHEDULING + "afs:Afs",

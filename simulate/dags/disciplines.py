@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dlsched.policies.scheduling.carbyne.plan import best, plan_backwards
+from dlsched.policies.scheduling.carbyne.plan import greedy, plan_backwards
 from dlsched.policies.scheduling.carbyne.stages import Graph, Number, Vector, work_left
 from simulate.dags.cluster import Cluster, Live
 from simulate.dags.following import Moment, Shares
@@ -49,7 +49,7 @@ class Carbyne:
     def _own(self, cluster: Cluster, job: Live, quota: Vector) -> list[int]:
         size = cluster.amounts.minus(quota, job.held)
         if self._altruism < 1 and self._generator.random() >= self._altruism:
-            return _greedy(cluster, job, size)
+            return greedy(job.graph, job.waiting, job.ready, cluster.amounts.room(size))
         return _altruistic(cluster, job, size)
 
 
@@ -69,20 +69,6 @@ def _altruistic(cluster: Cluster, job: Live, size: Vector) -> list[int]:
         if number in job.ready
         for _ in range(count)
     ]
-
-
-def _greedy(cluster: Cluster, job: Live, size: Vector) -> list[int]:
-    """The stages of all tasks that fit, the best first, one entry a task."""
-    room = cluster.amounts.room(size)
-    needs = [room.need(stage.demand) for stage in job.graph.stages]
-    left, ready, found = list(job.waiting), list(job.ready), list[int]()
-    while (number := best(ready, needs, room)) is not None:
-        room.take(needs[number])
-        found.append(number)
-        left[number] -= 1
-        if not left[number]:
-            ready.remove(number)
-    return found
 
 
 def _start(cluster: Cluster, job: Live, stages: Sequence[int]) -> None:
@@ -160,7 +146,8 @@ class BestFit:
 
     def start(self, cluster: Cluster, job: Live) -> None:
         """Begin all tasks that fit."""
-        _start(cluster, job, _greedy(cluster, job, cluster.free))
+        room = cluster.amounts.room(cluster.free)
+        _start(cluster, job, greedy(job.graph, job.waiting, job.ready, room))
 
 
 def to_the_end(graph: Graph) -> list[Number]:

@@ -115,6 +115,17 @@ class Cycle:
                 if self.ctx.table.status[child] == FUTURE:
                     self._refuse_for_good(child, ORPHAN)
 
+    def submitted_behind(self, rows: Sequence[int]) -> list[int]:
+        """Rows that are submitted by now and wait for some others, also through further ones."""
+        table, found, ahead = self.ctx.table, dict[int, None](), list(rows)
+        while ahead:
+            for child in self._children.get(ahead.pop(), ()):
+                is_new = child not in found and table.status[child] == FUTURE
+                if is_new and table.submit_time[child] <= self.ctx.now:
+                    found[child] = None
+                    ahead.append(child)
+        return list(found)
+
     # -- what waits -------------------------------------------------------------------------------
 
     @property

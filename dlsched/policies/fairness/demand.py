@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dlsched.core.arrays import Floats
+from dlsched.core.arrays import Floats, Ints, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.units import Units
 
@@ -47,22 +47,15 @@ def accounts_of(units: Units, ctx: RoundContext) -> Accounts | None:
     codes = sorted(set(units.vc[units.vc >= 0].tolist()))
     if not codes:
         return None
-    cluster, occupancy, gang = ctx.occupancy.cluster, ctx.occupancy, units.counted_gpus
-    serving = np.array([occupancy.in_service >> node & 1 for node in range(len(cluster))], np.bool_)
-    columns: list[tuple[float, Floats]] = [(float(cluster.gpus[serving].sum()), gang)]
-    for nodes, asked in (
-        (cluster.cpus, ctx.table.cpus[units.rows]),
-        (cluster.memory_gb, ctx.table.memory_gb[units.rows]),
-    ):
-        if not np.isnan(nodes[serving]).any():
-            columns.append((float(nodes[serving].sum()), np.nan_to_num(asked)))
+    gang = units.counted_gpus
+    columns = resources_of(ctx, units.rows, gang)
     demands, wanted = [], []
     for code in codes:
         own = units.vc == code
         gpus = Fraction(gang[own].sum())
         demands.append([Fraction(asked[own].sum()) / gpus for _, asked in columns])
         wanted.append(gpus)
-    vcs = [cluster.vcs.get(names[code]) for code in codes]
+    vcs = [ctx.occupancy.cluster.vcs.get(names[code]) for code in codes]
     return Accounts(
         codes=codes,
         count=len(names),
@@ -71,3 +64,25 @@ def accounts_of(units: Units, ctx: RoundContext) -> Accounts | None:
         wanted=wanted,
         guaranteed=[0 if vc is None else max(vc.guaranteed, 0) for vc in vcs],
     )
+
+
+def resources_of(ctx: RoundContext, rows: Rows, gpus: Ints | Floats) -> list[tuple[float, Floats]]:
+    """What the nodes in service have of each resource, and what rows ask for of it.
+
+    GPUs are the first resource; then CPUs and GB of memory, where they are known of all nodes.
+
+    Args:
+        ctx: the snapshot.
+        rows: of the table.
+        gpus: of each of them.
+    """
+    cluster, occupancy = ctx.occupancy.cluster, ctx.occupancy
+    serving = np.array([occupancy.in_service >> node & 1 for node in range(len(cluster))], np.bool_)
+    columns = [(float(cluster.gpus[serving].sum()), np.asarray(gpus, np.float64))]
+    for nodes, asked in (
+        (cluster.cpus, ctx.table.cpus[rows]),
+        (cluster.memory_gb, ctx.table.memory_gb[rows]),
+    ):
+        if not np.isnan(nodes[serving]).any():
+            columns.append((float(nodes[serving].sum()), np.nan_to_num(asked)))
+    return columns

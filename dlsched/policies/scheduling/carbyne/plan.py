@@ -7,7 +7,7 @@ begin now; all else may wait, and its share is free for others (Carbyne, section
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,10 +40,12 @@ class Plan:
     Attributes:
         length: seconds from now to its end.
         first: by stage, tasks that are planned to begin now.
+        later: by stage, seconds from now to the next planned beginning of another task.
     """
 
     length: Number
     first: list[int]
+    later: dict[int, Number]
 
 
 def plan_backwards(graph: Graph, waiting: Sequence[int], room: Room) -> Plan | None:
@@ -91,7 +93,29 @@ def plan_backwards(graph: Graph, waiting: Sequence[int], room: Room) -> Plan | N
     if any(left):
         return None
     first = [begun.get((number, now), 0) for number in range(len(needs))]
-    return Plan(now, first)
+    return Plan(now, first, _later(begun, now))
+
+
+def _later(begun: Iterable[tuple[int, Number]], length: Number) -> dict[int, Number]:
+    """Of the stages and virtual ends of tasks: when tasks of a stage next begin after now."""
+    found: dict[int, Number] = {}
+    for number, end in begun:
+        if end < length:
+            found[number] = min(length - end, found.get(number, length - end))
+    return found
+
+
+def greedy(graph: Graph, waiting: Sequence[int], ready: Sequence[int], room: Room) -> list[int]:
+    """The stages of all ready tasks that fit, the best first, one entry a task."""
+    needs = [room.need(stage.demand) for stage in graph.stages]
+    left, open_stages, found = list(waiting), list(ready), list[int]()
+    while (number := best(open_stages, needs, room)) is not None:
+        room.take(needs[number])
+        found.append(number)
+        left[number] -= 1
+        if not left[number]:
+            open_stages.remove(number)
+    return found
 
 
 def best(ready: Sequence[int], needs: Sequence[Vector], room: Room) -> int | None:
