@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from dlsched.cli.option_groups import option
+from dlsched.cli.option_groups import command_group, option
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_UPDATES, MOST_WINDOW, MOST_TRACES, MOST_HIDDEN = 1_000_000, 1_000, 1_000, 10_000
 VALIDATION_TRACES = 4  # of those that are drawn, as in the published experiment
 
-train_app = typer.Typer(help="Train networks that schedule.", no_args_is_help=True)
+train_app = command_group("Train networks that schedule.")
 
 
 @train_app.callback()
