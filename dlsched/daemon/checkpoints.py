@@ -160,7 +160,7 @@ class Checkpoints(LedgerFollower):
     async def _commit(
         self, job: Job, run: Run, asked: control_pb2.CheckpointCommit
     ) -> control_pb2.CheckpointReply:
-        if run.key.run != job.runs:  # the last checkpoint may come after the end of its run
+        if not self._driver.committed.is_newest(run):  # the last one may come after its run's end
             return control_pb2.CheckpointReply(accepted=False, why=f"run {run.key} is over")
         if not asked.path or len(asked.path) > 4096 or "\0" in asked.path:
             raise BadInput("checkpoint: not a path")

@@ -16,7 +16,7 @@ from dlsched.protocol.messages import JobId, StopReason
 from dlsched.system.clock import boottime, wall
 
 LATE_S = 60.0  # the node's keeper ends a run at its time limit; so long after it the daemon asks
-Asked = leader.StopAsked | leader.CancelAsked | leader.AttachAsked
+Asked = leader.StopAsked | leader.CancelAsked | leader.AttachAsked | leader.FollowerGivenUp
 
 
 def enforce(cluster: Cluster) -> None:
@@ -29,6 +29,7 @@ def enforce(cluster: Cluster) -> None:
         *_past_deadline(cluster),
         *_over_limit(cluster),
         *_without_client(cluster),
+        *_not_ready(cluster),
     )
     if asked:
         cluster.driver.step(leader.Together(boottime(), asked))
@@ -96,6 +97,12 @@ def _without_client(cluster: Cluster) -> list[Asked]:
         if run is None or run.stop is not StopReason.CANCEL:
             found += _cancel(job, "NoClient", "its client has left before the start")
     return found
+
+
+def _not_ready(cluster: Cluster) -> list[Asked]:
+    """Give up runs in place whose ranks have not become ready in time."""
+    late = cluster.live.next_runs.late(cluster.now, cluster.settings.round.ready_s)
+    return [leader.FollowerGivenUp(boottime(), run_id) for run_id in late]
 
 
 def _cancel(job: JobId, reason: str, text: str) -> list[Asked]:

@@ -23,7 +23,7 @@ from dlsched.db.records import (
     Progress,
 )
 from dlsched.db.rows import ended_at, executed_s, gpu_s, growth_of
-from dlsched.protocol.ledger import Job, Ledger, Run, job_changed
+from dlsched.protocol.ledger import Job, Ledger, Run, has_handed_over, job_changed
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId
 
@@ -34,6 +34,7 @@ class Facts(JobFacts):
 
     clock: RunClock = field(default_factory=RunClock)  # of the present run, in boottime
     last_run_s: float = 0.0  # of the last run that is over
+    handed_s: float = 0.0  # that runs which have handed over did after their last checkpoint
     step: int | None = None
     version: int = 0
 
@@ -204,8 +205,9 @@ class JobTable:
             old = before.runs.get(run.key.run_id)
             if old is not run:
                 self._follow_run(facts, row, old, run, now, at)
-                if run.is_over and not (old is not None and old.is_over):
-                    self._lose(facts, run, row)
+                ends = run.is_over and run.follows is None
+                if ends and not (old is not None and old.is_over):
+                    self._lose(facts, run, is_last=row.status.is_terminal and after.is_newest(run))
                     if old is not None and old.released:
                         ended = ended_at(run, at)
         if not row.status.is_terminal:
@@ -213,13 +215,18 @@ class JobTable:
         elif facts.ended_at is None:
             facts.ended_at = max(ended, facts.started_at or ended)
 
-    def _lose(self, facts: Facts, run: Run, row: Job) -> None:
-        """Count as lost what a run did after its checkpoint, unless the job ended with the run."""
+    def _lose(self, facts: Facts, run: Run, *, is_last: bool) -> None:
+        """Count as lost what a run did after its checkpoint, unless the job ended with the run.
+
+        What a run did that has handed over is lost only with the run that has its state.
+        """
         lost = 0.0
-        if not (row.status.is_terminal and run.key.run == row.runs):
+        if not is_last:
             saved = facts.checkpoint
             kept = saved.executed_s if saved and saved.run_id == run.key.run_id else 0.0
-            lost = max(facts.last_run_s - kept, 0.0)
+            lost = max(facts.last_run_s - kept, 0.0) + (0.0 if kept else facts.handed_s)
+            facts.handed_s = lost if has_handed_over(run) else 0.0
+            lost -= facts.handed_s
         facts.lost_s += lost
         facts.starting_s += min(facts.run_restart_s, max(facts.last_run_s - lost, 0.0))
         facts.run_restart_s = 0.0
@@ -239,6 +246,9 @@ class JobTable:
             clock.suspend(now)
         elif was and not run.suspended and not run.is_over:
             clock.resume(now)
+        if run.follows is not None:
+            facts.gpu_s += more.gpu_s
+            return
         if run.is_over and not (old is not None and old.is_over):
             facts.last_run_s = executed_s(run) or clock.seconds(now)
             facts.executed_s += facts.last_run_s

@@ -17,6 +17,7 @@ from dlsched.daemon.launching import launch_spec
 from dlsched.daemon.message_bounds import MOST, check_description, check_sync, clear_invalid
 from dlsched.daemon.rpc_errors import NotFound, NotPossible, answered
 from dlsched.daemon.training.current import note_failure, note_values, stacks_of
+from dlsched.daemon.training.in_place import note_ready
 from dlsched.daemon.training.run_reports import note_steps, note_training
 from dlsched.daemon.training.saving_reports import note_saving
 from dlsched.db.records import NodeDescribed, Progress
@@ -122,7 +123,10 @@ class RunsService(control_pb2_grpc.RunsServicer):
         request.ignored = min(max(request.ignored, 0), MOST) + clear_invalid(request)
         note_failure(self._cluster, run, request, wall())
         if run.is_over:  # only the last values of its last steps can still come
-            if run.key.run == job.runs and job.job in self._cluster.curves.jobs:
+            if (
+                self._cluster.driver.committed.is_newest(run)
+                and job.job in self._cluster.curves.jobs
+            ):
                 executed_s = self._cluster.curves.of(job.job).executed_s
                 note_values(self._cluster, run, request, wall(), executed_s)
             return control_pb2.ReportReply()
@@ -143,6 +147,8 @@ class RunsService(control_pb2_grpc.RunsServicer):
         executed_s, at = facts.clock.seconds(now), wall()
         events = note_values(self._cluster, run, request, at, executed_s)
         events += stacks_of(self._cluster, run, request, at)
+        if request.ready_ports:
+            note_ready(self._cluster, job, run, request)
         batch = note_training(self._cluster, run, request)
         events += note_saving(self._cluster, job, run, request, at)
         if events:

@@ -33,6 +33,7 @@ MOST_GPUS, MOST_CPUS, MOST_BYTES = 1024, 1 << 16, 1 << 50  # of one node
 MOST_CAPABILITIES = 64
 LONGEST_PROBLEM = 1000  # characters of what a node says is wrong with it
 LONGEST_VALUE_NAME = 64
+PORTS = 1 << 16
 _NUMBERS = {  # of a rank's report: lowest and highest
     "step": (0.0, MOST_STEPS),
     "batch_s": (0.0, LONGEST_TAKEN_S),
@@ -162,6 +163,8 @@ def clear_invalid(report: RunReport) -> int:
         report.error_at = 0.0
     if len(report.doing) > LONGEST_VALUE_NAME:
         report.doing = ""
+    if not all(0 < port < PORTS for port in report.ready_ports) or len(report.ready_word) > 64:
+        del report.ready_ports[:]
     named = [name for name in report.not_finite if _is_value_name(name)][:MOST_NAMES]
     del report.not_finite[:]
     report.not_finite.extend(named)

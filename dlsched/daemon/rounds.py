@@ -230,7 +230,7 @@ class Rounds(LedgerFollower):
             cpu_s=decided.cpu_s,
             pending=pending,
             running=len(jobs) - pending,
-            starts=len(plan.starts),
+            starts=len(plan.starts) + len(plan.beside),
             stops=len(plan.stops),
         )
         now = boottime()
@@ -325,12 +325,13 @@ def _said(reason: str, detail: str | None) -> str:
 def _events(plan: Plan, actor: str, at: float) -> list[Event]:
     """The events of a plan, one for each job."""
     lines: list[Event] = []
-    for job, shares in plan.starts:
-        where = ", ".join(
-            f"{plural(len(share.gpus), 'GPU')} of {share.node}" if share.gpus else share.node
-            for share in shares
-        )
-        lines.append(Event(at=at, kind="start", actor=actor, job=job, text=where))
+    for kind, runs in (("start", plan.starts), ("get-ready", plan.beside)):
+        for job, shares in runs:
+            where = ", ".join(
+                f"{plural(len(share.gpus), 'GPU')} of {share.node}" if share.gpus else share.node
+                for share in shares
+            )
+            lines.append(Event(at=at, kind=kind, actor=actor, job=job, text=where))
     for job, reason in plan.stops:
         lines.append(Event(at=at, kind="stop", actor=actor, job=job, text=reason.value))
     lines += [Event(at=at, kind="suspend", actor=actor, job=job) for job in plan.suspends]

@@ -85,6 +85,7 @@ class RoundSection(_Section):
     restart_overhead_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     min_run_s: Annotated[float, Field(ge=0, le=86400)] = 0.0
     measure_s: Seconds = 30.0  # the shortest time over which a speed is measured
+    ready_s: Seconds = 120.0  # in which the ranks of a run in place must be ready
     preempt_mode: Literal["requeue", "suspend"] = "requeue"
 
 

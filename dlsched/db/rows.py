@@ -195,6 +195,8 @@ def run_values(run: Run) -> Values:
         "suspension": run.suspension,
         "gives_way": run.gives_way,
         "released": run.released,
+        "follows": run.follows,
+        "hand_over": run.hand_over,
         "live": not run.is_over,
     }
 
@@ -243,6 +245,8 @@ def run_of(row: Row, members: Sequence[Member]) -> Run:
             suspension=row["suspension"],
             gives_way=bool(row["gives_way"]),
             released=bool(row["released"]),
+            follows=None if row["follows"] is None else m.RunId(row["follows"]),
+            hand_over=row["hand_over"],
         )
 
 
@@ -288,14 +292,17 @@ def growth_of(old: Run | None, run: Run, job: Job) -> RunGrowth:
     """Compare a run of a job with what it was before, None where it is new.
 
     A stop for a move or a resize that came too late, because the job ended by itself, counts as
-    neither.
+    neither. A run that only follows another one has not begun; its GPUs are its job's.
     """
+    spent = gpu_s(run, job) - (gpu_s(old, job) if old is not None else 0.0)
+    if run.follows is not None:
+        return RunGrowth(gpu_s=spent)
     ends = run.is_over and not (old is not None and old.is_over)
     goes_on = ends and judge(run, job)[0] is Cause.REQUEUED
     return RunGrowth(
-        starts=int(run.released and not (old is not None and old.released)),
+        starts=int(run.released and not (old is not None and old.released and not old.follows)),
         executed_s=executed_s(run) - (executed_s(old) if old is not None else 0.0),
-        gpu_s=gpu_s(run, job) - (gpu_s(old, job) if old is not None else 0.0),
+        gpu_s=spent,
         migrations=int(goes_on and run.stop is m.StopReason.MIGRATE),
         resizes=int(goes_on and run.stop is m.StopReason.RESIZE),
     )

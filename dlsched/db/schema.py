@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-VERSION = "0019"  # of the tables below: the newest migration
+VERSION = "0020"  # of the tables below: the newest migration
 
 METADATA = MetaData(
     naming_convention={
@@ -225,6 +225,9 @@ runs = _table(
     Column("suspension", Number, nullable=False),
     _flag("gives_way"),
     _flag("released"),
+    Column("follows", Words),  # the run that it waits for
+    # with a stop: where the ranks of the next run wait for the state
+    Column("hand_over", Words, nullable=False, server_default=""),
     _flag("live"),
     _seconds("assigned_at", nullable=False),
     _seconds("released_at"),

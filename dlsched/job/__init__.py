@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlsched.job.errors import DamagedCheckpoint, JobError
-from dlsched.job.job import PREEMPTED, Job, Lease
-from dlsched.job.runtime import Runtime
+from dlsched.job.job import Job, Lease
+from dlsched.job.runtime import PREEMPTED, Runtime
 from dlsched.job.sampler import ElasticSampler
 
 __all__ = [

@@ -113,6 +113,13 @@ class Agreement:
         answers = self._exchange.collect()
         return succeeded and FAILED not in answers
 
+    def share(self, numbers: Numbers) -> Sequence[Numbers]:
+        """Return the numbers of all ranks, in order; every rank calls it before the first step."""
+        if self._exchange is None:
+            return [numbers]
+        self._exchange.post(numbers)
+        return self._exchange.collect()
+
     def close(self) -> None:
         """End the exchange; no more rendezvous."""
         if self._exchange is not None:

@@ -20,9 +20,10 @@ from typing import Any
 
 from dlsched.job import messages as words
 from dlsched.job.agreement import Agreement, Exchange, Wish
+from dlsched.job.in_place import InPlace
 from dlsched.job.keeper_link import KeeperLink
 from dlsched.job.reported import ReportedValues
-from dlsched.job.runtime import Runtime
+from dlsched.job.runtime import PREEMPTED, Runtime
 from dlsched.job.sampler import ElasticSampler
 from dlsched.job.saving.checkpoints import Checkpoints
 from dlsched.job.saving.save_signal import SaveSignal
@@ -32,7 +33,6 @@ from dlsched.job.stop_signal import StopSignal
 from dlsched.job.throttle import Throttle, percent_of
 from dlsched.job.turns import Turns
 
-PREEMPTED = 143  # exit code of a job that was asked to stop: 128 + SIGTERM
 REPORT_S = 1.0  # at least between two reports
 RENDEZVOUS_S = 0.05  # about, between two rendezvous of the ranks
 LONGEST_ERROR = 400  # characters of an exception's first line
@@ -99,6 +99,8 @@ class Job:
         self._link = KeeperLink(runtime.control_socket, runtime.rank, runtime.run_id)
         self._turns = Turns(self._link, is_on=runtime.gpu_share < 1)
         self.checkpoint = Checkpoints(runtime, runtime.checkpoint_folder or folder, self._link)
+        self._in_place = InPlace(runtime, self._link, self.checkpoint.states)
+        self._age_from: float | None = None  # when it took over; None: it has begun by itself
         self.signs = StepSigns()
         self._hook = sys.excepthook
         if self._link.is_open:
@@ -124,9 +126,15 @@ class Job:
 
         Call it when all states are registered, before the first step.
         """
-        agreement = self._agree() if _has_group() else Agreement(None, 0)
-        self.steps = self._first = self.checkpoint.restore(agreement)
-        self.checkpoint.tidy()
+        if self.runtime.follows:
+            self.steps = self._first = self._in_place.take_over(
+                self._agree(), self._take_messages, lambda: not self._lease
+            )
+            self._age_from = time.monotonic()
+        else:
+            agreement = self._agree() if _has_group() else Agreement(None, 0)
+            self.steps = self._first = self.checkpoint.restore(agreement)
+            self.checkpoint.tidy()
         self._last_step = time.monotonic()
         return self.steps
 
@@ -162,6 +170,9 @@ class Job:
         agreement = self._agree()
         verdict = agreement.after(self.steps, self._wish(now))
         self.checkpoint.advance(verdict.written)
+        if verdict.stop and self.runtime.in_place and self._hand_over(agreement):
+            self.stopped = True
+            return False
         if verdict.stop:
             self._link.send(words.Leaving(finished=False), must_arrive=True)
         if verdict.stop or verdict.save or self.checkpoint.is_due_at(self.steps):
@@ -343,10 +354,13 @@ class Job:
         """Take the messages of the keeper, and note a signal."""
         for message in self._link.receive():
             match message:
-                case words.Stop(reason=reason, deadline_s=left):
+                case words.Stop(reason=reason, deadline_s=left, hand_over=where):
+                    self._in_place.hands_over_to = where
                     deadline = None if left is None else time.monotonic() + left
                     self._lease = Lease(holds=False, reason=reason, deadline=deadline)
                     self._signal.note()
+                case words.TakeOver():
+                    self._in_place.may_take_over = True
                 case words.StopAt(step=step):
                     self._stop_at = max(1, step)
                     self._lease = Lease(
@@ -405,7 +419,7 @@ class Job:
         if self.steps == self._first + 1:
             saves = self.checkpoint.is_active
             self._link.send(
-                words.Restored(step=self._first, restart_s=_age_s() or 0.0, saves=saves),
+                words.Restored(step=self._first, restart_s=self._start_s(), saves=saves),
                 must_arrive=True,
             )
             if self.is_scheduled and not saves and self.rank == 0:
@@ -453,6 +467,19 @@ class Job:
         first = str(error).strip().partition("\n")[0][:LONGEST_ERROR]
         text = f"{type(error).__name__}: {first}{where}" if first else type(error).__name__ + where
         self._link.send(words.Failed(error=text, at=time.time()), must_arrive=True)
+
+    def _start_s(self) -> float:
+        """Return the seconds from the start of this process, or from when it took over."""
+        if self._age_from is not None:
+            return time.monotonic() - self._age_from
+        return _age_s() or 0.0
+
+    def _hand_over(self, agreement: Agreement) -> bool:
+        """Hand over to the next run, if its ranks wait; returns whether they have the state."""
+        self._doing("save")
+        return self._in_place.hand_over(
+            agreement, self.steps, self._take_messages, lambda: not self._lease
+        )
 
     def _stop(self, agreement: Agreement, agreed_s: float | None) -> None:
         """Wait until the checkpoint is committed, or for so long, and stop with all ranks."""

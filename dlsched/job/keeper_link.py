@@ -7,14 +7,19 @@ keeper's own death ends the job by other means. A forked child (a data-loading w
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 from collections import deque
 
 from dlsched.job import messages as words
+from dlsched.job.hand_over import Receiver
 from dlsched.job.stacks import offer
 
-CAPABILITIES = ("stop", "stop_at", "checkpoint", "metrics", "use_batch", "processors", "limit")
+CAPABILITIES = (
+    *("stop", "stop_at", "checkpoint", "metrics", "use_batch", "processors", "limit"),
+    "take_over",
+)
 STACKS = "stacks"  # the further one of a rank that can write them
 MOST_WAITING = 64  # messages that must arrive and could not be sent yet
 
@@ -87,6 +92,13 @@ class KeeperLink:
             finally:
                 if self._socket is not None:
                     self._socket.settimeout(None)
+
+    def wait_with(self, other: Receiver, timeout_s: float) -> bool:
+        """Wait for a message, or until something else is readable; returns whether that is."""
+        here: list[socket.socket | Receiver] = [other]
+        if self.is_open and self._socket is not None:
+            here.append(self._socket)
+        return other in select.select(here, [], [], timeout_s)[0]
 
     def close(self) -> None:
         """Close the connection; harmless when repeated."""

@@ -19,6 +19,10 @@ The library (a *rank*: a process that has sent `hello`) expects of the keeper:
   does not wait for the answer, but a rank that stops does, within its deadline.
 - `DLSCHED_CKPT_DIR` is the job's folder, the same for all its runs; `DLSCHED_RESUME_FROM` is the
   `path` that was committed last, or empty.
+- A rank of a run that follows another one (`DLSCHED_FOLLOWS`) waits, ready, until the keeper sends
+  `take_over`; rank 0 says with `ready` where all of them wait for the state. A `stop` with
+  `hand_over` says the same to the ranks of the run before, which bring it there; when all have,
+  each says so with `leaving`.
 - A rank sends `leaving` when its training is over, before it saves: finished, or stopped by
   agreement. The keeper sends no TERM (but for a cancel) while a process that has finished goes on.
 - Each rank sends `step` at most once a second, and `restored` once, at its first step.
@@ -163,6 +167,16 @@ class Leaving(Message):
     type: ClassVar[str] = "leaving"
     finished: bool
     job: bool = False  # nothing is left to do for the whole job, whatever stop may come
+    handed_over: bool = False  # the ranks of the next run have the state of all ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Message):
+    """All ranks of a run that follows another one wait for the state."""
+
+    type: ClassVar[str] = "ready"
+    ports: tuple[int, ...]  # of each rank, on its node
+    word: str  # that they expect with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +278,14 @@ class Stop(Message):
     type: ClassVar[str] = "stop"
     reason: str = "preempt"
     deadline_s: float | None = None
+    hand_over: str = ""  # where the ranks of the next run wait for the state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver(Message):
+    """The run before is over: go on in its place."""
+
+    type: ClassVar[str] = "take_over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,6 +409,7 @@ FromJob = (
     | CheckpointMade
     | Restored
     | Leaving
+    | Ready
     | Trained
     | StepBegin
     | StepEnd
@@ -396,6 +419,7 @@ FromJob = (
 )
 FromKeeper = (
     Stop
+    | TakeOver
     | StopAt
     | Limit
     | Turn
@@ -558,7 +582,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {  # by the annotation of a fie
     "Mapping[str, str]": _mapping(_text),
 }
 _OF_TRAININGS = (
-    StepDone, Failed, Doing, Restored, Leaving, Trained, CheckpointMade, StepBegin, StepEnd,
+    StepDone, Failed, Doing, Restored, Leaving, Ready, Trained, CheckpointMade, StepBegin, StepEnd,
 )  # fmt: skip
 _FROM_JOB: dict[str, Any] = {
     kind.type: kind for kind in (Hello, *_OF_TRAININGS, WantTasks, RunRanks, SignalRanks)
@@ -567,6 +591,7 @@ _FROM_KEEPER: dict[str, Any] = {
     kind.type: kind
     for kind in (
         Stop,
+        TakeOver,
         StopAt,
         Limit,
         Turn,

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from dlsched.job.errors import JobError
 
+PREEMPTED = 143  # exit code of a job that was asked to stop: 128 + SIGTERM
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
@@ -36,6 +38,8 @@ class Runtime:
     resume_from: Path | None = None  # the checkpoint that the daemon has recorded
     grace_s: int = 0  # from a stop request to the end; 0: not known
     fixed_batch: bool = False  # the user wants the batch size to stay
+    in_place: bool = False  # its ranks hand their state over to those of the next run
+    follows: bool = False  # it waits for the state of the run before
     local_batch: int = 0  # samples of each rank and pass that the daemon prefers; 0: none
     accumulation: int = 0  # passes before the one that synchronises
     gpu_share: float = 1.0  # of each GPU, which other jobs may share
@@ -97,6 +101,8 @@ class Runtime:
             resume_from=path("DLSCHED_RESUME_FROM"),
             grace_s=number("DLSCHED_GRACE", 0),
             fixed_batch=environment.get("DLSCHED_FIXED_BATCH", "") == "1",
+            in_place=environment.get("DLSCHED_IN_PLACE", "") == "1",
+            follows=environment.get("DLSCHED_FOLLOWS", "") == "1",
             local_batch=number("DLSCHED_LOCAL_BATCH", 0),
             accumulation=number("DLSCHED_ACCUMULATION", 0),
             gpu_share=_share(environment.get("DLSCHED_GPU_SHARE", "")),

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlsched.job.errors import JobError
-from dlsched.job.job import PREEMPTED
-from dlsched.job.runtime import Runtime
+from dlsched.job.runtime import PREEMPTED, Runtime
 
 
 def options(environment: Mapping[str, str]) -> list[str]:

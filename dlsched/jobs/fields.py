@@ -508,6 +508,13 @@ FIELDS: tuple[Field, ...] = (
         _flag("fixed_batch", "--fixed-batch", "Any number of GPUs, but the batch size stays."),
         launch="fixed_batch",
     ),
+    _row("in_place", "flag",
+        _flag(
+            "in_place", "--in-place",
+            "Its next ranks get ready while it runs, and take its state over.",
+        ),
+        launch="in_place",
+    ),
     _row("extra", "own",
         Option(
             key="set", words=("--set",), help="A further column for policies; as often as needed.",
@@ -667,6 +674,7 @@ class JobFields:
     slurm_environment: bool = True
     adaptive: bool = False
     fixed_batch: bool = False
+    in_place: bool = False
     submit_host: str = ""
     terminal: str = ""
     umask: int | None = None

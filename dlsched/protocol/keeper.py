@@ -268,6 +268,12 @@ class SendSignal:
 
     number: int
     stop_step: int | None = None
+    hand_over: str = ""  # with a stop: where the ranks of the next run wait for the state
+
+
+@dataclass(frozen=True, slots=True)
+class TellToTakeOver:
+    """The run before is over: the ranks of this one go on in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +308,7 @@ Command = (
     | WriteEpilog
     | Execute
     | SendSignal
+    | TellToTakeOver
     | FreezeJob
     | ThawJob
     | Report
@@ -576,8 +583,12 @@ class _Turn:
                 self.emit(SendSignal(number))
             case m.Adjust(limits=limits, grace_s=grace_s):
                 self.adjust(replace(state.desired, limits=limits, grace_s=grace_s))
-            case m.Stop(reason=reason, step=at):
-                self.stop(reason, at)
+            case m.Stop(reason=reason, step=at, hand_over=where):
+                self.stop(reason, at, where)
+            case m.TakeOver() if state.desired.follows:
+                self.change(desired=replace(state.desired, follows=m.RunId("")))
+                self.emit(TellToTakeOver())
+                self.report()
             case m.Kill(reason=reason):
                 self.kill(reason)
             case m.Forget() if state.stage is Stage.ENDED and not state.quarantined:
@@ -596,7 +607,7 @@ class _Turn:
             self.emit(ApplyLimits(now))
         self.report()
 
-    def stop(self, reason: m.StopReason, at: int | None) -> None:
+    def stop(self, reason: m.StopReason, at: int | None, hand_over: str = "") -> None:
         state = self.state
         if state.stage in (Stage.NEW, Stage.RESERVING, Stage.RELEASING):
             self.change(stop=reason)
@@ -621,7 +632,7 @@ class _Turn:
                 grace_s = grace_of_peers_s(grace_s)
             self.change(stop=reason, kill_at=self.now + grace_s)
             self.move(Cause.STOP)
-            self.emit(SendSignal(SIGTERM, at))
+            self.emit(SendSignal(SIGTERM, at, hand_over))
             self.report()
         elif state.stage is Stage.STOPPING and reason is m.StopReason.CANCEL:
             self.change(stop=reason)

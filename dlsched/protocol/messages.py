@@ -102,6 +102,7 @@ class Told(Enum):
     """What the training of a run has last told its keeper about its end."""
 
     STOPPED = "stopped"  # its ranks have agreed to stop before it is done
+    HANDED_OVER = "handed-over"  # likewise, and those of the next run have their state
     FINISHED = "finished"  # it is done
 
 
@@ -163,6 +164,8 @@ class DesiredRun:
     stop_step: int | None = None  # all ranks of a cooperative job stop after this step
     request_id: RequestId = RequestId("")
     gpu_share: float | None = None  # part of each GPU; None: the whole, 0: what others leave
+    follows: RunId = RunId("")  # the run that it waits for, ready, on GPUs of which some are both's
+    hand_over: str = ""  # with a stop: where the ranks of the next run wait for the state
 
     @property
     def is_gang(self) -> bool:
@@ -370,6 +373,12 @@ class Stop:
 
     reason: StopReason
     step: int | None = None  # exit after this step; all ranks of a resize or migration agree on it
+    hand_over: str = ""  # where the ranks of the next run wait for the state
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The run that this one has waited for is over: go on in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +393,7 @@ class Forget:
     """The end is committed: the keeper may exit."""
 
 
-Order = Release | Freeze | Thaw | Signal | Adjust | Stop | Kill | Forget
+Order = Release | Freeze | Thaw | Signal | Adjust | Stop | TakeOver | Kill | Forget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,12 @@ class ScriptedKeeper:
     def all(self, kind: type[Any]) -> list[Any]:
         return [message for message in self.heard if isinstance(message, kind)]
 
+    def all_of(self, kind: type[Any]) -> list[Any]:
+        """The messages of a kind of ranks that have all ended."""
+        for thread in self._threads[1:]:
+            thread.join(WITHIN_S)
+        return self.all(kind)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):  # closed before, by the test
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -90,6 +90,7 @@ SAID: dict[str, tuple[str, object]] = {
     "time_min_s": ("--time-min 90s --time 90s", 90),
     "mode": ("--launch gpu", "gpu"),
     "label": ("--label --launch gpu", "yes"),
+    "in_place": ("--in-place --launch gpu", True),
     "fence": ("--fence lease", "lease"),
     "on_hang": ("--on-hang requeue", "requeue"),
     "deadline_kind": ("--deadline-kind soft --deadline 2033-05-18T03:33:20+00:00", "soft"),

@@ -145,8 +145,9 @@ class Views:
         return view
 
     def _last_run(self, row: Job) -> Run | None:
-        runs = self._cluster.driver.committed.runs_of_job(row.job)
-        return runs[-1] if runs and row.status.is_terminal else None
+        ledger = self._cluster.driver.committed
+        began = [run for run in ledger.runs_of_job(row.job) if run.follows is None]
+        return began[-1] if began and row.status.is_terminal else None
 
 
 def _put(view: Any, **values: float | None) -> None:

@@ -21,6 +21,7 @@ from dlsched.daemon.live.dependencies import JobOutcome, outcome_of
 from dlsched.daemon.live.eligibility import Eligibility
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.daemon.live.job_requests import JobRequests
+from dlsched.daemon.live.next_runs import NextRuns
 from dlsched.daemon.live.node_ranges import NodeRanges
 from dlsched.daemon.live.nodes import ClusterRules, LiveNodes, natural
 from dlsched.daemon.live.placement_constraints import PlacementConstraints
@@ -37,7 +38,14 @@ from dlsched.db.records import (
     NodeDescribed,
     Progress,
 )
-from dlsched.protocol.ledger import Job, JobStatus, Ledger, Run, has_lost_hardware
+from dlsched.protocol.ledger import (
+    Job,
+    JobStatus,
+    Ledger,
+    Run,
+    has_handed_over,
+    has_lost_hardware,
+)
 from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.messages import JobId, NodeName
 
@@ -66,6 +74,7 @@ class LiveColumns:
         eligibility: which jobs policies may see, and why not the others.
         ended: outcomes of jobs that are not live any more and that live jobs depend on.
         claims: GPUs that rounds gave and that are not free yet, by job.
+        next_runs: runs that are being made ready beside the present ones of their jobs.
         finished: jobs that have completed and are still in the columns, in order.
         speeds: measured speeds of trainings.
         trainings: what elastic jobs have reported.
@@ -103,6 +112,7 @@ class LiveColumns:
         self.ranges = NodeRanges(self.jobs, self.nodes, self.requests, self.constraints)
         self.accounting = RunAccounting(self.jobs, self.nodes)
         self.claims = Claims(self.jobs, self.nodes, self.accounting)
+        self.next_runs = NextRuns(self.jobs, self.requests, self.nodes, self.accounting)
         self.ended: dict[JobId, JobOutcome] = {}
         self.eligibility = Eligibility(self.jobs, self.requests.specs, self.ended)
         self.eligibility.limit_partitions(self.rules.longest_s, self.rules.access)
@@ -162,6 +172,7 @@ class LiveColumns:
                 self.ranges.keep(job_id, len(run.members))
                 self.accounting.begin(job_id, run, since, counts=False)
                 self.accounting.follow(job_id, run, now)
+            self.next_runs.see(ledger, job_id, now)
             self._see_orphan(ledger, job_id)
         self.requests.highest = ledger.next_job - 1
         self.changed = True
@@ -303,11 +314,14 @@ class LiveColumns:
             return
         job, run = ledger.jobs.get(job_id), ledger.live_run(job_id)
         if run is not None and self.accounting.run_ids.get(job_id) not in (None, run.key.run_id):
-            self.accounting.leave(job_id, now)
+            before = ledger.runs.get(self.accounting.run_ids[job_id])
+            handed = before is not None and has_handed_over(before)
+            self.accounting.leave(job_id, now, takes_over=handed)
         if run is None and job_id in self.accounting.run_ids:
             self.accounting.leave(job_id, now, ledger)
         elif run is not None:
             self._follow(job_id, run, now)
+        self.next_runs.see(ledger, job_id, now)
         if job is None or job.status.is_terminal:
             self._end(job_id, job, now)
         else:

@@ -230,7 +230,7 @@ class LiveNodes:
         return before != (node.late, node.closed)
 
     def refresh(self, ledger: Ledger, name: NodeName) -> None:
-        """Bring a node to what the ledger has: its GPUs, status, quarantine and orphans."""
+        """Bring a node to what the ledger has: its GPUs, status, and which are closed."""
         known = ledger.nodes.get(name)
         if known is None:
             return
@@ -239,6 +239,12 @@ class LiveNodes:
         orphans = [o.held.gpus for (where, _), o in ledger.orphans.items() if where == name]
         node.shut["quarantined"] = node.mask(known.quarantined)
         node.shut["orphans"] = node.mask(gpu for gpus in orphans for gpu in gpus)
+        node.shut["next runs"] = 0
+        for run in ledger.runs_on(name):
+            if run.follows is not None:
+                before = ledger.runs[run.follows].members.get(name)
+                mine = 0 if before is None else node.mask(before.gpus)
+                node.shut["next runs"] |= node.mask(run.members[name].gpus) & ~mine
 
     def placement(self, shares: Iterable[Share]) -> Placement:
         """Shares as node indices and bits; what `shares` undoes. Unknown GPUs are left out."""

@@ -122,8 +122,17 @@ class RunAccounting:
         """Seconds at work since a run has started or resumed."""
         return max(now - float(self.jobs.get("progress_from", row)), 0.0)
 
-    def leave(self, job: JobId, now: float, ledger: Ledger | None = None) -> None:
-        """Remove a run that is over: its GPUs are free, and what it did not save is lost."""
+    def leave(
+        self, job: JobId, now: float, ledger: Ledger | None = None, *, takes_over: bool = False
+    ) -> None:
+        """Remove a run that is over: its GPUs are free, and what it did not save is lost.
+
+        Args:
+            job: of the run.
+            now: seconds of the policy's clock.
+            ledger: with the run, where its job has no other.
+            takes_over: whether the job's next run has its state.
+        """
         row = self.jobs.row_of[job]
         if self.jobs.get("phase", row) == c.HOLDING:
             self._settle(row, now)
@@ -136,7 +145,8 @@ class RunAccounting:
         if not self.sharing[where]:
             del self.sharing[where]
         run_id = self.run_ids.pop(job)
-        self.jobs.clock.fall_back(row)
+        if not takes_over:
+            self.jobs.clock.fall_back(row)
         self.jobs.set(row, phase=c.PENDING, leaving=c.STAYS, since=now)
         run = None if ledger is None else ledger.runs.get(run_id)
         failed = run is not None and not gave_way and _never_began(run)

@@ -48,17 +48,19 @@ class Plan:
         suspends: jobs that are suspended where they are, and leave their GPUs to others.
         resumes: suspended jobs that resume where they are.
         starts: jobs that begin their next run, with shares in rank order.
+        beside: the same of jobs whose present run goes on until the next one is ready.
     """
 
     stops: tuple[tuple[JobId, StopReason], ...] = ()
     suspends: tuple[JobId, ...] = ()
     resumes: tuple[JobId, ...] = ()
     starts: tuple[tuple[JobId, tuple[Share, ...]], ...] = ()
+    beside: tuple[tuple[JobId, tuple[Share, ...]], ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.stops or self.suspends or self.resumes or self.starts)
+        return not (self.stops or self.suspends or self.resumes or self.starts or self.beside)
 
     def events(
         self, now: float, new_run_id: Callable[[], RunId]
@@ -72,6 +74,7 @@ class Plan:
             *(SuspendAsked(now, job, True, gives_way=True) for job in self.suspends),
             *(SuspendAsked(now, job, False) for job in self.resumes),
             *(PlaceAsked(now, job, new_run_id(), shares) for job, shares in self.starts),
+            *(PlaceAsked(now, job, new_run_id(), shares, True) for job, shares in self.beside),
         )
 
 
@@ -207,16 +210,28 @@ def carry_out(decided: Decided, state: RoundState, problems: Sequence[Problem] =
     """Accept a verified decision and return what is to be done at once.
 
     A job whose GPUs are not free yet gets a claim on them; `due` starts it later. The state is
-    changed; stale rows among the problems that `verify` found are left out.
+    changed; stale rows among the problems that `verify` found are left out. A job that moves or is
+    resized in place keeps its GPUs until it has left them, so a later round gives them away.
     """
     live, stale = state.live, {problem.job for problem in problems}
     stops: list[tuple[JobId, StopReason]] = []
     suspends: list[JobId] = []
+    beside: list[tuple[JobId, tuple[Share, ...]]] = []
+    staying = {
+        job
+        for job in map(JobId, decided.suspended)
+        if job in decided.launched and job in live.jobs.row_of and job not in stale
+        if job in live.next_runs.ready_soon or live.next_runs.may_begin(job, decided.launched[job])
+    }
+    stale |= staying | live.next_runs.gives_later(staying, decided.launched)
     for job in map(JobId, decided.suspended):
         row = live.jobs.row_of.get(job)
         if row is None or live.jobs.get("phase", row) != c.HOLDING:
             continue
-        if job in decided.launched:
+        if job in staying:
+            if job not in live.next_runs.ready_soon:
+                beside.append((job, live.nodes.shares(decided.launched[job])))
+        elif job in decided.launched:
             if job not in stale:
                 stops.append((job, _kind_of_move(live, job, decided.launched[job])))
         elif state.preempt_mode(job) == "suspend":
@@ -226,7 +241,11 @@ def carry_out(decided: Decided, state: RoundState, problems: Sequence[Problem] =
     state.accept(decided, stale)
     ready = due(live, leaving=[job for job, _ in stops] + suspends)
     return Plan(
-        stops=tuple(stops), suspends=tuple(suspends), resumes=ready.resumes, starts=ready.starts
+        stops=tuple(stops),
+        suspends=tuple(suspends),
+        resumes=ready.resumes,
+        starts=ready.starts,
+        beside=tuple(beside),
     )
 
 

@@ -511,11 +511,13 @@ def _where(
 ) -> dict[int, tuple[tuple[NodeName, ...], str]]:
     """Nodes and end of the latest run of each of some jobs."""
     runs, members, jobs = schema.runs.c, schema.run_members.c, schema.jobs.c
+    began = schema.runs.alias().c  # those that have only followed another one have not
+    is_of_job = (began.job == jobs.job, began.follows.is_(None))
     query = (
         select(runs.job, runs.end, members.node)
         .join_from(schema.runs, schema.jobs, jobs.job == runs.job)
         .join(schema.run_members, members.run_id == runs.run_id)
-        .where(runs.run == jobs.runs)
+        .where(runs.run == select(func.max(began.run)).where(*is_of_job).scalar_subquery())
         .order_by(runs.job, members.position)
     )
     nodes: dict[int, list[NodeName]] = defaultdict(list)

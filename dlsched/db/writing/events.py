@@ -26,6 +26,7 @@ KINDS: Mapping[str, str] = MappingProxyType(  # by old and new status, or by the
         "pending": "requeue",
         "running starting": "restart",
         "stopping starting": "restart",
+        "stopping running": "take-over",
     }
 )
 BY_NODES = ("end", "requeue", "restart")  # kinds that the end of a run on a node causes

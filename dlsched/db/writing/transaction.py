@@ -122,7 +122,7 @@ def carry_out(
 
 _RUN_FIELDS = (
     *("status", "epoch", "stop", "stop_step", "suspended", "suspension", "gives_way"),
-    *("released", "live", "end", "executed_s", "gpu_s"),
+    *("released", "live", "end", "executed_s", "gpu_s", "follows", "hand_over"),
 )
 
 
@@ -307,7 +307,8 @@ def _job_row(
 
 def _is_live(job: Job, ledger: Ledger) -> bool:
     """Whether a leader keeps a job in memory."""
-    return not job.status.is_terminal or ledger.live_run(job.job) is not None
+    runs = (ledger.live_run(job.job), ledger.next_run(job.job))
+    return not job.status.is_terminal or any(run is not None for run in runs)
 
 
 def _forget_environments(connection: Connection, bodies: set[int]) -> None:

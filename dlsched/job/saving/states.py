@@ -7,9 +7,11 @@ a part.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,6 +175,34 @@ class States:
                     complaint = f"a restore could not load the state {part.state!r}: {why}"
                     print(f"dlsched.job: {complaint}", file=sys.stderr)
 
+    # -- from rank to rank -------------------------------------------------------------------------
+
+    def contents(self, *, each_rank: bool) -> dict[str, bytes]:
+        """Return the states that each rank has of its own, or those of all ranks, as bytes."""
+        found: dict[str, bytes] = {}
+        for name, state in self._states.items():
+            if state.each_rank == each_rank:
+                with _in_memory() as file:
+                    state.save(file)
+                    file.seek(0)
+                    found[name] = file.read()
+        return found
+
+    def load_contents(self, contents: Mapping[str, bytes]) -> None:
+        """Load states that another rank has given.
+
+        Raises:
+            JobError: there is nothing of a state.
+        """
+        for name, state in self._states.items():
+            if name in contents:
+                with _in_memory() as file:
+                    file.write(contents[name])
+                    file.seek(0)
+                    state.load(file)
+            elif not state.each_rank:
+                raise JobError(f"the run before has no state {name!r}")
+
     # -- loading -----------------------------------------------------------------------------------
 
     def verified(self, checkpoint: Checkpoint, agreement: Agreement) -> list[Part]:
@@ -209,6 +239,17 @@ class States:
                 self._states[part.state].load(file)
         for name, shards in self.shards.items():
             shards.load(checkpoint.path / name)
+
+
+@contextmanager
+def _in_memory() -> Iterator[BinaryIO]:
+    """Give a file in memory that has a path, as the files of checkpoints have."""
+    fd = os.memfd_create("dlsched-state", os.MFD_CLOEXEC)
+    try:
+        with open(f"/proc/self/fd/{fd}", "w+b") as file:
+            yield file
+    finally:
+        os.close(fd)
 
 
 def _lacks(checkpoint: Checkpoint, name: str, parts: Sequence[Part]) -> JobError:

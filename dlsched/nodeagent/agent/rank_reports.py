@@ -65,6 +65,8 @@ class RankReports:
         for name, value in dict(values.get("metrics", {})).items():
             report.metrics[name] = value
         report.not_finite.extend(values.get("not_finite", ()))
+        report.ready_ports.extend(values.get("ready_ports", ()))
+        report.ready_word = values.get("ready_word", "")
         if "training" in values:
             known = {k: v for k, v in dict(values["training"]).items() if v is not None}
             report.training.CopyFrom(control_pb2.TrainingReport(**known))
@@ -113,6 +115,8 @@ def _merge(earlier: control_pb2.RunReport, report: control_pb2.RunReport) -> Non
     if report.HasField("step"):  # only the newest values can be finite or not
         earlier.ClearField("not_finite")
         earlier.ClearField("doing")
+    if report.ready_ports:
+        earlier.ClearField("ready_ports")
     if len(earlier.metrics) > _MOST_NAMES:
         earlier.ClearField("metrics")
     earlier.MergeFrom(report)

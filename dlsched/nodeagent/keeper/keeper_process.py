@@ -33,7 +33,9 @@ from dlsched.system.fault_points import fault_point
 
 ORDERS: dict[str, type] = {
     kind.__name__: kind
-    for kind in (m.Release, m.Freeze, m.Thaw, m.Signal, m.Adjust, m.Stop, m.Kill, m.Forget)
+    for kind in (
+        *(m.Release, m.Freeze, m.Thaw, m.Signal, m.Adjust, m.Stop, m.TakeOver, m.Kill, m.Forget),
+    )
 }
 
 
@@ -178,9 +180,12 @@ class Keeper:
                 self._events.append(keeper.EpilogWritten(clock.boottime()))
             case keeper.Execute():
                 self.processes.execute()
-            case keeper.SendSignal(number=number, stop_step=at):
+            case keeper.SendSignal(number=number, stop_step=at, hand_over=where):
                 self._limits.apply()  # what stands still would not stop
-                self.processes.send_signal(number, at)
+                self.processes.send_signal(number, at, where)
+            case keeper.TellToTakeOver():
+                for rank in self._job.able_to("take_over"):
+                    rank.send_message(words.TakeOver())
             case keeper.FreezeJob():
                 self._limits.let_go()  # its own freezing is another's
                 self.processes.suspension.freeze()
@@ -385,3 +390,5 @@ class Keeper:
             reason = self.state.stop or m.StopReason.PREEMPT
             left = (self.state.kill_at or clock.boottime()) - clock.boottime()
             peer.send_message(words.Stop(reason=reason.value, deadline_s=max(0.0, left)))
+        if isinstance(message, words.Hello) and not self.state.desired.follows:
+            peer.send_message(words.TakeOver())

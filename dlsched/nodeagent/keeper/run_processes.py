@@ -244,10 +244,13 @@ class RunProcesses:
 
     # -- signals -------------------------------------------------------------------------------
 
-    def send_signal(self, number: int, at: int | None) -> None:
+    def send_signal(self, number: int, at: int | None, hand_over: str = "") -> None:
         """Send the job a signal; a SIGTERM that stops it is a message to ranks that can read one.
 
-        `at` is the step after which all ranks stop; None: as soon as they agree.
+        Args:
+            number: of the signal.
+            at: the step after which all ranks stop; None: as soon as they agree.
+            hand_over: where the ranks of the next run wait for the state.
         """
         if number == signal.SIGKILL:
             self._give_up_at = None
@@ -274,7 +277,7 @@ class RunProcesses:
             return
         reason = (self._keeper.state.stop or m.StopReason.PREEMPT).value
         grace_s = self._keeper.state.desired.grace_s
-        message: words.Message = words.Stop(reason=reason, deadline_s=grace_s)
+        message: words.Message = words.Stop(reason=reason, deadline_s=grace_s, hand_over=hand_over)
         if at is not None:
             message = words.StopAt(step=at)
         for peer in stoppable:

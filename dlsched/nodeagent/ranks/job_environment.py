@@ -143,8 +143,10 @@ def _own(spec: KeeperSpec, rank: Rank, control_socket: str, master_port: int) ->
         values["DLSCHED_KEEP_CHECKPOINTS"] = str(launch.keep_checkpoints)
     if launch.rungs:
         values["DLSCHED_RUNGS"] = launch.rungs
-    if launch.fixed_batch:
-        values["DLSCHED_FIXED_BATCH"] = "1"
+    flags = {
+        "FIXED_BATCH": launch.fixed_batch, "IN_PLACE": launch.in_place, "FOLLOWS": desired.follows,
+    }  # fmt: skip
+    values |= {f"DLSCHED_{name}": "1" for name, is_set in flags.items() if is_set}
     if launch.local_batch:
         values["DLSCHED_LOCAL_BATCH"] = str(launch.local_batch)
         values["DLSCHED_ACCUMULATION"] = str(launch.accumulation)

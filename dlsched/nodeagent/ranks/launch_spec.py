@@ -49,6 +49,7 @@ class LaunchFacts:
     rungs: str = ""  # steps that are reported in any case: FIRST:FACTOR[:LAST]
     slurm_environment: bool = True
     fixed_batch: bool = False
+    in_place: bool = False
     local_batch: int = 0  # batch size on each GPU; 0: none is preferred
     accumulation: int = 0
     vc: str = ""

@@ -29,6 +29,8 @@ class Leaving:
     def from_job(self, pid: int, message: words.FromJob, *, stopping: bool) -> None:
         """Take a message of a process; `stopping`: the run has been asked to stop."""
         match message:
+            case words.Leaving(finished=False, handed_over=True):
+                self._told[pid] = Told.HANDED_OVER
             case words.Leaving(finished=finished, job=whole):
                 self._told[WHOLE_JOB if finished and whole else pid] = (
                     Told.FINISHED if finished else Told.STOPPED

@@ -37,6 +37,7 @@ class TrainingMessages:
         self._checkpointing: Peer | None = None  # the rank that waits for the answer
         self._said_why: dict[int, str] = {}  # errors of ranks that failed
         self._measuring: Peer | None = None  # the rank that reports how the training goes
+        self._ready: dict[str, object] = {}  # that all ranks wait for the state
 
     def from_job(self, peer: Peer, message: words.FromJob) -> None:
         """Take a message of a rank."""
@@ -65,6 +66,13 @@ class TrainingMessages:
                 self._report(
                     peer, step=message.step, restart_s=message.restart_s, saves=message.saves
                 )
+            case words.Ready():
+                self._ready = {
+                    "rank": peer.rank or 0,
+                    "ready_ports": list(message.ports),
+                    "ready_word": message.word,
+                }
+                self._send_ready()
             case words.Trained():
                 self._measuring = peer
                 self._report(peer, training=_values(message))
@@ -100,9 +108,14 @@ class TrainingMessages:
             del known["save_s"]
             self._keeper.send_to_agent({"checkpoint": known})
 
+    def _send_ready(self) -> None:
+        if self._ready and self._keeper.state.desired.follows:
+            self._keeper.send_to_agent({"report": self._ready})
+
     def new_agent(self) -> None:
-        """Send a checkpoint again that the old agent may not have passed on."""
+        """Send again what the old agent may not have passed on."""
         self._send_checkpoint()
+        self._send_ready()
 
     def from_agent(self, message: dict[str, object]) -> None:
         """Take the daemon's answer about a checkpoint, or a batch size that it prefers."""

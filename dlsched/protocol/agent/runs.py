@@ -45,12 +45,18 @@ class RunsTurn(Turn):
         run_id, has = want.key.run_id, held.desired
         if (want.limits, want.grace_s) != (has.limits, has.grace_s):
             self.emit(OrderKeeper(run_id, m.Adjust(limits=want.limits, grace_s=want.grace_s)))
+        if has.follows and not want.follows:
+            self.emit(OrderKeeper(run_id, m.TakeOver()))
         match want.want, held.phase:
             case m.Want.STOPPED, _:
                 reason = want.stop or m.StopReason.OVER
-                order: m.Stop | m.Kill = m.Stop(reason=reason, step=want.stop_step)
+                order: m.Stop | m.Kill = m.Stop(
+                    reason=reason, step=want.stop_step, hand_over=want.hand_over
+                )
                 if held.let_go and self.blocks_resume(held) is not None:
                     order = m.Kill(reason)  # without its GPUs it cannot save
+                elif want.follows:
+                    order = m.Kill(reason)  # it has nothing to save
                 self.order_end(now, run_id, order)
             case m.Want.RUNNING, m.Phase.STARTING | m.Phase.PREPARED:
                 self.emit(OrderKeeper(run_id, m.Release()))
@@ -106,7 +112,8 @@ class RunsTurn(Turn):
         on_them = [
             held
             for run_id, held in self.state.held.items()
-            if run_id != want.key.run_id
+            if run_id not in (want.key.run_id, want.follows)
+            and held.desired.follows != want.key.run_id
             and mine & set(held.desired.gpus)
             and not self.is_off_its_gpus(held)
         ]
@@ -135,7 +142,8 @@ class RunsTurn(Turn):
         if holder is not None:
             return f"GPU held by run {holder.desired.key}"
         for held in state.held.values():
-            if held.desired.key.job == want.key.job:
+            key = held.desired.key
+            if key.job == want.key.job and key.run_id != want.follows:
                 return f"run {held.desired.key} of the same job is here"
         return ""
 
@@ -172,7 +180,10 @@ class RunsTurn(Turn):
         if held is None or held.lost:
             return
         desired = replace(
-            held.desired, limits=status.desired.limits, grace_s=status.desired.grace_s
+            held.desired,
+            limits=status.desired.limits,
+            grace_s=status.desired.grace_s,
+            follows=status.desired.follows,
         )
         news = replace(
             held,

@@ -111,11 +111,15 @@ class CancelAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlaceAsked(Event):
-    """The round places a job's next run on some GPUs; `run_id` is random."""
+    """The round places a job's next run on some GPUs; `run_id` is random.
+
+    With `beside`, the present run goes on until the ranks of the next one are ready.
+    """
 
     job: m.JobId
     run_id: m.RunId
     shares: tuple[m.Share, ...]
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,21 @@ class StopAsked(Event):
     reason: m.StopReason
     step: int | None = None
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyToFollow(Event):
+    """The ranks of a run that follows another one wait for the state; `where` says where."""
+
+    run_id: m.RunId
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerGivenUp(Event):
+    """A run that follows another one is to end: it has not become ready in time."""
+
+    run_id: m.RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +208,7 @@ class Together(Event):
         | PlaceAsked
         | StopAsked
         | SuspendAsked
+        | FollowerGivenUp
         | TermsAsked
         | AttachAsked
         | DownConfirmed

@@ -44,10 +44,20 @@ def _earlier_run(ledger: Ledger, job: m.JobId) -> str:
     """Why an earlier run keeps a job from starting another one; empty when none does."""
     if any(orphan.held.key.job == job for orphan in ledger.orphans.values()):
         return "Orphan"
+    if ledger.next_run(job) is not None:
+        return "its next run is being ended"
     for run in ledger.runs_of_job(job):
         if stuck := stuck_on(ledger, run):
             return f"Unkillable({stuck})"
     return ""
+
+
+def why_not_beside(ledger: Ledger, job: m.JobId) -> str:
+    """Why no run of a job can be made ready beside its present one; empty when one can."""
+    row, run = ledger.jobs.get(job), ledger.live_run(job)
+    if row is None or run is None or row.status is not JobStatus.RUNNING or run.stop is not None:
+        return "it no longer runs"
+    return _earlier_run(ledger, job)
 
 
 def stuck_on(ledger: Ledger, run: Run) -> str:

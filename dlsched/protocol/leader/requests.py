@@ -8,10 +8,11 @@ from dlsched.protocol.leader.interface import (
     BatchAsked,
     PlaceAsked,
     PlacementRefused,
+    ReadyToFollow,
     RequeueAsked,
     SuspendAsked,
 )
-from dlsched.protocol.leader.placing import misfit, recovering, unplaceable
+from dlsched.protocol.leader.placing import misfit, recovering, unplaceable, why_not_beside
 from dlsched.protocol.leader.state import Turn
 from dlsched.protocol.ledger import Job, JobStatus, Request, Run, with_job
 from dlsched.protocol.ledger import writes as change
@@ -102,14 +103,22 @@ class RequestsTurn(Turn):
         """Assign a run to GPUs, or report why that is not possible."""
         if self.recovery is None:
             self.recovery = recovering(self.state, event.now)
-        reason = self.recovery or unplaceable(self.state.reserved, event.job)
-        reason = reason or misfit(self.state, event.now, event.shares, event.job)
+        ledger, live = self.state.reserved, None
+        if event.beside:
+            live = ledger.live_run(event.job)
+            reason = self.recovery or why_not_beside(ledger, event.job)
+        else:
+            reason = self.recovery or unplaceable(ledger, event.job)
+        follows = None if live is None else live.key.run_id
+        reason = reason or misfit(
+            self.state, event.now, event.shares, event.job, instead_of=follows
+        )
         if reason:
             self.emit(PlacementRefused(event.job, reason))
             return
         row: Job = self.state.reserved.jobs[event.job]
         key = m.RunKey(event.job, m.RunNumber(row.runs + 1), event.run_id)
-        self.write(change.Assign(key=key, shares=event.shares))
+        self.write(change.Assign(key=key, shares=event.shares, follows=follows))
         if len(event.shares) > 1:
             self.change(preparing_from=having(self.state.preparing_from, event.run_id, event.now))
 
@@ -120,6 +129,26 @@ class RequestsTurn(Turn):
             self.write(change.StopRun(run.key.run_id, reason, at, why))
         else:
             self.take_gpus(run)
+
+    def hand_over(self, event: ReadyToFollow) -> None:
+        """Stop a run whose next one is ready: its ranks give the state to those of that one."""
+        ledger = self.state.reserved
+        run = ledger.runs.get(event.run_id)
+        before = None if run is None or run.follows is None else ledger.runs[run.follows]
+        if run is None or before is None or run.stop is not None or before.stop is not None:
+            return
+        same = ledger.gpus_of(run) == ledger.gpus_of(before)
+        reason = m.StopReason.MIGRATE if same else m.StopReason.RESIZE
+        self.write(change.StopRun(before.key.run_id, reason, hand_over=event.where))
+
+    def give_up(self, run_id: m.RunId) -> None:
+        """End a run that follows another one, unless that one is leaving already."""
+        ledger = self.state.reserved
+        run = ledger.runs.get(run_id)
+        if run is None or run.is_over or run.follows is None or run.stop is not None:
+            return
+        if ledger.runs[run.follows].stop is None:
+            self.write(change.StopRun(run_id, m.StopReason.ABORT))
 
     def take_gpus(self, run: Run | None) -> None:
         """Note that a gang that is failing was to leave its GPUs: it is not repeated in place."""

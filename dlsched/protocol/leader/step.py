@@ -73,6 +73,10 @@ class LeaderTurn(TermTurn, SyncTurn, SilenceTurn, RequestsTurn):
                 self.stop(job, reason, at, why)
             case interface.SuspendAsked():
                 self.suspend(event)
+            case interface.ReadyToFollow():
+                self.hand_over(event)
+            case interface.FollowerGivenUp(run_id=run_id):
+                self.give_up(run_id)
             case interface.TermsAsked(job=job, terms=terms):
                 row = self.state.reserved.jobs.get(job)
                 if row is not None and not row.status.is_terminal and row.terms != terms:

@@ -15,6 +15,7 @@ from dlsched.protocol.ledger import writes as change
 from dlsched.protocol.ledger.ends import (
     Meaning,
     gpu_failures_after,
+    has_handed_over,
     how_it_ended,
     is_repeated,
     judge,
@@ -46,17 +47,24 @@ def apply(ledger: Ledger, write: change.Write) -> Ledger:  # noqa: PLR0911, PLR0
         case change.Submit():
             return _submit(ledger, (write,))
         case change.Assign():
+            if write.follows is not None:
+                return _assign_beside(ledger, write)
             text = f"run {write.key.run}"
             return _assign(ledger, write.key, write.shares, Cause.ASSIGNED, text)
         case change.ReleaseRun(run_id=run_id):
             run = ledger.runs[run_id]
             ledger = _put(ledger, replace(run, status=RunStatus.RELEASED, released=True))
+            if run.follows is not None:
+                return ledger
             return _move(ledger, run.key.job, Cause.RELEASED)
         case change.StopRun(run_id=run_id, reason=reason, step=step, why=why):
             run = ledger.runs[run_id]
             if run.is_over or (run.stop is not None and reason is not m.StopReason.CANCEL):
                 return ledger
-            ledger = _put(ledger, replace(run, stop=reason, stop_step=step))
+            stopped = replace(run, stop=reason, stop_step=step, hand_over=write.hand_over)
+            ledger = _put(ledger, stopped)
+            if run.follows is not None:
+                return ledger
             changes = {"reason": why} if why else {}
             return _move(ledger, run.key.job, Cause.STOP_ASKED, reason.value, **changes)
         case change.SuspendRun():
@@ -223,9 +231,36 @@ def _assign(
     Raises:
         InvariantBroken: a GPU is not free.
     """
+    run = _new_run(ledger, key, shares)
+    ledger = _move(ledger, key.job, cause, why, runs=key.run, reason="", **changes)
+    if run.released:
+        ledger = _move(ledger, key.job, Cause.RELEASED, "one node")
+    return _put(ledger, run)
+
+
+def _assign_beside(ledger: Ledger, write: change.Assign) -> Ledger:
+    """Give a job's next run its GPUs beside those of its present run, which goes on."""
+    key, job = write.key, ledger.jobs[write.key.job]
+    live = ledger.live_run(key.job)
+    if live is None or live.key.run_id != write.follows or ledger.next_run(key.job) is not None:
+        raise InvariantBroken(f"run {key} cannot follow; the story of its job: {job.story}")
+    run = _new_run(ledger, key, write.shares, follows=write.follows)
+    line = f"{job.status.value}: run {key.run} is made ready beside run {live.key.run}"
+    job = replace(job, runs=key.run, story=(*job.story, line))
+    return _put(replace(ledger, jobs=having(ledger.jobs, job.job, job)), run)
+
+
+def _new_run(
+    ledger: Ledger, key: m.RunKey, shares: Iterable[m.Share], *, follows: m.RunId | None = None
+) -> Run:
+    """A job's next run on GPUs that are free, or that the run which it follows has.
+
+    Raises:
+        InvariantBroken: a GPU is not free.
+    """
     needed = ledger.jobs[key.job].request.gpu_share
     for share in shares:
-        held = set(share.gpus) & ledger.busy(share.node, share=needed)
+        held = set(share.gpus) & ledger.busy(share.node, follows, share=needed)
         if held:
             raise InvariantBroken(f"run {key}: {share.node} {sorted(held)} is not free")
     members = {}
@@ -238,17 +273,14 @@ def _assign(
             since=m.Term(ledger.epoch, m.Revision(node.revision + 1)),
         )
     alone = len(members) == 1
-    run = Run(
+    return Run(
         key=key,
         status=RunStatus.RELEASED if alone else RunStatus.PREPARING,
         members=members,
         epoch=ledger.epoch,
         released=alone,
+        follows=follows,
     )
-    ledger = _move(ledger, key.job, cause, why, runs=key.run, reason="", **changes)
-    if alone:
-        ledger = _move(ledger, key.job, Cause.RELEASED, "one node")
-    return _put(ledger, run)
 
 
 SUSPENSIONS = 1 << 20  # of a run, in one term
@@ -346,7 +378,10 @@ def _job_of_orphan(
     waiting = job.reason.startswith("Orphan")
     job = replace(job, runs=runs, reason="Resources" if waiting else job.reason)
     ledger = replace(ledger, jobs=having(ledger.jobs, job.job, job))
-    newer = any(run.key.run >= number and run.released for run in ledger.runs_of_job(job.job))
+    newer = any(
+        run.key.run >= number and run.released and run.follows is None
+        for run in ledger.runs_of_job(job.job)
+    )
     if record is None or newer or job.status is not JobStatus.PENDING or len(record.nodes) > 1:
         return ledger
     said = meaning(record)
@@ -392,7 +427,7 @@ def _late_exit(ledger: Ledger, run: Run) -> Ledger:
     A failure that is repeated decides nothing: the job has been queued when the run was lost.
     """
     job = ledger.jobs[run.key.job]
-    newer = [r for r in ledger.runs_of_job(job.job) if r.key.run > run.key.run]
+    newer = _later_runs(ledger, run)
     if job.status.is_terminal or any(r.released for r in newer):
         return ledger
     cause, why, record = judge(run, job)
@@ -405,10 +440,22 @@ def _late_exit(ledger: Ledger, run: Run) -> Ledger:
 
 
 def _finish(ledger: Ledger, run: Run, again: m.RunId | None) -> Ledger:
-    """Every member is over: the job ends, is pending again, or begins its run `again` in place."""
+    """Every member is over: a run that follows it takes its place, or is over too."""
+    if run.follows is not None:
+        return ledger  # its job has another run
+    following = ledger.next_run(run.key.job)
+    if following is not None and following.follows == run.key.run_id:
+        if has_handed_over(run) and _may_take_over(following):
+            return _take_over(ledger, following)
+        ledger = apply(ledger, change.StopRun(following.key.run_id, m.StopReason.ABORT))
     job = ledger.jobs[run.key.job]
-    if job.status.is_terminal or run.key.run != job.runs:
+    if job.status.is_terminal or _later_runs(ledger, run):
         return ledger
+    return _after(ledger, run, job, again)
+
+
+def _after(ledger: Ledger, run: Run, job: Job, again: m.RunId | None) -> Ledger:
+    """After a run, its job ends, is pending again, or begins its run `again` in place."""
     cause, why, record = judge(run, job)
     if is_repeated(run, job):
         if again is not None:
@@ -436,6 +483,30 @@ def _finish(ledger: Ledger, run: Run, again: m.RunId | None) -> Ledger:
     if cause is Cause.FAILED and record is not None and (record.detail or len(record.nodes) > 1):
         reason = why
     return _move(ledger, job.job, cause, why, exit=record, reason=reason)
+
+
+def _later_runs(ledger: Ledger, run: Run) -> list[Run]:
+    """The later runs of a run's job, without those that have only followed another one."""
+    return [
+        each
+        for each in ledger.runs_of_job(run.key.job)
+        if each.key.run > run.key.run and each.follows is None
+    ]
+
+
+def _may_take_over(run: Run) -> bool:
+    """Whether every part of a run that follows another one is there and is to stay."""
+    return (
+        run.released
+        and run.stop is None
+        and not any(member.is_over for member in run.members.values())
+    )
+
+
+def _take_over(ledger: Ledger, run: Run) -> Ledger:
+    """Go on with the run that has followed, in place of the one that has handed over."""
+    ledger = _put(ledger, replace(run, follows=None))
+    return _move(ledger, run.key.job, Cause.HANDED_OVER, f"run {run.key.run} goes on")
 
 
 def _repeat(ledger: Ledger, run: Run, again: m.RunId, why: str) -> Ledger:

@@ -123,7 +123,15 @@ def pause_after(failures: int) -> float:
 
 def has_handed_in(record: m.ExitRecord) -> bool:
     """Whether its ranks agreed to stop, or handed in a checkpoint after the stop was asked."""
-    return record.told is m.Told.STOPPED or record.checkpoint is not None
+    return record.told in (m.Told.STOPPED, m.Told.HANDED_OVER) or record.checkpoint is not None
+
+
+def has_handed_over(run: Run) -> bool:
+    """Whether the ranks of a run that is over have all given their state to the next run's."""
+    told = [None if each.exit is None else each.exit.told for each in run.members.values()]
+    return run.stop in (m.StopReason.RESIZE, m.StopReason.MIGRATE) and all(
+        each is m.Told.HANDED_OVER for each in told
+    )
 
 
 def gpu_failures_after(run: Run, job: Job) -> int:

@@ -1,7 +1,8 @@
 """The rows of a ledger as frozen values: jobs, runs, nodes and orphans.
 
-Invariant: a job has at most one run that is not over. A lost run counts as over only by a
-`MemberOver` with a named reason.
+Invariant: a job has at most one run that is not over, and beside it at most one that *follows* it:
+a run whose processes are ready, and that trains nothing until the run before it is over. A lost run
+counts as over only by a `MemberOver` with a named reason.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Cause(Enum):
     ADOPTED = "adopted"
     RESTARTED = "queued again"  # its user asked for it after its end
     REPEATED = "restarted in place"  # its run failed; the next one has the same GPUs
+    HANDED_OVER = "handed over"  # its run has given its state to the one that followed it
 
 
 _LIVE = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.SUSPENDED, JobStatus.STOPPING)
@@ -79,6 +81,7 @@ TRANSITIONS: Mapping[tuple[JobStatus, Cause], JobStatus] = MappingProxyType(
     | {(status, Cause.STOP_ASKED): JobStatus.STOPPING for status in _LIVE}
     | {(status, Cause.REQUEUED): JobStatus.PENDING for status in _LIVE}
     | {(status, Cause.REPEATED): JobStatus.STARTING for status in _LIVE}
+    | {(status, Cause.HANDED_OVER): JobStatus.RUNNING for status in _LIVE}
     | {(status, Cause.COMPLETED): JobStatus.COMPLETED for status in _LIVE}
     | {(status, Cause.FAILED): JobStatus.FAILED for status in _LIVE}
     | {(status, Cause.LOST): JobStatus.FAILED for status in _LIVE}
@@ -190,6 +193,8 @@ class Run:
     suspension: int = 0  # number of the newest `gives_way` suspension; unique even after a restore
     gives_way: bool = False  # while suspended, other runs may use its GPUs
     released: bool = False  # whether it may have executed
+    follows: m.RunId | None = None  # the run that it waits for; None: it waits for none
+    hand_over: str = ""  # with its stop: where the ranks of the next run wait for the state
 
     @property
     def is_over(self) -> bool:
@@ -295,11 +300,23 @@ class Ledger:
         return [self.runs[run_id] for run_id in self.runs_of.get(job, ())]
 
     def live_run(self, job: m.JobId) -> Run | None:
-        """The job's run that is not over; None: there is none."""
-        for run_id in reversed(self.runs_of.get(job, ())):
-            if not self.runs[run_id].is_over:
-                return self.runs[run_id]
+        """The job's run that is not over and follows none; None: there is none."""
+        for run in reversed(self.runs_of_job(job)):
+            if not run.is_over and run.follows is None:
+                return run
         return None
+
+    def next_run(self, job: m.JobId) -> Run | None:
+        """The job's run that follows another one and is not over; None: there is none."""
+        for run in reversed(self.runs_of_job(job)):
+            if not run.is_over and run.follows is not None:
+                return run
+        return None
+
+    def is_newest(self, run: Run) -> bool:
+        """Whether a run has begun last of its job's; those that only follow another have not."""
+        later = (each for each in self.runs_of_job(run.key.job) if each.key.run > run.key.run)
+        return run.follows is None and all(each.follows is not None for each in later)
 
     def busy(
         self, node: m.NodeName, without: m.RunId | None = None, *, share: float | None = None
@@ -367,4 +384,6 @@ class Ledger:
             stop_step=run.stop_step,
             request_id=request.request_id,
             gpu_share=request.gpu_share,
+            follows=run.follows or m.RunId(""),
+            hand_over=run.hand_over,
         )

@@ -23,10 +23,14 @@ class Submit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """A job's next run gets its GPUs; a run on one node is released at once."""
+    """A job's next run gets its GPUs; a run on one node is released at once.
+
+    With `follows`, it is made ready beside that run of the job, and may have GPUs of it.
+    """
 
     key: m.RunKey
     shares: tuple[m.Share, ...]
+    follows: m.RunId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class StopRun:
     reason: m.StopReason
     step: int | None = None
     why: str = ""
+    hand_over: str = ""  # where the ranks of the run that follows it wait for the state
 
 
 @dataclass(frozen=True, slots=True)

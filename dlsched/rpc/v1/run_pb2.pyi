@@ -76,6 +76,7 @@ class Told(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOLD_UNSPECIFIED: _ClassVar[Told]
     TOLD_STOPPED: _ClassVar[Told]
     TOLD_FINISHED: _ClassVar[Told]
+    TOLD_HANDED_OVER: _ClassVar[Told]
 LAUNCH_MODE_UNSPECIFIED: LaunchMode
 LAUNCH_MODE_BATCH: LaunchMode
 LAUNCH_MODE_NODE: LaunchMode
@@ -122,6 +123,7 @@ EXIT_REASON_UNKILLABLE: ExitReason
 TOLD_UNSPECIFIED: Told
 TOLD_STOPPED: Told
 TOLD_FINISHED: Told
+TOLD_HANDED_OVER: Told
 
 class Term(_message.Message):
     __slots__ = ("epoch", "revision")
@@ -160,7 +162,7 @@ class Limits(_message.Message):
     def __init__(self, time_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., cpus: _Optional[int] = ...) -> None: ...
 
 class DesiredRun(_message.Message):
-    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "request_id", "suspension", "gpu_share")
+    __slots__ = ("key", "want", "epoch", "boot_id", "gpus", "layout", "mode", "fence", "environment", "limits", "grace_s", "suspend_level", "stop", "stop_step", "request_id", "suspension", "gpu_share", "follows", "hand_over")
     KEY_FIELD_NUMBER: _ClassVar[int]
     WANT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +180,8 @@ class DesiredRun(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SUSPENSION_FIELD_NUMBER: _ClassVar[int]
     GPU_SHARE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     want: Want
     epoch: int
@@ -195,7 +199,9 @@ class DesiredRun(_message.Message):
     request_id: str
     suspension: int
     gpu_share: float
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., gpu_share: _Optional[float] = ...) -> None: ...
+    follows: str
+    hand_over: str
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., want: _Optional[_Union[Want, str]] = ..., epoch: _Optional[int] = ..., boot_id: _Optional[str] = ..., gpus: _Optional[_Iterable[str]] = ..., layout: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., mode: _Optional[_Union[LaunchMode, str]] = ..., fence: _Optional[_Union[Fence, str]] = ..., environment: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., grace_s: _Optional[float] = ..., suspend_level: _Optional[_Union[SuspendLevel, str]] = ..., stop: _Optional[_Union[StopReason, str]] = ..., stop_step: _Optional[int] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., gpu_share: _Optional[float] = ..., follows: _Optional[str] = ..., hand_over: _Optional[str] = ...) -> None: ...
 
 class HeldRun(_message.Message):
     __slots__ = ("key", "phase", "gpus", "nodes", "request_id", "suspension", "let_go", "in_doubt")

@@ -5,7 +5,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlsched.core.errors import BadInput
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc.v1 import control_pb2, run_pb2
+
+
+def check_in_place(wanted: control_pb2.JobRequest) -> None:
+    """Refuse jobs that cannot hand their state over to ranks of the next run.
+
+    Raises:
+        BadInput: they are not started one for each GPU, or share GPUs with others.
+    """
+    if not wanted.in_place:
+        return
+    if wanted.mode != run_pb2.LAUNCH_MODE_GPU:
+        raise BadInput("in place: the node starts the ranks, so it says --launch gpu")
+    if wanted.HasField("share"):
+        raise BadInput("in place: it cannot have a share of a GPU")
+    if wanted.no_requeue:
+        raise BadInput("in place: it starts again, which no-requeue forbids")
 
 
 class ElasticSize(NamedTuple):

@@ -22,7 +22,7 @@ from dlsched.daemon.control.bounds import check_field
 from dlsched.daemon.control.reservations import check_use
 from dlsched.daemon.control.short_tasks import with_short_tasks
 from dlsched.daemon.control.submission.arrays import parse_array
-from dlsched.daemon.control.submission.elastic import elastic_size
+from dlsched.daemon.control.submission.elastic import check_in_place, elastic_size
 from dlsched.daemon.control.submission.job_dependencies import read_dependencies
 from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import (
@@ -126,6 +126,7 @@ def validate(
     bounds.check_count("script bytes", len(wanted.script), limits.script_bytes)
     if wanted.script and not wanted.script.startswith(b"#!"):
         raise BadInput("the script does not begin with #! and an interpreter")
+    check_in_place(wanted)
     gpus, minimum, maximum = elastic_size(wanted, gpus, values["min_gpus"], values["max_gpus"])
     values |= {
         "name": values["name"] or "job",
