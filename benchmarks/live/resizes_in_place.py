@@ -16,8 +16,9 @@ import time
 import warnings
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from benchmarks.measure import heading, machine_line
+from benchmarks.measure import heading
 from dlsched.torture.local_cluster import LocalCluster
 
 __all__ = ["main"]
@@ -73,12 +74,13 @@ def pauses(seen: Path) -> list[float]:
 def measure(cluster: LocalCluster, steps: int, width: int, *, in_place: bool) -> list[float]:
     """The pauses of one job."""
     seen = cluster.folder / f"seen-{in_place}-{width}"
+    asked: dict[str, Any] = {"in_place": "yes"} if in_place else {}
     with cluster.client() as client:
         job = client.submit(
             [sys.executable, "-m", RANK, "--rank", str(seen), str(steps), str(width)],
             launch="gpu", gpus="2", min_gpus="1", max_gpus="3",
             chdir=Path.cwd(), output=f"{cluster.out}/%j.%t.out",
-            **({"in_place": "yes"} if in_place else {}),
+            **asked,
         )  # fmt: skip
     cluster.until(job, "COMPLETED", within=600)
     return pauses(seen)
@@ -94,7 +96,7 @@ def main() -> None:
     if given.rank:
         train(given.rank[0], int(given.rank[1]), int(given.rank[2]))
         return
-    print(heading("Resizes in place"), machine_line(), "", sep="\n")
+    heading()
     print(
         "| state | resize | in place | restart | ratio |",
         "| --- | --- | --- | --- | --- |",
