@@ -145,6 +145,7 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
             lambda: k.Update(c.UpdateRequest(filter=mine, fields={"array_limit": "5"}), **wait),
         ],
         "Sweep": [lambda: k.Sweep(c.SweepRequest(job=first), **wait)],
+        "Tasks": [lambda: k.Tasks(c.TasksRequest(job=first), **wait)],
         "Metrics": [lambda: k.Metrics(c.MetricsRequest(job=first), **wait)],
         "Logs": [lambda: k.Logs(c.LogsRequest(job=first, tail_lines=-1), **wait)],
         "Attach": [lambda: k.Attach(iter([attached(first)]), **wait)],
