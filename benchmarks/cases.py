@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ GROUPS = {
     "policy": "every policy on 20,000 Philly-like jobs, 512 GPUs, load 0.9",
     "synergy": "Synergy's tune on 1,000 GPUs, 3,000 jobs, and a plain simulator; same average JCT",
     "deadlines": "policies that know of deadlines, jobs of which 60 % have one; flows over a link",
+    "graphs": "graphs of tasks: 100 jobs of four stages, 2,600 tasks, on one pool",
     "reference": "against a plain simulator: a dict a job, every round stepped; same average JCT",
 }
 
@@ -115,6 +117,23 @@ class Workloads:
         path.write_text("flow_id,arrival,size,path,deadline\n" + "".join(rows))
         return str(path)
 
+    def graphs(self, count: int) -> str:
+        """Graphs of four stages and 26 tasks, one after 40 s, for a pool of 20 GPUs and 80 CPUs."""
+        jobs = []
+        for k in range(count):
+            stages = [
+                {"name": "prepare", "tasks": 8, "duration": 20 + k % 7, "demand": {"cpu": 4}},
+                {"name": "rungs", "tasks": 16, "duration": 30 + 5 * (k % 11),
+                 "demand": {"gpu": 1, "cpu": 2}, "after": ["prepare"]},
+                {"name": "baseline", "duration": 90 + k % 40, "demand": {"gpu": 2, "cpu": 4}},
+                {"name": "report", "duration": 10, "demand": {"cpu": 1},
+                 "after": ["rungs", "baseline"]},
+            ]  # fmt: skip
+            jobs.append({"id": str(k), "arrival": 40 * k, "stages": stages})
+        path = self.folder / f"graphs-{count}.json"
+        path.write_text(json.dumps({"capacity": {"gpu": 20, "cpu": 80}, "jobs": jobs}))
+        return str(path)
+
     def sensitive(self, jobs: int, *, nodes: int) -> tuple[str, str, str]:
         """Jobs one after 4 s that gain by processors or not, their profiles, and a cluster file."""
         trace, profiles = self.folder / f"sensitive-{jobs}.csv", self.folder / "demands.csv"
@@ -166,6 +185,7 @@ def all_cases(names: list[str], work: Workloads) -> Iterator[Case]:
         "cells": _cells,
         "policy": _policies,
         "deadlines": _deadlines,
+        "graphs": _graphs,
         "synergy": _synergy,
         "growth": _growth,
     }
@@ -335,6 +355,16 @@ def _deadlines(work: Workloads) -> Iterator[Case]:
         yield Case(
             name=f"deadlines/flows-{discipline}",
             command=dlsched("flows", flows, "--link", "nic=1", "--discipline", discipline),
+        )
+
+
+def _graphs(work: Workloads) -> Iterator[Case]:
+    file = work.graphs(100)
+    for discipline in ("drf-cp", "carbyne", "tetris"):
+        yield Case(
+            name=f"graphs/{discipline}",
+            command=dlsched("dags", file, "--discipline", discipline),
+            compared_to="" if discipline == "drf-cp" else "graphs/drf-cp",
         )
 
 
