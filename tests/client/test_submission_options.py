@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlsched.client.submission.changes import changes
 from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.exports import exported
 from dlsched.client.submission.gpus import GpuWish, parse_gpus, parse_gres
@@ -224,3 +225,9 @@ def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
         except BadInput as error:
             said = str(error)
         assert said.startswith("--x")
+
+
+def test_an_update_refuses_a_deadline_that_has_passed() -> None:
+    with pytest.raises(BadInput, match=r"^--deadline: 2001-01-01T00:00 has passed$"):
+        changes({"deadline": "2001-01-01T00:00"})
+    assert changes({"deadline": ""}) == {"deadline_at": ""}

@@ -181,8 +181,12 @@ def test_a_deadline_cancels_waiting_and_running_jobs(tmp_path: Path) -> None:
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
         numbers = await caller.submit(job(gpus=4), job(gpus=4))
         await eventually(agent.running)
+        code, said = await refused(update(caller, numbers[0], deadline_at="978307200"))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "deadline: it has passed already" in said
         for number in numbers:
-            assert (await update(caller, number, deadline_at=str(time.time()))).done
+            reply = await update(caller, number, deadline_at=str(time.time() + 1))
+            assert reply.lines[0].startswith(f"job {number}: deadline none -> 20")
         for number in numbers:
             view = await reaches(caller, number, "DEADLINE")
             assert (view.reason, view.cancelled_by) == ("Deadline", "daemon")

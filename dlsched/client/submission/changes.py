@@ -11,6 +11,7 @@ from datetime import datetime
 
 from dlsched.client.submission.dependencies import parse_dependencies
 from dlsched.client.submission.gpus import parse_gpus
+from dlsched.client.submission.moments import refuse_past
 from dlsched.client.submission.values import read_value, word_of
 from dlsched.jobs.field import Value
 from dlsched.jobs.fields import FIELDS
@@ -23,7 +24,7 @@ def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[st
     """Return fields and their new values, of texts by the keys of options.
 
     Raises:
-        BadInput: a malformed value.
+        BadInput: a malformed value, or a deadline that has passed.
     """
     at = now or datetime.now().astimezone()
     fields: dict[str, str] = {}
@@ -35,7 +36,10 @@ def changes(given: Mapping[str, str], *, now: datetime | None = None) -> dict[st
             if wish.types:
                 fields["gpu_types"] = ",".join(wish.types)
         elif text or not row.clearable:
-            fields[row.name] = _text(row.form, read_value(row, what, text, at))
+            value = read_value(row, what, text, at)
+            if row.name == "deadline_at" and isinstance(value, float):
+                refuse_past(what, text, value, now=at)
+            fields[row.name] = _text(row.form, value)
         else:
             fields[row.name] = ""
     return fields

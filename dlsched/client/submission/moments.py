@@ -15,6 +15,16 @@ _NAMED = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0)}
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
+def refuse_past(what: str, text: str, at: float, *, now: datetime) -> None:
+    """Refuse a point in time that does not lie ahead.
+
+    Raises:
+        BadInput: it has passed.
+    """
+    if at <= now.timestamp():
+        raise BadInput(f"{what}: {shorten(text)} has passed")
+
+
 def moment(what: str, text: str, *, now: datetime) -> float:
     """Return seconds since the epoch.
 

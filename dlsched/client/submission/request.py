@@ -186,8 +186,10 @@ def _refuse_contradictions(
         raise BadInput(
             f"--input: {shorten(options['input'])!r}: only /dev/null; redirect in the script"
         )
-    if request.HasField("deadline_at") and request.deadline_at <= caller.now.timestamp():
-        raise BadInput(f"--deadline: {shorten(options['deadline'])} has passed")
+    if request.HasField("deadline_at"):
+        from dlsched.client.submission.moments import refuse_past  # noqa: PLC0415
+
+        refuse_past("--deadline", options["deadline"], request.deadline_at, now=caller.now)
     has_deadline = "deadline" in options or "sla" in options
     if not has_deadline and options.get("deadline_kind") in ("strict", "soft"):
         raise BadInput("--deadline-kind: only with --deadline or --sla")

@@ -146,12 +146,16 @@ class CellPlan:
                 if level == chain.node_level:
                     yield chain, cell
 
-    def check_nodes(self, gpus: Mapping[str, tuple[int, str]], *, where: str) -> None:
+    def check_nodes(
+        self, gpus: Mapping[str, tuple[int, str]], *, where: str, all_known: bool = True
+    ) -> None:
         """Check that the cells tile the machines: each GPU of each is in exactly one.
 
         Args:
-            gpus: of each machine its number of GPUs and their type.
+            gpus: of each machine its number of GPUs and their type; empty: not known.
             where: the file, for the message.
+            all_known: machines that cells name exist, and have cells if they do. Otherwise only
+                what both say is compared.
 
         Raises:
             BadInput: one line that names the machine.
@@ -160,8 +164,10 @@ class CellPlan:
         for chain, machine in self.machines():
             name = machine.address
             if name not in gpus:
+                if not all_known:
+                    continue
                 raise BadInput(f"{where}: physical_cells name node {name}, which does not exist")
-            if gpus[name][1] != chain.gpu_type:
+            if gpus[name][1] not in ("", chain.gpu_type):
                 raise BadInput(
                     f"{where}: physical_cells: node {name} has GPUs of type {gpus[name][1]}, "
                     f"its cell type {chain.types[chain.node_level - 1]} is made of {chain.gpu_type}"
@@ -170,6 +176,8 @@ class CellPlan:
                 int(cell.address) for level, cell in _walk(machine, chain.node_level) if level == 1
             )
         for name, (count, _) in gpus.items():
+            if name not in found and not all_known:
+                continue
             there = sorted(found.get(name, []))
             if there != list(range(count)):
                 raise BadInput(

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from dlsched import __version__
+from dlsched.core.cluster.cell_rules import CellRules
+from dlsched.core.cluster.description import ANY_TYPE
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster, named_parts, round_settings
 from dlsched.daemon.control.bounds import check_count, check_text
@@ -220,6 +222,8 @@ class ClusterAdmin:
         new = await asyncio.to_thread(load_settings, self.file)
         lines = differences(old, new)
         changed = await asyncio.to_thread(round_settings, new)
+        if new.cells() != old.cells():
+            self._check_cells(new)
         present = cluster.round_state.settings  # as `set-policy` left it
         if changed.host_profiles != present.host_profiles:
             count = plural(len(changed.host_profiles), "measurement")
@@ -247,6 +251,16 @@ class ClusterAdmin:
         self.rounds.configured()
         self.shadow.configured(old)
         return control_pb2.ReloadReply(changes=lines)
+
+    def _check_cells(self, new: Settings) -> None:
+        """Refuse cells that contradict the GPUs of nodes that have registered."""
+        cells = CellRules.from_bytes(new.cells()).plan("cells")
+        if cells is not None:
+            has = {
+                str(node.name): (len(node.gpus), "" if node.gpu_type == ANY_TYPE else node.gpu_type)
+                for node in self.cluster.live.nodes.all()
+            }
+            cells.check_nodes(has, where=str(self.file), all_known=False)
 
     def _refuse_lost_names(self, new: Settings, added: set[TenantKey]) -> None:
         """Refuse to remove a partition, virtual cluster or class that a live job is in."""

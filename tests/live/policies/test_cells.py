@@ -141,6 +141,21 @@ def test_other_cells_end_no_job(celled: LocalCluster) -> None:
     assert refused.stderr.count("\n") == 1
     assert "[[vcs]] own 4 cells of type node in node, 3 are there" in refused.stderr
 
+    # cells of GPUs that a node does not have
+    for wrong, why in (
+        (
+            'child = "pair"\ncount = 3',
+            "do not tile node n1: it has GPUs 0, 1, 2, 3, its cells have",
+        ),
+        ('child = "a100"\ncount = 2', "node n1 has GPUs of type v100, its cell type node"),
+    ):
+        table = wrong.replace("3", "2").replace("a100", "v100")
+        assert table in before
+        path.write_text(before.replace(table, wrong))
+        refused = celled.run("admin", "reload")
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+        assert why in refused.stderr
+
     path.write_text(before.replace('type = "node", count = 1', 'type = "node.pair", count = 1'))
     celled.cli("admin", "reload")
     submit(celled, "-A", "vision", "--gpus", "1")  # has a round decided

@@ -34,7 +34,16 @@ def settle_deadline(values: dict[str, Any], now: float) -> None:
                 values[name] = found if values[name] is None else values[name]
     if values["deadline_at"] is None and values["deadline_kind"] in ("strict", "soft"):
         raise BadInput(f"deadline kind: {values['deadline_kind']}, and the job has no deadline")
-    if values["deadline_at"] is not None and values["deadline_at"] <= now:
+    refuse_past(values["deadline_at"], now)
+
+
+def refuse_past(deadline: float | None, now: float) -> None:
+    """Refuse a deadline, in seconds since the epoch, that does not lie ahead.
+
+    Raises:
+        BadInput: it has passed.
+    """
+    if deadline is not None and deadline <= now:
         raise BadInput("deadline: it has passed already")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -29,6 +30,7 @@ from dlsched.daemon.control.submission.job_validation import check_fits, check_p
 from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
+from dlsched.daemon.control.submission.slas import refuse_past
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
@@ -73,7 +75,10 @@ def _value(row: Field, text: str) -> Any:
             value = None if not text else int(text) if row.form == "whole" else float(text)
         except ValueError:
             raise BadInput(f"{row.name}: {text[:40]!r} is not a {what}") from None
-    return bounds.check_field(row, value, wall())
+    value = bounds.check_field(row, value, wall())
+    if row.name == "deadline_at":
+        refuse_past(value, wall())
+    return value
 
 
 async def update(
@@ -338,7 +343,7 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
             old = getattr(row.terms, field)
         else:
             old = table.field(row, field)
-        write = _duration if field.endswith("_s") else _told
+        write = _duration if field.endswith("_s") else _moment if field.endswith("_at") else _told
         what = field.removesuffix("_s").removesuffix("_at").replace("_", " ")
         lines.append(f"{what} {write(old)} -> {write(value)}")
     return lines
@@ -346,6 +351,10 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
 
 def _duration(seconds: float | None) -> str:
     return "none" if seconds is None else duration_text(seconds)
+
+
+def _moment(at: float | None) -> str:
+    return "none" if at is None else datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
 
 
 def _told(value: Any) -> str:
