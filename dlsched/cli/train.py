@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from dlsched.cli.option_groups import command_group, option
+from dlsched.cli.train_mlfs import mlfs_command
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -269,3 +270,6 @@ def _curve(session: Session) -> str:
         numbers = (verdict.jct, verdict.makespan, verdict.reward, session.baseline.jct)
         table.writerow((point.phase, point.updates, *map(repr, numbers)))
     return text.getvalue()
+
+
+train_app.command("mlfs")(mlfs_command)

@@ -143,3 +143,25 @@ def test_without_torch_one_line_says_what_installs_it(
     assert refused.code == 1
     assert "pip install 'dlsched[torch]'" in refused.err
     assert len(refused.err.splitlines()) == 1
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_network_for_mlfs_is_trained_and_decides_in_a_replay(
+    dlsched: Any, tmp_path: Path
+) -> None:
+    trace, model, out = (tmp_path / name for name in ("t.csv", "m.npz", "jobs.csv"))
+    rows = [f"{k},{60 * k},{1 + k % 4},{300 + 200 * (k % 3)}" for k in range(12)]
+    trace.write_text("\n".join(["job_id,submit_time,num_gpus,duration", *rows]) + "\n")
+    words = ("train", "mlfs", trace, "--cluster", "2x4", "--out", model)
+    done = dlsched(*words, "--imitations", 2, "--updates", 1)
+    assert done.code == 0, done.err
+    assert [line.split()[0] for line in done.out.splitlines()] == ["imitation", "reward"]
+    words = ("replay", trace, "--cluster", "2x4", "--policy", "mlfs", "--jobs-out", out)
+    used = dlsched(*words, "-o", f"model={model}")
+    assert used.code == 0, used.err
+    with out.open() as file:
+        assert {row["status"] for row in csv.DictReader(file)} == {"completed"}
+    refused = dlsched("train", "mlfs", trace, "--cluster", "2x4", "--out", model, "--every", 0)
+    assert refused.code == 2
+    assert "--every must be from 1 to 1,000,000, not 0" in refused.err

@@ -20,8 +20,8 @@ def in_parts(traffic: Floats) -> Floats:
     return traffic / most if most > 0 else np.zeros_like(traffic)
 
 
-def best_server(utilisation: Floats, traffic: Floats, under: Bools, fits: Bools) -> int:
-    """The server that is nearest to the ideal one, the lowest of equal ones; -1: none fits.
+def distances(utilisation: Floats, traffic: Floats, under: Bools) -> Floats:
+    """How far each server is from the ideal one.
 
     The ideal server has of each resource the least utilisation of any underloaded server, and the
     most traffic with the task.
@@ -30,14 +30,21 @@ def best_server(utilisation: Floats, traffic: Floats, under: Bools, fits: Bools)
         utilisation: of each server's resources, 0 to 1, shape (servers, resources).
         traffic: data between the task and the tasks on each server, in any unit.
         under: which servers are underloaded.
-        fits: which can take the task and are not overloaded then.
     """
-    if not fits.any():
-        return -1
     ideal = utilisation[under].min(axis=0) if under.any() else np.zeros(utilisation.shape[1])
     near = in_parts(traffic)
     off = ((utilisation - ideal) ** 2).sum(axis=1) + (near - near.max(initial=0.0)) ** 2
-    return int(np.argmin(np.where(fits, off, np.inf)))
+    return np.asarray(np.sqrt(off))
+
+
+def best_server(off: Floats, fits: Bools) -> int:
+    """The server that is nearest to the ideal one, the lowest of equal ones; -1: none fits.
+
+    Args:
+        off: distances from the ideal server.
+        fits: which servers can take the task and are not overloaded then.
+    """
+    return int(np.argmin(np.where(fits, off, np.inf))) if fits.any() else -1
 
 
 def leaving_task(uses: Floats, traffic: Floats, over: Bools, candidates: Ints) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dlsched.core.options import option
+from dlsched.core.options import NETWORK, option
+from dlsched.policies.learning.network import Network
 from dlsched.policies.scheduling.mlfs.priorities import Weights
 
 
@@ -13,6 +14,9 @@ from dlsched.policies.scheduling.mlfs.priorities import Weights
 class MlfsOptions(Weights):
     """Priorities, placement, relief of overloaded servers, and load control."""
 
+    model: Network | None = option(
+        None, "a network of `dlsched train mlfs` (MLF-RL); none: MLF-H", from_file=NETWORK
+    )
     time_unit_s: float = option(60.0, "seconds of a unit of time in the priorities", low=1e-9)
     urgency: float = option(1.0, "urgency of a job that has no priority of its own", low=0.0)
     normalise: bool = option(

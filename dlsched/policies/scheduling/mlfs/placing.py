@@ -15,7 +15,9 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.gpu_request import FreeGpus
 from dlsched.core.walk.co_location import may_join
 from dlsched.core.walk.walk import Walk
-from dlsched.policies.scheduling.mlfs.hosts import best_server
+from dlsched.policies.scheduling.mlfs.choices import Chooses, candidates_to_host
+from dlsched.policies.scheduling.mlfs.choices import Servers as ServersSeen
+from dlsched.policies.scheduling.mlfs.hosts import best_server, distances
 from dlsched.policies.scheduling.mlfs.options import MlfsOptions
 from dlsched.policies.scheduling.mlfs.servers import Servers
 from dlsched.policies.scheduling.mlfs.tasks import Relatives
@@ -25,25 +27,32 @@ class Hosts:
     """Places rows through the walk, and keeps the servers' loads up to date."""
 
     def __init__(
-        self, walk: Walk, servers: Servers, relatives: Relatives, options: MlfsOptions
+        self,
+        walk: Walk,
+        servers: Servers,
+        relatives: Relatives,
+        options: MlfsOptions,
+        chooser: Chooses | None = None,
     ) -> None:
+        """Place rows of a decision; a chooser takes servers in the place of MLF-H."""
         self._walk = walk
         self._servers = servers
         self._relatives = relatives
         self._options = options
+        self._chooser = chooser
         self._crowded = Refused(
             "Overload",
             f"each server with a free GPU would use more than {options.overload:.0%} of a resource",
         )
 
-    def place(self, row: int) -> Placement | Refused:
-        """Give a waiting row its gang, or say why not."""
-        placed = self._place(row)
+    def place(self, row: int, features: Floats | None = None) -> Placement | Refused:
+        """Give a waiting row its gang, or say why not; a chooser needs its features."""
+        placed = self._place(row, features)
         if not isinstance(placed, Refused):
             self._servers.come(row, placed)
         return placed
 
-    def _place(self, row: int) -> Placement | Refused:
+    def _place(self, row: int, features: Floats | None) -> Placement | Refused:
         walk, table = self._walk, self._walk.table
         gang = table.gang.item(row)
         of_its_own = row in table.shapes or row in table.whole_nodes or row in table.homes
@@ -52,15 +61,17 @@ class Hosts:
         over = None if walk.tenancy is None else walk.tenancy.over_ceiling(row, gang)
         if over is not None:
             return over
-        found = self._nearest(row, gang)
+        found = self._nearest(row, gang, features)
         if isinstance(found, Refused):
             return self._beside(row) or found
         walk.place_exactly(row, found)
+        if self._chooser is not None:
+            self._chooser.placed([mask.bit_count() for mask in found.masks])
         return found
 
     # -- free GPUs --------------------------------------------------------------------------------
 
-    def _nearest(self, row: int, gang: int) -> Placement | Refused:
+    def _nearest(self, row: int, gang: int, features: Floats | None) -> Placement | Refused:
         walk = self._walk
         free = walk.free_gpus(walk.table.pool.item(row))
         if free < gang:
@@ -70,7 +81,7 @@ class Hosts:
         room: Ints = np.array([usable.usable_on(node) for node in nodes.tolist()], np.int64)
         if room.sum() < gang:
             return Refused.too_few_free(gang, int(room.sum()))
-        counts = self._counts(row, gang, nodes, room)
+        counts = self._counts(row, nodes, room, gang, features)
         if counts is None:
             return self._crowded
         chosen = [
@@ -78,7 +89,9 @@ class Hosts:
         ]
         return usable.across(chosen)
 
-    def _counts(self, row: int, gang: int, nodes: Ints, room: Ints) -> list[int] | None:
+    def _counts(
+        self, row: int, nodes: Ints, room: Ints, gang: int, features: Floats | None
+    ) -> list[int] | None:
         """How many GPUs on each of some servers; None: they would be overloaded."""
         servers = self._servers
         under: Bools = ~np.any(servers.over[nodes], axis=1)
@@ -88,14 +101,26 @@ class Hosts:
         counts: Ints = np.zeros(len(nodes), np.int64)
         for _ in range(gang):
             fits = under & (counts < room) & ~servers.would_be_over(nodes, row, counts + 1)
-            best = best_server(utilisation, traffic, under, fits)
+            off = distances(utilisation, traffic, under)
+            best = best_server(off, fits)
             if best < 0:
                 return None
+            if self._chooser is not None and features is not None:
+                left = (room - counts) / room.max()
+                seen = ServersSeen(utilisation, traffic, off, left, counts / gang)
+                best = self._chosen(features, seen, np.flatnonzero(fits), best)
             counts[best] += 1
             traffic[best] += 1.0
             utilisation[best] = np.minimum(utilisation[best] + step[best], 1.0)
         found: list[int] = counts.tolist()
         return found
+
+    def _chosen(self, job: Floats, seen: ServersSeen, fits: Ints, heuristic: int) -> int:
+        """The server that the chooser takes of those that fit."""
+        assert self._chooser is not None
+        some = ServersSeen(*(each[fits] for each in seen))
+        place = int(np.searchsorted(fits, heuristic))
+        return int(fits[self._chooser.choose(candidates_to_host(job, some), place)])
 
     def _traffic(self, row: int, nodes: Ints) -> Floats:
         found = np.zeros(len(nodes))

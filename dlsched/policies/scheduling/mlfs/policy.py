@@ -13,10 +13,18 @@ import math
 import numpy as np
 
 from dlsched.core.allocation import Grant, Refused
+from dlsched.core.arrays import Floats, Rows
 from dlsched.core.context import RoundContext
 from dlsched.core.scheduling import SchedulingPolicy
 from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
+from dlsched.policies.scheduling.mlfs.choices import (
+    WINDOW,
+    ByNetwork,
+    Chooses,
+    candidates_to_be_next,
+    features_of_jobs,
+)
 from dlsched.policies.scheduling.mlfs.load_control import LoadControl
 from dlsched.policies.scheduling.mlfs.losses import Losses
 from dlsched.policies.scheduling.mlfs.options import MlfsOptions
@@ -27,7 +35,11 @@ from dlsched.policies.scheduling.mlfs.tasks import Ranked, Relatives, ranked
 
 
 class Mlfs(SchedulingPolicy[MlfsOptions]):
-    """Priorities, relief, placement."""
+    """Priorities, relief, placement, load control.
+
+    Attributes:
+        chooser: takes the next job and its servers in the place of MLF-H; a training sets its own.
+    """
 
     name = "mlfs"
     summary = "jobs by what they learn and how late they are; overloaded servers are relieved"
@@ -40,6 +52,7 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
         self._losses = Losses()
         self._control = LoadControl(options)
         self.memories = (self._losses, self._control)
+        self.chooser: Chooses | None = None if options.model is None else ByNetwork(options.model)
 
     @property
     def pairs_units(self) -> bool:
@@ -58,7 +71,13 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
             if self.options.relieve and walk.may_preempt
             else []
         )
-        self._place(order, set(moved), ctx, walk, Hosts(walk, servers, relatives, self.options))
+        self._place(
+            order,
+            set(moved),
+            ctx,
+            walk,
+            Hosts(walk, servers, relatives, self.options, self.chooser),
+        )
         if walk.may_preempt:
             self._end(ctx, walk, servers)
         if not says_use(ctx.table) and not self._control.applies(ctx.table, ctx.active):
@@ -87,9 +106,41 @@ class Mlfs(SchedulingPolicy[MlfsOptions]):
         places = places[waits[places]]
         queue = order.rows[places]
         walk.ranked(queue, {name: values[places] for name, values in order.terms.items()})
+        if self.chooser is not None:
+            self._place_chosen(queue, _features(order, places, ctx), walk, hosts)
+            return
         for row in queue.tolist():
             placed = hosts.place(row)
             if isinstance(placed, Refused):
                 walk.refuse(row, placed)
                 if self.options.misfit == "stop" and placed.reason != "Quota" and row not in moved:
                     break
+
+    def _place_chosen(self, queue: Rows, features: Floats, walk: Walk, hosts: Hosts) -> None:
+        """Place what waits in the order in which it is chosen, until nothing fits any more."""
+        assert self.chooser is not None
+        waiting, pool, gang = list(range(len(queue))), walk.table.pool, walk.table.gang
+        rows: list[int] = queue.tolist()
+        while waiting:
+            small = [
+                place
+                for place in waiting
+                if gang.item(rows[place]) <= walk.free_gpus(pool.item(rows[place]))
+            ][:WINDOW]
+            if not small:
+                break
+            found = self.chooser.choose(candidates_to_be_next(features[small]), 0)
+            place = small[found]
+            waiting.remove(place)
+            placed = hosts.place(rows[place], features[place])
+            if isinstance(placed, Refused):
+                walk.refuse(rows[place], placed)
+
+
+def _features(order: Ranked, places: Rows, ctx: RoundContext) -> Floats:
+    """What a network sees of the jobs that wait, in the order of their priorities."""
+    every = features_of_jobs(
+        order.tasks, ctx.table.gang[order.rows], ctx.occupancy.cluster.total_gpus
+    )
+    found: Floats = every[places]
+    return found

@@ -110,11 +110,14 @@ def with_dependents(own: Floats, children: Children, gamma: float) -> Floats:
     Raises:
         ValueError: tasks depend on each other in a circle.
     """
-    found = own.astype(np.float64)
-    for task in dependents_first(children):
-        for child in children[task]:
-            found[task] += gamma * found[child]
-    return found
+    return _with_dependents(own, children, dependents_first(children), gamma)
+
+
+def _with_dependents(own: Floats, children: Children, order: Sequence[int], gamma: float) -> Floats:
+    found: list[float] = own.tolist()
+    for task in order:
+        found[task] += gamma * sum([found[child] for child in children[task]])
+    return np.array(found, np.float64)
 
 
 def dependents_first(children: Children) -> list[int]:
@@ -155,8 +158,12 @@ def priorities(tasks: Tasks, children: Children, weights: Weights) -> Priorities
     Raises:
         ValueError: tasks depend on each other in a circle.
     """
-    learning = with_dependents(learning_terms(tasks), children, weights.gamma)
+    learning = learning_terms(tasks)
     deadline, left, waited = time_terms(tasks, weights)
-    time = with_dependents(deadline + left + waited, children, weights.gamma)
+    time = deadline + left + waited
+    if children:
+        order = dependents_first(children)
+        learning = _with_dependents(learning, children, order, weights.gamma)
+        time = _with_dependents(time, children, order, weights.gamma)
     total = weights.alpha * learning + (1.0 - weights.alpha) * time
     return Priorities(learning, time, total)

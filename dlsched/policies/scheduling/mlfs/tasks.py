@@ -35,11 +35,13 @@ class Ranked(NamedTuple):
         rows: the active rows.
         total: P of each.
         terms: what the priority is the sum of, by name, and the sum as `total`.
+        tasks: what is known of them.
     """
 
     rows: Rows
     total: Floats
     terms: Mapping[str, Floats]
+    tasks: Tasks
 
 
 class Relatives:
@@ -104,7 +106,8 @@ def ranked(ctx: RoundContext, relatives: Relatives, losses: Losses, options: Mlf
         "total": total,
     }
     first = slice(0, len(active))
-    return Ranked(active, total[first], {name: each[first] for name, each in terms.items()})
+    mine = {name: each[first] for name, each in terms.items()}
+    return Ranked(active, total[first], mine, Tasks(*(each[first] for each in tasks)))
 
 
 def _largest(values: Floats) -> float:

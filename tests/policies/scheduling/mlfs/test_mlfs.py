@@ -254,3 +254,44 @@ def test_on_a_random_trace_no_job_starves_and_skipping_changes_nothing(
     assert lab.outcome(runs[0]) == lab.outcome(runs[1])
     assert set(runs[0].jobs.status.tolist()) == {"completed"}
     assert runs[0].jobs.preemptions.sum() == 0
+
+
+@pytest.mark.slow
+def test_on_a_loaded_cluster_each_part_of_mlfs_helps(lab: Any) -> None:
+    """500 jobs with deadlines and targets: MLFS is no worse than MLF-H, and that than FIFO."""
+    rng = np.random.default_rng(11)
+    count = 500
+    took = rng.lognormal(7.0, 1.2, count)
+    submit = np.sort(rng.uniform(0, 1.05 * float((took * 2.3).sum()) / 64, count))
+    trace = lab.trace(
+        [
+            (float(s), int(g), float(t))
+            for s, g, t in zip(
+                submit, rng.choice([1, 2, 4, 8], count, p=[0.5, 0.25, 0.15, 0.1]), took, strict=True
+            )
+        ],
+        deadline=np.maximum(1.1 * took, rng.uniform(0.5, 24, count) * 3600),
+        epoch_s=took / 50,
+        loss_falls=np.ones(count),
+        loss_begins=np.ones(count),
+        loss_floor=np.full(count, 0.1),
+        accuracy_best=np.full(count, 0.9),
+        accuracy_gap=np.full(count, 0.8),
+        accuracy_speed=np.full(count, 1.0),
+        target_accuracy=rng.uniform(0.7, 0.95, count),
+        stop_under_load=["either"] * count,
+    )
+
+    def outcome(policy: str, *options: str) -> tuple[float, float]:
+        done = lab.run(
+            trace, policy, cluster="8x8", options=options, clock="rounds", metrics="losses",
+            check=False,
+        ).jobs  # fmt: skip
+        jct = done.finish_time - done.submit_time
+        return float(jct.mean()), float((jct <= trace.columns["deadline"]).mean())
+
+    mlfs, heuristic = outcome("mlfs"), outcome("mlfs", "load_control=false")
+    fifo = outcome("fifo")
+    assert mlfs[0] <= heuristic[0] <= fifo[0]
+    assert mlfs[1] >= heuristic[1] >= fifo[1]
+    assert mlfs[0] < fifo[0]

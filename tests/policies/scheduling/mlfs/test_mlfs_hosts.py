@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dlsched.policies.scheduling.mlfs.hosts import (
     best_server,
+    distances,
     least_urgent,
     leaving_task,
     load_of_cluster,
@@ -19,18 +20,21 @@ UNDER = np.array([True, True, False])
 
 
 def test_without_traffic_the_server_nearest_to_the_least_loads_is_best() -> None:
-    assert best_server(SERVERS, np.zeros(3), UNDER, UNDER) == 0  # 0.2 off; B is 0.4 off
+    assert best_server(distances(SERVERS, np.zeros(3), UNDER), UNDER) == 0  # 0.2 off; B is 0.4 off
 
 
 def test_traffic_draws_a_task_to_what_it_talks_to() -> None:
-    assert best_server(SERVERS, np.array([0.0, 7.5, 0.0]), UNDER, UNDER) == 1  # 0.4; A: 1.02
+    off = distances(SERVERS, np.array([0.0, 7.5, 0.0]), UNDER)
+    assert off[:2].tolist() == pytest.approx([1.0198, 0.4], abs=1e-4)
+    assert best_server(off, UNDER) == 1
 
 
 def test_of_equal_servers_the_lowest_is_chosen_and_none_where_none_fits() -> None:
     alike = np.full((3, 2), 0.25)
     every = np.ones(3, np.bool_)
-    assert best_server(alike, np.zeros(3), every, np.array([False, True, True])) == 1
-    assert best_server(alike, np.zeros(3), every, ~every) == -1
+    off = distances(alike, np.zeros(3), every)
+    assert best_server(off, np.array([False, True, True])) == 1
+    assert best_server(off, ~every) == -1
 
 
 USES = np.array([[0.5, 0.1], [0.3, 0.2], [0.17, 0.1]])  # of a, b, c
@@ -74,7 +78,7 @@ def test_the_best_server_fits_and_none_that_fits_is_nearer(
     utilisation = np.array([each[:2] for each in given_servers])
     fits = np.array([each[2] for each in given_servers])
     every = np.ones(len(fits), np.bool_)
-    best = best_server(utilisation, np.zeros(len(fits)), every, fits)
+    best = best_server(distances(utilisation, np.zeros(len(fits)), every), fits)
     if not fits.any():
         assert best == -1
         return
