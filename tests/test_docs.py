@@ -153,6 +153,19 @@ def test_option_tables_are_those_of_the_code(page: Path) -> None:
         assert table == WRITER["table_of"](name)
 
 
+def test_the_index_has_each_part_once_under_its_stage() -> None:
+    text = (DOCS / "policies" / "index.md").read_text()
+    table = text[text.index("| scheduling |") :].partition("\n\n")[0]
+    found: dict[str, list[str]] = {}
+    stage = ""
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        stage = cells[1] or stage
+        found.setdefault(stage, []).extend(re.findall(r"`([\w-]+)`", cells[3]))
+    for each in STAGES:
+        assert sorted(found[each]) == sorted(names(each)), each
+
+
 def test_the_tables_of_columns_are_those_of_the_code() -> None:
     """`python .ci/column_tables.py --write` brings them up to date."""
     found = {each[2]: each[3] for each in COLUMN_TABLES["TABLE"].finditer(PAGE_OF_COLUMNS)}

@@ -67,7 +67,7 @@ def test_a_submission_and_a_trial_are_told_as_json(tmp_path: Path) -> None:
         code, out, err = await dlsched(running, *asked, "-a", "1-2", "--", "true")
         told = json.loads(out)
         assert (code, err, told["schema"]) == (0, "", "dlsched.submit/1")
-        assert told["jobs"] == [{"job_id": 1, "elements": 2}]
+        assert told["jobs"] == [{"job_id": 1, "name": "true", "elements": 2}]
         await reaches(caller, 1, "RUNNING")
         trial = (*asked, "--deadline", "now+10minutes", "--test-only", "--", "true")
         told = json.loads((await dlsched(running, *trial))[1])

@@ -60,7 +60,11 @@ def _state(job: Job) -> str:
 
 
 def _cpus(job: Job) -> str:
-    return str(job.asked.get("cpus") or 1)
+    return str(job.asked.get("cpus") or _nodes(job))  # one on each node, as Slurm counts
+
+
+def _nodes(job: Job) -> int:
+    return max(1, len(job.nodes) or len(job.gang))
 
 
 def _memory(job: Job) -> str:
@@ -70,7 +74,7 @@ def _memory(job: Job) -> str:
 
 def _tres(job: Job) -> str:
     gpus = f",gres/gpu={job.gpus}" if job.gpus else ""
-    return f"cpu={_cpus(job)}{gpus},node={max(1, len(job.nodes) or len(job.gang))}"
+    return f"cpu={_cpus(job)}{gpus},node={_nodes(job)}"
 
 
 def _of_job(title: str, text: Callable[[Job], str]) -> Cell[Line]:
@@ -86,7 +90,7 @@ _OF_JOBS: dict[str, Cell[Job]] = {
     "AllocCPUS": Cell("AllocCPUS", _cpus),
     "NCPUS": Cell("NCPUS", _cpus),
     "ReqCPUS": Cell("ReqCPUS", _cpus),
-    "NNodes": Cell("NNodes", lambda job: str(max(1, len(job.nodes) or len(job.gang)))),
+    "NNodes": Cell("NNodes", lambda job: str(_nodes(job))),
     "AllocTRES": Cell("AllocTRES", _tres),
     "ReqTRES": Cell("ReqTRES", _tres),
     "State": Cell("State", _state),

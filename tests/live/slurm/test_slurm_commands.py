@@ -205,11 +205,12 @@ def test_sacct_says_what_an_ended_job_used(login: LoginNode) -> None:
     (login.home / "burn.py").write_text(
         "import time\nkept = bytearray(200 << 20)\nwhile time.process_time() < 0.3: pass\n"
     )
-    job = submitted(login, "--gpus=1", "python3 burn.py")
+    job = submitted(login, "-N 2 --gpus-per-node=1", "python3 burn.py")
     login.cluster.until(job, "COMPLETED")
     line, batch = login.typed(f"sacct -n -P -o JobID,TotalCPU,MaxRSS -j {job}").splitlines()
     name, spent, peak = line.split("|")
     assert (name, peak) == (str(job), "")  # memory is a step's, as with Slurm
+    assert login.typed(f"sacct -X -n -P -o AllocCPUS -j {job}") == "2\n"  # one on each node
     minutes, seconds = spent.split(":")
     assert int(minutes) * 60 + float(seconds) >= 0.3
     step, its_time, its_peak = batch.split("|")
