@@ -67,7 +67,7 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
     ),
     "elastic": (
         *_several("nothing", "fifo", "tiresias"),
-        *_several("truth", "srtf", "afs", "elasticflow"),
+        *_several("truth", "srtf", "afs"),
         Entry(
             label="optimus (truth)",
             policy="optimus",
