@@ -148,5 +148,8 @@ def _ours(found: Mapping[str, Mapping[str, Any]], label: str, figure: Figure) ->
 
 def _at(result: Any, path: str) -> float:
     for part in path.split("."):
-        result = result[int(part)] if isinstance(result, list) else (result or {}).get(part)
+        if isinstance(result, list):  # of objects that one of their words names
+            result = next((each for each in result if part in each.values()), None)
+        else:
+            result = (result or {}).get(part)
     return math.nan if result is None else float(result)
