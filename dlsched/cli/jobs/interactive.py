@@ -80,11 +80,20 @@ class _Spoken:
                 say(self.words.name, line.format(job=self.job, node=node, nodes=nodes))
 
 
-def run_interactive(cluster: Client, wanted: Submission, words: Words) -> int:
+def run_interactive(
+    cluster: Client, wanted: Submission, words: Words, *, needs_terminal: bool = True
+) -> int:
     """Submit a job, attach this program's terminal to it, and return the exit code of its command.
 
+    Args:
+        cluster: where to.
+        wanted: the job.
+        words: what is said of it.
+        needs_terminal: without a terminal it is refused; else the command gets this program's
+            streams through pipes.
+
     Raises:
-        DlschedError: this program has no terminal, or the job is refused.
+        DlschedError: this program has no terminal and needs one, or the job is refused.
     """
     from dlsched.cli.jobs.submitted import print_warnings  # noqa: PLC0415
     from dlsched.client.attaching.attachment import AttachEnded  # noqa: PLC0415
@@ -93,9 +102,12 @@ def run_interactive(cluster: Client, wanted: Submission, words: Words) -> int:
     from dlsched.client.errors import RequestRefused  # noqa: PLC0415
     from dlsched.client.job_ids import JobName  # noqa: PLC0415
 
-    if not is_terminal(0, 1):
+    if is_terminal(0, 1):
+        rows, columns = size_of(1)
+    elif needs_terminal:
         raise BadInput("standard input and output are no terminal, which an interactive job needs")
-    rows, columns = size_of(1)
+    else:
+        rows = columns = 0
     wanted.request.terminal = f"{rows}x{columns}"
     wanted.request.no_requeue = True
     reply = cluster.submit_all([wanted])

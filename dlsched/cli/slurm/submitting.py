@@ -91,13 +91,15 @@ def _inside(job: str, layer: Mapping[str, str], command: Sequence[str]) -> NoRet
 def salloc(words: Sequence[str]) -> int:
     """Open a shell, or run a command, on the first node of an allocation, with this terminal.
 
-    So does Slurm where it is configured with `use_interactive_step`.
+    So does Slurm where it is configured with `use_interactive_step`. A command needs no terminal.
     """
     layer, _, rest = _read("salloc", words)
-    return _interactive(layer, rest, "SALLOC")
+    return _interactive(layer, rest, "SALLOC", needs_terminal=not rest)
 
 
-def _interactive(layer: dict[str, str], command: Sequence[str], words: str) -> int:
+def _interactive(
+    layer: dict[str, str], command: Sequence[str], words: str, *, needs_terminal: bool = True
+) -> int:
     from dlsched.cli.jobs import interactive  # noqa: PLC0415
     from dlsched.cli.jobs.submit import interactive_job  # noqa: PLC0415
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
@@ -107,7 +109,7 @@ def _interactive(layer: dict[str, str], command: Sequence[str], words: str) -> i
     for note in wanted.notes:
         print(f"{spoken.name}: {note}", file=sys.stderr)
     with Client() as cluster:
-        return interactive.run_interactive(cluster, wanted, spoken)
+        return interactive.run_interactive(cluster, wanted, spoken, needs_terminal=needs_terminal)
 
 
 def _dlsched(*words: str) -> NoReturn:

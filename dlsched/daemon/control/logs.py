@@ -29,7 +29,7 @@ async def logs(
     """
     job, run = await _run(cluster, request, caller)
     if cluster.driver.table.spec(job).body.terminal:
-        raise NotPossible(f"job {job.job} is interactive: its output is on a terminal, in no file")
+        raise NotPossible(f"job {job.job} is interactive: its client has its output, no file")
     node, rank = _place(job, run, request)
     stub = cluster.agents.stub(node)
     if stub is None:

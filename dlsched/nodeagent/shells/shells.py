@@ -119,7 +119,7 @@ class Shells:
             client.refuse("it has ended, and how is not known any more")
             return
         if shell is None and not argv and not wanted["fresh"]:
-            shell = self._waiting_shell()
+            shell = self._waiting_shell(on_terminal=bool(wanted["terminal"]))
         is_new = shell is None
         if shell is None:
             if self._keeper.state.stage is not Stage.RUNNING:
@@ -141,10 +141,13 @@ class Shells:
         if self._keeper.state.status().phase is Phase.SUSPENDED:
             client.notice("the job is suspended")
 
-    def _waiting_shell(self) -> Shell | None:
-        """The process of an interactive job, else the newest shell without a client; or None."""
+    def _waiting_shell(self, *, on_terminal: bool) -> Shell | None:
+        """The process of an interactive job, else the newest shell without a client; or None.
+
+        A client on a terminal means no command on pipes, which another client has.
+        """
         own = self._shells.get(OWN)
-        if own is not None and own.end is None:
+        if own is not None and own.end is None and (own.has_terminal or not on_terminal):
             return own
         free = [
             each
@@ -203,20 +206,20 @@ class Shells:
     # -- the interactive job itself ------------------------------------------------------------
 
     def start_own(self, process: ProcessSpec) -> int:
-        """Start the process of an interactive job on a terminal; return its id.
+        """Start the process of an interactive job on a terminal, or on pipes; return its id.
 
         It executes its program when the first client is there: a short one would be over before.
 
         Raises:
             OSError: no process, terminal or descriptor is left.
         """
-        shell = Shell(self._loop, OWN, terminal=True, is_own=True, is_command=False)
-        rows, _, columns = self._keeper.spec.launch.terminal.partition("x")
+        rows, columns = map(int, self._keeper.spec.launch.terminal.split("x"))
+        shell = Shell(self._loop, OWN, terminal=rows > 0, is_own=True, is_command=False)
         self._gate, theirs = lean_socket.pair(lean_socket.SOCK_SEQPACKET)
         self._give_up_at = clock.boottime() + NO_CLIENT_S
         try:
             gated = child_process.replace(process, gate=theirs)
-            return self._begin(shell, gated, int(rows), int(columns))
+            return self._begin(shell, gated, rows, columns)
         finally:
             theirs.close()
 

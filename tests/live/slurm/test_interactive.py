@@ -100,6 +100,37 @@ def test_the_output_and_the_code_of_a_short_command_arrive(login: LoginNode, lin
         assert user.ends() == 3
 
 
+def test_salloc_runs_a_command_without_a_terminal(login: LoginNode) -> None:
+    done = login.run(
+        "printf 'b\\na\\n' | salloc --gpus=1 sh -c 'sort; test ! -t 0; echo $? $SLURM_GPUS; exit 3'"
+    )
+    assert (done.returncode, done.stdout) == (3, "a\nb\n0 1\n")
+    job = re.search(r"salloc: Granted job allocation (\d+)\n", done.stderr)
+    assert job, done.stderr
+    assert done.stderr.endswith(f"salloc: Relinquishing job allocation {job[1]}\n")
+    assert login.cluster.until(int(job[1]), "FAILED").exit_code == 3
+    assert login.run("salloc --gpus=1 true").returncode == 0
+    long = login.run("salloc --gpus=1 head -c 3000000 /dev/zero | wc -c")
+    assert long.stdout.strip() == "3000000"
+    done = login.run("salloc --gpus=1")
+    assert done.returncode == 2
+    assert "no terminal" in done.stderr
+
+
+def test_a_shell_leaves_the_command_of_salloc_its_streams(login: LoginNode) -> None:
+    with login.terminal("salloc --gpus=1 sh -c 'echo begun; sleep 604' </dev/null") as salloc:
+        job = salloc.expect(r"Granted job allocation (\d+)\r\n")[1]
+        salloc.expect(r"begun\r\n")
+        with login.terminal(f"dlsched attach {job}") as user:
+            user.expect(PROMPT)
+            user.line("exit 5")
+            assert user.ends() == 5
+        assert sleeps(604)
+        login.typed(f"scancel {job}")
+        salloc.expect(rf"salloc: Job allocation {job} has been revoked\.\r\n")
+        assert salloc.ends() != 0
+
+
 def test_what_cannot_be_interactive_is_refused_in_one_line(login: LoginNode) -> None:
     done = login.run("dlsched submit --interactive -G 1")
     assert done.returncode == 2

@@ -49,7 +49,7 @@ from dlsched.rpc.request_bounds import NODES_OF_A_JOB
 from dlsched.rpc.v1 import control_pb2
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
-_TERMINAL = re.compile(r"[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", re.ASCII)
+_TERMINAL = re.compile(r"0x0|[1-9][0-9]{0,3}x[1-9][0-9]{0,3}", re.ASCII)  # 0x0: pipes
 VARIABLE = re.compile(r"[^=\0]{1,1024}")
 
 
