@@ -104,6 +104,7 @@ class Job:
     steps: tuple[Step, ...] = ()  # of its last run, once that has ended
     cpu_s: float | None = None  # processor time of that run, on all its nodes
     peak_memory_bytes: int | None = None  # of the largest process of that run
+    working_directory: str | None = None  # of the caller's own; only in `history`
 
     @property
     def shown_id(self) -> str:

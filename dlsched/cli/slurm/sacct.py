@@ -45,6 +45,11 @@ def _peak_memory(line: Line) -> str:
     return f"{peak // 1024}K" if line.step and peak else ""
 
 
+def _folder(line: Line) -> str:
+    """Of the caller's own jobs, on the line of the job, as with Slurm."""
+    return "" if line.step else line.job.working_directory or ""
+
+
 def _limit(job: Job) -> str:
     if job.time_limit_s is None:
         return "UNLIMITED"
@@ -117,7 +122,7 @@ CELLS: dict[str, Cell[Line]] = {
 }
 CELLS |= {
     "MaxRSS": Cell("MaxRSS", _peak_memory),
-    "WorkDir": Cell("WorkDir", lambda line: ""),  # of ended jobs nothing tells it
+    "WorkDir": Cell("WorkDir", _folder),
 }
 
 

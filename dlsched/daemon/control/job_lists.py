@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from dlsched.daemon.control.submission.arrays import fold_tasks
 from dlsched.daemon.control.views import Views, add_prediction, for_caller, stored_view
 from dlsched.daemon.predictions import Predictions
 from dlsched.daemon.rounds import Rounds
+from dlsched.db.records import JobSpec
 from dlsched.protocol.ledger import Job, JobStatus
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.identity import Identity
@@ -151,7 +152,8 @@ class JobLists:
                 )
             )
             if found:
-                yield _page([stored_view(stored) for stored in found], caller)
+                views = [stored_view(stored) for stored in found]
+                yield _page(views, [stored.spec for stored in found], caller)
                 after = found[-1].after
                 left = None if left is None else left - len(found)
             if len(found) < size:
@@ -161,14 +163,18 @@ class JobLists:
             for some in each_page(rows, PAGE):
                 jobs = driver.committed.jobs
                 present = [jobs[row.job] for row in some if row.job in jobs]
-                live = [self.views.of(row) for row in present if not row.status.is_terminal]
-                yield _page(live, caller)
+                live = [row for row in present if not row.status.is_terminal]
+                views = [self.views.of(row) for row in live]
+                yield _page(views, map(driver.table.spec, live), caller)
                 await asyncio.sleep(0)
 
 
-def _page(views: list[control_pb2.JobView], caller: Identity) -> control_pb2.HistoryPage:
+def _page(
+    views: list[control_pb2.JobView], specs: Iterable[JobSpec | None], caller: Identity
+) -> control_pb2.HistoryPage:
     """A page of copies, with what the caller may see."""
     page = control_pb2.HistoryPage(jobs=views)
-    for view in page.jobs:
+    for view, spec in zip(page.jobs, specs, strict=True):
+        view.working_directory = "" if spec is None else spec.body.working_directory
         for_caller(view, caller)
     return page

@@ -48,6 +48,7 @@ def for_caller(view: control_pb2.JobView, caller: Identity) -> None:
     if caller.is_operator or view.user == caller.name:
         return
     view.ClearField("steps")
+    view.ClearField("working_directory")
     if view.reason:
         view.reason = without_words(view.reason)
 
@@ -184,7 +185,7 @@ def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
 
 _KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
 _HERE = tuple(  # the fields that a view has itself; the others are in its `asked`
-    row for row in _KEPT if row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name
+    row for row in _KEPT if row.shown and row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name
 )
 _ELSEWHERE = {row.name for row in _KEPT if row.shown} - {row.name for row in _HERE}
 

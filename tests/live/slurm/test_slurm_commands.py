@@ -216,6 +216,7 @@ def test_sacct_says_what_an_ended_job_used(login: LoginNode) -> None:
     step, its_time, its_peak = batch.split("|")
     assert (step, its_time) == (f"{job}.batch", spent)
     assert 200 * 1024 <= int(its_peak.removesuffix("K")) < 2 * 1024 * 1024
+    assert login.typed(f"sacct -n -P -o WorkDir -j {job}") == f"{login.home}\n\n"
 
 
 def test_srun_enters_a_running_job(login: LoginNode) -> None:
