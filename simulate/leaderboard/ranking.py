@@ -35,9 +35,14 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, Rank]:
         values: by entry; the same traces in the same order.
 
     Returns:
-        those that know the figure on every trace.
+        those that know the figure on every trace; where a run is missing, there is no rank.
     """
-    known = {name: np.array(each) for name, each in values.items() if np.isfinite(each).all()}
+    most = max((len(each) for each in values.values()), default=0)
+    known = {
+        name: np.array(each)
+        for name, each in values.items()
+        if len(each) == most and np.isfinite(each).all()
+    }
     better = dict.fromkeys(known, 0)
     worse = dict.fromkeys(known, 0)
     for one, other in _told_apart(known):

@@ -30,6 +30,7 @@ def test_what_chance_explains_shares_its_places() -> None:
 
 def test_an_unknown_figure_has_no_rank_and_one_trace_tells_nothing() -> None:
     assert ranks({"a": [1.0, float("nan")], "b": [2.0, 3.0]}) == {"b": Rank(1, 1)}
+    assert ranks({"a": [1.0, 2.0], "b": [2.0]}) == {"a": Rank(1, 1)}  # a run has failed
     assert ranks({"a": [1.0], "b": [2.0]}) == {"a": Rank(1, 2), "b": Rank(1, 2)}
 
 
