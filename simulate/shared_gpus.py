@@ -54,7 +54,8 @@ class SharedGpus:
         self._where: dict[int, Placement] = {}  # of the units of groups
         self._lent = (0.0, 0)  # since when, and how many GPUs units use that others hold or use too
         # units that use what others leave, with those: the placement of one, and since when
-        self._guests: dict[tuple[int, ...], tuple[Placement, float]] = {}
+        # guests and those beside them: where each is, and since when
+        self._guests: dict[tuple[int, ...], tuple[Placement, float, dict[int, Placement]]] = {}
 
     @property
     def are_there(self) -> bool:
@@ -79,6 +80,7 @@ class SharedGpus:
         if placement is not None:
             rows = tuple(other for other in self._groups[placement][0] if other != row)
             self._form(placement, rows, now)
+        self._note_guests_beside(row, now)
 
     def settle(self, now: float) -> None:
         """Count what is there up to now."""
@@ -95,11 +97,15 @@ class SharedGpus:
 
     def _note_guests(self, rows: tuple[int, ...], now: float) -> None:
         """Note how long units have been together by now."""
-        placement, since = self._guests[rows]
+        placement, since, where = self._guests[rows]
         if now > since:
-            memory, speeds = self._memory(placement, rows), self._speeds(placement, rows)
+            memory, speeds = self._memory(placement, rows), self._speeds(placement, rows, where)
             self.stretches.append(Stretch(rows, placement.gpus, since, now, speeds, memory))
-        self._guests[rows] = placement, now
+        self._guests[rows] = placement, now, where
+
+    def _note_guests_beside(self, row: int, now: float) -> None:
+        for rows in [rows for rows in self._guests if row in rows]:
+            self._note_guests(rows, now)
 
     def _look_at_guests(self, beside: Mapping[int, tuple[int, ...]], now: float) -> None:
         self._count_lent(now)
@@ -109,7 +115,8 @@ class SharedGpus:
             self._note_guests(rows, now)
             del self._guests[rows]
         for rows, placement in there.items():
-            self._guests.setdefault(rows, (placement, now))
+            if rows not in self._guests:
+                self._guests[rows] = placement, now, {row: held[row] for row in rows}
 
     def look(self, now: float) -> None:
         """A unit whose partners have changed runs at another speed from now on."""
@@ -130,8 +137,7 @@ class SharedGpus:
         placement = self._where.get(row)
         if placement is not None:
             self._form(placement, self._groups[placement][0], now)
-        for rows in [rows for rows in self._guests if row in rows]:
-            self._note_guests(rows, now)
+        self._note_guests_beside(row, now)
 
     def _form(self, placement: Placement, rows: tuple[int, ...], now: float) -> None:
         """These units have the GPUs from now on; count those that had them until now."""
@@ -159,8 +165,14 @@ class SharedGpus:
             occupancy.cluster.gpu_memory[types].min()
         )
 
-    def _speeds(self, placement: Placement, rows: tuple[int, ...]) -> tuple[float, ...]:
+    def _speeds(
+        self,
+        placement: Placement,
+        rows: tuple[int, ...],
+        where: Mapping[int, Placement] | None = None,
+    ) -> tuple[float, ...]:
         truth, setting = self._setting.performance, self._setting
         if not isinstance(truth, SharedSpeed):
             return (np.nan,) * len(rows)
-        return tuple(truth.relative(rows, placement, setting.table, setting.occupancy).tolist())
+        found = truth.relative(rows, placement, setting.table, setting.occupancy, where)
+        return tuple(found.tolist())

@@ -7,7 +7,7 @@ fit together", and NaN for "not known". A group with a speed that is not known i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -154,16 +154,59 @@ class SharedSpeed:
         placement: Placement,
         units: UnitTable,
         occupancy: Occupancy,
+        where: Mapping[int, Placement] | None = None,
     ) -> Floats:
-        """Speeds of units on the same GPUs relative to alone, on the slowest of their types."""
+        """Speeds of units on the same GPUs relative to alone, on the slowest of their types.
+
+        Where guests have some of these GPUs, each GPU has a group of its own, and a unit is as slow
+        as on its slowest GPU.
+
+        Args:
+            rows: the units, all on some GPU of the placement.
+            placement: the GPUs in question.
+            units: all units.
+            occupancy: which GPUs each unit has.
+            where: of each unit, if some have just left; else what the occupancy says.
+        """
         if len(rows) > 1:  # the one that came last is first
             ordered = tuple(each for each in reversed(occupancy.held) if each in rows)
             if ordered != rows and len(ordered) == len(rows):
-                speeds = self.relative(ordered, placement, units, occupancy)
+                speeds = self.relative(ordered, placement, units, occupancy, where)
                 in_turn: Floats = speeds[[ordered.index(row) for row in rows]]
                 return in_turn
+        if len(rows) > 2 and (occupancy.guests or where):
+            groups = _on_each_gpu(rows, placement, where or occupancy.held)
+            if groups != {rows}:
+                found = np.full(len(rows), np.inf)
+                for group in groups:
+                    places = [rows.index(row) for row in group]
+                    speeds = self._of_group(group, placement, units, occupancy)
+                    found[places] = np.minimum(found[places], speeds)
+                return found
+        return self._of_group(rows, placement, units, occupancy)
+
+    def _of_group(
+        self,
+        rows: tuple[int, ...],
+        placement: Placement,
+        units: UnitTable,
+        occupancy: Occupancy,
+    ) -> Floats:
         limits = units.gpu_limit[list(rows)]
         types = sorted({occupancy.type_of.item(node) for node in placement.nodes})
         names = [occupancy.cluster.gpu_types[code] for code in types]
         found = [self.interference.relative(rows, limits, n, placement.gpus) for n in names]
         return found[0] if len(found) == 1 else np.min(found, axis=0)
+
+
+def _on_each_gpu(
+    rows: tuple[int, ...], placement: Placement, held: Mapping[int, Placement]
+) -> set[tuple[int, ...]]:
+    """The groups of rows that are together on any GPU of a placement, in the order of `rows`."""
+    masks = [dict(zip(*held[row], strict=True)) for row in rows]
+    return {
+        tuple(row for row, has in zip(rows, masks, strict=True) if has.get(node, 0) >> gpu & 1)
+        for node, mask in zip(*placement, strict=True)
+        for gpu in range(mask.bit_length())
+        if mask >> gpu & 1
+    }

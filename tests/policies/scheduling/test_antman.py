@@ -86,6 +86,20 @@ def test_a_guest_of_one_gpu_beside_an_owner_of_several(lab: Any) -> None:
     assert result.summary["gpu_utilization"] <= 1.0
 
 
+def test_guests_on_different_gpus_of_an_owner_are_not_beside_each_other(lab: Any) -> None:
+    """On each GPU the owner and one guest fit; all five together would be 1.6 GPUs."""
+    kinds = [GUARANTEED, *[OPPORTUNISTIC] * 4]
+    jobs = [(0, 4, 300), *[(10, 1, 50)] * 4]
+    result = run(lab, jobs, kinds, [40, 30, 30, 30, 30], "1x4")
+    assert lab.spans(result)["A"] == (0, 300)
+    stages = {"iteration_ms": [100.0] * 5, "data_ms": [40.0] * 5}
+    stages |= {"gpu_ms": [40.0] * 5, "network_ms": [10.0] * 5}
+    known = run(
+        lab, jobs, kinds, [40, 30, 30, 30, 30], "1x4", columns=stages, interference="stages"
+    )
+    assert (known.jobs.status == "completed").all()
+
+
 def test_quotas_are_for_guaranteed_jobs_alone(lab: Any, tmp_path: Path) -> None:
     nodes, vcs = "[[nodes]]\ncount = 1\ngpus = 4\n", "[[vcs]]\nname = 'a'\ngpus = 1\n"
     text = f"{nodes}gpu_type = 'v100'\n{vcs}guaranteed = 1\n"
