@@ -144,11 +144,16 @@ def generate(
         Path | None,
         option("--workloads FILE", "Each job trains a workload of this table, drawn at random."),
     ] = None,
+    opportunistic: Annotated[
+        float,
+        option("--opportunistic SHARE", "So many of the jobs up to 8 GPUs are opportunistic."),
+    ] = 0.0,
 ) -> None:
     """Generate a trace that resembles a real one; every job fits on the cluster."""
     from simulate.traces.generate import generate_trace  # noqa: PLC0415  # numpy is heavy
     from simulate.traces.statistics import offered_load  # noqa: PLC0415
     from simulate.traces.synthetic.deadlines import with_deadlines  # noqa: PLC0415
+    from simulate.traces.synthetic.guarantees import with_opportunistic  # noqa: PLC0415
     from simulate.traces.write import write_trace  # noqa: PLC0415
 
     gpus = _total_gpus(cluster)
@@ -162,6 +167,8 @@ def generate(
         from simulate.traces.synthetic.workloads import with_workloads  # noqa: PLC0415
 
         trace = with_workloads(trace, read_workloads(workloads), seed=seed)
+    if opportunistic:
+        trace = with_opportunistic(trace, share=opportunistic, seed=seed)
     write_trace(trace, output)
     on_cluster = ""
     if gpus:
