@@ -44,8 +44,10 @@ class Table:
     @property
     def order(self) -> list[str]:
         """Labels, the best first; those without a rank last."""
-        known = {each: self.mean(each) for each in self.values}
-        return sorted(known, key=lambda each: (math.isnan(known[each]), known[each], each))
+        return sorted(
+            self.values,
+            key=lambda label: (label not in self.places, self.mean(label), label),
+        )
 
 
 def tables_of(played: Played, games: Games) -> Iterator[Table]:

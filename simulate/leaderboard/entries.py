@@ -86,3 +86,18 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
         Entry(label="muri", policy="muri", told="nothing", options=("muri.durations=unknown",)),
     ),
 }
+ABSENT = {  # policies that take no part, and why
+    "antman": "needs to know which jobs are guaranteed",
+    "carbyne": "is for graphs of tasks",
+    "conservative": "takes minutes a run where estimates are wrong",
+    "dl2": "needs a network trained for the cluster",
+    "elasticflow": "is for elastic jobs with deadlines, compared on its own page",
+    "multifactor": "is a site's choice of weights",
+    "pollux": "needs applications measured for goodput",
+    "salus": "divides GPUs among iterations, and not jobs among GPUs",
+    "shockwave": "needs the epochs of each job",
+    "sia": "needs applications measured for goodput",
+    "sjf-gpu": "is a baseline of one paper",
+    "synergy": "is about processors and memory",
+    "what-if": "chooses among the others",
+}

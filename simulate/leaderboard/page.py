@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from simulate.leaderboard.concluding import Table, conclusions, tables_of
 from simulate.leaderboard.divisions import LONGEST_S, RESTART_S, ROUND_S
-from simulate.leaderboard.entries import TELLS
+from simulate.leaderboard.entries import ABSENT, TELLS
 from simulate.leaderboard.playing import Games, Played
 from simulate.report.intervals import estimate
 
@@ -50,20 +50,22 @@ def _head(played: Sequence[Played], games: Games) -> Iterator[str]:
     yield (
         f"Made by `dlsched leaderboard`: {games.jobs:,} jobs a trace, {len(games.seeds)} traces of "
         f"each kind, offered loads {loads}. Rounds of {ROUND_S:g} s; a start costs {RESTART_S:g} "
-        f"s; a preempted job keeps its work; jobs longer than {LONGEST_S / 86_400:g} days are cut. "
+        f"s; a preempted job keeps its work; jobs longer than {LONGEST_S / 3_600:g} hours are cut. "
         "Each number is a mean over traces; ± is half of its 95 % interval."
     )
     yield ""
     yield (
         "*Rank* is by average JCT, by deadlines met where there are any: `2-5` means that chance "
-        "explains the differences within these places (paired t tests, Holm's correction over all "
-        "pairs of a table)."
+        "explains the differences within these places (paired t tests on logarithms, Holm's "
+        "correction over the comparisons of each entry)."
     )
     yield ""
     used = {each.told for one in played for each in one.entries}
     for told, says in TELLS.items():
         if told in used:
             yield f"- Told *{told}*: {says}."
+    yield ""
+    yield f"Not in it: {'; '.join(f'`{name}` {why}' for name, why in ABSENT.items())}."
     yield ""
 
 

@@ -1,18 +1,21 @@
 """Ranks that say only what chance does not explain.
 
-An entry is better than another if the mean of their differences, paired by trace, differs from zero
-at 95 % (Student's t) after Holm's correction over all pairs of the table. Its rank runs from one
-after those that are better to one before those that are worse.
+An entry is better than another if its values are, trace by trace, a smaller part of the other's
+than chance explains: a paired t test on logarithms (on differences where a value is 0), at 95 %
+over all comparisons of the entry (Holm). Its rank runs from one after those that are better to one
+before those that are worse. So each rank, by itself, is right in 95 of 100 cases (Mogstad, Romano,
+Shaikh, Wilhelm, "Inference for Ranks", Review of Economic Studies 2024).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from simulate.results.tables import Floats
 
 LEVEL = 0.05
 
@@ -32,7 +35,7 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, Rank]:
     """Ranks of entries in a figure of which less is better.
 
     Args:
-        values: by entry; the same traces in the same order.
+        values: by entry, 0 or more; the same traces in the same order.
 
     Returns:
         those that know the figure on every trace; where a run is missing, there is no rank.
@@ -43,38 +46,36 @@ def ranks(values: Mapping[str, Sequence[float]]) -> dict[str, Rank]:
         for name, each in values.items()
         if len(each) == most and np.isfinite(each).all()
     }
-    better = dict.fromkeys(known, 0)
-    worse = dict.fromkeys(known, 0)
-    for one, other in _told_apart(known):
-        better[other] += 1
-        worse[one] += 1
-    return {name: Rank(1 + better[name], len(known) - worse[name]) for name in known}
-
-
-def _told_apart(known: Mapping[str, np.ndarray]) -> list[tuple[str, str]]:
-    """Pairs of which the first is better, by Holm's step-down procedure."""
-    pairs = [(*pair, _chance(known[pair[0]], known[pair[1]])) for pair in _pairs(known)]
-    pairs.sort(key=lambda pair: pair[2])
-    found = []
-    for place, (one, other, chance) in enumerate(pairs):
-        if chance > LEVEL / (len(pairs) - place):
-            break
-        found.append((one, other) if known[one].mean() < known[other].mean() else (other, one))
+    found = {}
+    for name, own in known.items():
+        better, worse = _told_apart(own, [each for other, each in known.items() if other != name])
+        found[name] = Rank(1 + better, len(known) - worse)
     return found
 
 
-def _pairs(known: Mapping[str, np.ndarray]) -> list[tuple[str, str]]:
-    return list(itertools.combinations(known, 2))
+def _told_apart(own: Floats, others: Sequence[Floats]) -> tuple[int, int]:
+    """How many others are better, and how many worse, by Holm's step-down procedure."""
+    tests = sorted((_test(own, other) for other in others), key=lambda test: test[0])
+    better = worse = 0
+    for place, (chance, behind) in enumerate(tests):
+        if chance > LEVEL / (len(tests) - place):
+            break
+        better += behind > 0
+        worse += behind < 0
+    return better, worse
 
 
-def _chance(one: np.ndarray, other: np.ndarray) -> float:
-    """How likely such a mean difference is if there is none: a paired t test; 1 for one trace."""
-    gaps = one - other
-    if len(gaps) < 2 or not gaps.any():
-        return 1.0
-    spread = gaps.std(ddof=1) / math.sqrt(len(gaps))
+def _test(own: Floats, other: Floats) -> tuple[float, float]:
+    """How likely such a mean difference is if there is none, and how far `own` is behind."""
+    if (own > 0).all() and (other > 0).all():
+        own, other = np.log(own), np.log(other)
+    gaps = own - other
+    behind = float(gaps.mean())
+    if len(gaps) < 2 or not gaps.any():  # one trace tells nothing
+        return 1.0, behind
+    spread = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
     if not spread:
-        return 0.0
+        return 0.0, behind
     from scipy.stats import t  # noqa: PLC0415  # 0.5 s to load
 
-    return float(2 * t.sf(abs(gaps.mean()) / spread, len(gaps) - 1))
+    return float(2 * t.sf(abs(behind) / spread, len(gaps) - 1)), behind

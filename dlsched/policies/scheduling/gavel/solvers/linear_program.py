@@ -126,14 +126,21 @@ class LinearProgram:
             OutOfTime: the deadline has passed.
             PolicyFailed: there is no solution, or the solver gave up.
         """
+        status = self._run(method)
+        if status == highspy.HighsModelStatus.kUnknown:  # lost in rounding on the way from the
+            self._solver.clearSolver()  # last basis: begin without one, by the other method
+            status = self._run(DUAL if method == PRIMAL else PRIMAL)
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise PolicyFailed(f"the linear program has no solution: {status.name}")
+        solution = self._solver.getSolution()
+        value = self._solver.getInfo().objective_function_value
+        return float(value), np.array(solution.col_value), -np.array(solution.row_dual)
+
+    def _run(self, method: int) -> highspy.HighsModelStatus:
         self._solver.setOptionValue("simplex_strategy", method)
         self._solver.setOptionValue("time_limit", self._solver.getRunTime() + self._deadline.left())
         self._solver.run()
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kTimeLimit:
             self._deadline.check()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise PolicyFailed(f"the linear program has no solution: {status.name}")
-        solution = self._solver.getSolution()
-        value = self._solver.getInfo().objective_function_value
-        return float(value), np.array(solution.col_value), -np.array(solution.row_dual)
+        return status
