@@ -67,6 +67,7 @@ def test_the_testbed_s_workload_and_the_order_of_the_three() -> None:
     assert 1 - pollux / optimus > 0.5  # 0.539
 
 
+@pytest.mark.exhaustive  # over a minute
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not SEVERAL, reason=f"no authors_avg_jct.csv in {FOLDER}")
