@@ -11,7 +11,6 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterator
-from functools import partial
 from typing import Any
 
 import grpc
@@ -19,11 +18,10 @@ import grpc
 from dlsched.core.errors import BadInput, NotAllowed, Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text, check_words
-from dlsched.daemon.control.job_filters import no_such
+from dlsched.daemon.control.job_filters import owned_job
 from dlsched.daemon.rpc_errors import NotFound, NotPossible, TooMuch
 from dlsched.protocol.ledger import Job, JobStatus, Run
 from dlsched.protocol.messages import JobId, NodeName
-from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import attach_pb2 as wire
@@ -90,20 +88,14 @@ class Attachments:
         Raises:
             DlschedError: there is none, it has ended, or it is not the caller's to enter.
         """
-        driver, job = self._cluster.driver, JobId(target.job)
-        row = driver.committed.jobs.get(job)
-        if row is None:
-            row = (await driver.read(partial(driver.store.protocol_jobs, [job]))).get(job)
-        if row is None:
-            raise no_such(str(target.job))
+        row = await owned_job(self._cluster, target.job, caller)
         owner = row.request.user
-        require_owner(caller, owner, f"job {target.job}")
         is_owner = caller.kind == "user" and caller.name == owner
         if not is_owner and self._cluster.settings.trust.attach == "owner":
             raise NotAllowed(f"job {target.job} belongs to {owner}; here only owners enter jobs")
         if row.status.is_terminal:
             raise NotPossible(f"job {target.job} has ended")
-        return job
+        return row.job
 
     def _row(self, job: JobId) -> Job:
         """The job's row.

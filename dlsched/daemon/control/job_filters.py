@@ -16,6 +16,7 @@ from dlsched.daemon.turns import in_turns
 from dlsched.db.reading import filters
 from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import JobId, NodeName
+from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.request_bounds import PATTERN_STARS, WORD_BYTES
 from dlsched.rpc.v1 import control_pb2
@@ -212,6 +213,23 @@ def each_page(rows: list[Job], size: int) -> Iterator[list[Job]]:
     """Rows in pages of a size."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
+
+
+async def owned_job(cluster: Cluster, number: int, caller: Identity) -> Job:
+    """A job, live or ended, that the caller owns or may operate.
+
+    Raises:
+        NotFound: there is no such job.
+        NotAllowed: it is another user's.
+    """
+    driver, job = cluster.driver, JobId(number)
+    row = driver.committed.jobs.get(job)
+    if row is None:
+        row = (await driver.read(partial(driver.store.protocol_jobs, [job]))).get(job)
+    if row is None:
+        raise no_such(str(number))
+    require_owner(caller, row.request.user, f"job {number}")
+    return row
 
 
 def no_such(subject_: str) -> NotFound:

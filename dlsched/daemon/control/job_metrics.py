@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.control.job_filters import no_such
+from dlsched.daemon.control.job_filters import owned_job
 from dlsched.daemon.reported.curves import JobCurves
 from dlsched.protocol.messages import JobId
-from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 
@@ -23,12 +22,7 @@ async def job_metrics(
         NotAllowed: it is another user's.
     """
     driver, job = cluster.driver, JobId(request.job)
-    row = driver.committed.jobs.get(job)
-    if row is None:
-        row = (await driver.read(partial(driver.store.protocol_jobs, [job]))).get(job)
-    if row is None:
-        raise no_such(str(request.job))
-    require_owner(caller, row.request.user, f"job {request.job}")
+    await owned_job(cluster, request.job, caller)
     found = cluster.curves.jobs.get(job)
     if found is None:
         stored = await driver.read(partial(driver.store.curves, job))

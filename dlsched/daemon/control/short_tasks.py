@@ -10,12 +10,11 @@ from itertools import islice
 from dlsched.core.errors import BadInput
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
-from dlsched.daemon.control.job_filters import no_such
+from dlsched.daemon.control.job_filters import owned_job
 from dlsched.db.records import ArrayShape
 from dlsched.db.task_runs import TaskRun
 from dlsched.jobs import short_tasks as limits
 from dlsched.protocol.messages import JobId, RunId
-from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 
@@ -62,13 +61,7 @@ async def short_tasks(
         BadInput: it has no short tasks.
     """
     driver, named = cluster.driver, JobId(request.job)
-    row = driver.committed.jobs.get(named)
-    if row is None:
-        row = (await driver.read(partial(driver.store.protocol_jobs, [named]))).get(named)
-    if row is None:
-        raise no_such(str(request.job))
-    require_owner(caller, row.request.user, f"job {request.job}")
-    spec = driver.table.spec(row)
+    spec = driver.table.spec(await owned_job(cluster, request.job, caller))
     if spec.array is None or not spec.array.short_tasks:
         raise BadInput(f"job {request.job}: no short tasks; `dlsched submit --tasks` makes some")
     array, lines = JobId(named - spec.index), spec.array.short_tasks

@@ -8,7 +8,7 @@ from functools import partial
 from dlsched.core.errors import BadInput, plural
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
-from dlsched.daemon.control.job_filters import no_such
+from dlsched.daemon.control.job_filters import owned_job
 from dlsched.daemon.control.views import word
 from dlsched.daemon.reported.curves import JobCurves
 from dlsched.db.reading.filters import ArrayElements, Filter
@@ -18,7 +18,6 @@ from dlsched.jobs import sweep as grammar
 from dlsched.jobs.sweep import Halving, Sweep
 from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import JobId
-from dlsched.rpc.authorisation import require_owner
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import control_pb2
 
@@ -105,13 +104,7 @@ async def sweep(
     """
     driver, named = cluster.driver, JobId(request.job)
     jobs = driver.committed.jobs
-    row = jobs.get(named)
-    if row is None:
-        row = (await driver.read(partial(driver.store.protocol_jobs, [named]))).get(named)
-    if row is None:
-        raise no_such(str(request.job))
-    require_owner(caller, row.request.user, f"job {request.job}")
-    spec = driver.table.spec(row)
+    spec = driver.table.spec(await owned_job(cluster, request.job, caller))
     if spec.array is None or spec.sweep is None:
         raise BadInput(f"job {request.job}: not a sweep; `dlsched submit --sweep` makes one")
     first, count = JobId(named - spec.index), len(spec.array.tasks)
