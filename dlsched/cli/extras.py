@@ -22,6 +22,8 @@ MODULES = {
     "agent": ("cryptography", "prometheus_client", "pynvml"),
 }
 
+CALLED = {"torch": "PyTorch"}  # where an extra is not a part of dlsched
+
 
 def check_installed(*extras: str) -> None:
     """Refuse to go on without some extras.
@@ -36,7 +38,7 @@ def check_installed(*extras: str) -> None:
     ]
     if missing:
         wanted = missing[0] if len(extras) == 1 else "live"
-        names = " and ".join(f"the {extra}" for extra in missing)
+        names = " and ".join(CALLED.get(extra, f"the {extra}") for extra in missing)
         verb = "is" if len(missing) == 1 else "are"
         raise DlschedError(f"{names} {verb} not installed: pip install 'dlsched[{wanted}]'")
 
