@@ -11,6 +11,7 @@ import pytest
 
 from dlsched.daemon import contents
 from dlsched.daemon.rpc_errors import NotPossible
+from dlsched.daemon.writer import TermBegun
 from dlsched.db.errors import StoreUnavailable
 from dlsched.protocol.messages import JobId
 from dlsched.rpc.v1 import control_pb2 as c
@@ -126,6 +127,22 @@ def test_what_is_kept_is_bounded_and_what_was_let_go_is_read_again(
             assert kept.queries <= 2  # what is asked while one is on its way is the next one
             await caller.act(c.ACTION_CANCEL, *ids)
             assert kept.kept_bytes == 0  # with its secrets
+
+    asyncio.run(whole())
+
+
+def test_a_new_term_reads_again_what_another_leader_may_have_changed(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with Running(settings_of(tmp_path)) as running:
+            [number] = await running.caller().submit(scripted(1, held=True))
+            kept, driver = running.daemon.cluster.contents, running.daemon.driver
+            await kept.of(JobId(number))
+            assert kept.queries == 0
+            loaded = await driver.read(driver.store.load)
+            kept.term_began(TermBegun(asked_at=0.0, loaded=loaded, ended={}))
+            assert kept.kept_bytes == 0
+            assert (await kept.of(JobId(number))).script == scripted(1).script
+            assert kept.queries == 1
 
     asyncio.run(whole())
 
