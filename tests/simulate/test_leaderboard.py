@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from dlsched.core.errors import BadInput
 from dlsched.policies.registry import names
+from simulate.leaderboard.concluding import conclusions
 from simulate.leaderboard.divisions import DIVISIONS, GENERATED, LONGEST_S, RECORDED
 from simulate.leaderboard.entries import ABSENT, ENTRIES
+from simulate.leaderboard.playing import Games, Played
 from simulate.leaderboard.ranking import Rank, ranks
 from simulate.traces.generate import generate_trace
 from simulate.traces.statistics import offered_load
@@ -47,6 +51,51 @@ def test_ranks_hold_the_place_by_mean_and_do_not_depend_on_the_order(
         higher = [np.any(np.greater(each, named[name])) for each in named.values()]
         assert sum(lower) >= rank.first - 1  # what is better is so on some trace
         assert sum(higher) >= len(named) - rank.last
+
+
+def played(figures: dict[str, list[float]], division: str = "rigid") -> tuple[Played, Games]:
+    """A division of one table, with a figure of each entry by seed."""
+    path = {"rigid": "avg_jct", "deadlines": "met_share"}[division]
+    seeds = range(1, 1 + max(map(len, figures.values())))
+    summaries = {
+        ("philly-like", 1.0, seed, label): (
+            {"avg_jct": value} if path == "avg_jct" else {"deadlines": {path: value}}
+        )
+        for label, values in figures.items()
+        for seed, value in zip(seeds, values, strict=False)
+    }
+    entries = tuple(each for each in ENTRIES[division] if each.label in figures)
+    games = Games(
+        files={}, jobs=10, loads=[1.0], seeds=seeds, executor="processes:1", kept=Path("unused")
+    )
+    found = Played(DIVISIONS[division], entries, ("philly-like",), summaries, ())
+    return found, games
+
+
+def test_conclusions_say_how_far_each_kind_of_knowledge_is_behind() -> None:
+    figures = {
+        "fifo": [400.0, 410.0, 390.0],
+        "las": [150.0, 152.0, 148.0],
+        "srtf (truth)": [100.0, 101.0, 99.0],
+        "sjf (truth)": [120.0, 121.0],  # a run has failed
+    }
+    assert list(conclusions(*played(figures))) == [
+        "Told no durations, `las` is best: an average JCT 1.50 times the best of a table, "
+        "on average.",
+        "Told true durations, `srtf` is best: an average JCT 1.00 times the best of a table, "
+        "on average.",
+        "In 1 of 1 tables the best can be told from all others; on average 1.0 of 3 entries "
+        "may be first.",
+    ]
+
+
+def test_conclusions_about_deadlines_are_in_points() -> None:
+    figures = {"fifo": [0.70, 0.72], "edf": [0.90, 0.92], "srtf (truth)": [0.95, 0.97]}
+    told = list(conclusions(*played(figures, "deadlines")))
+    assert told[0] == (
+        "Told no durations, `edf` is best: 5.0 points more deadlines missed than the best of a "
+        "table, on average."
+    )
 
 
 @pytest.mark.parametrize("division", DIVISIONS.values(), ids=lambda division: division.name)
