@@ -34,6 +34,7 @@ from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, Store, conduct, executor_of
 from simulate.sweep.isolated import compared
 from simulate.sweep.planning import Plan, Sources, plan
+from simulate.sweep.run import Run
 from simulate.sweep.statistics import FIGURES, by_trace
 from simulate.traces.options import ReadOptions
 from simulate.traces.trace import Trace
@@ -323,17 +324,22 @@ def _conducted(
     planned: Plan, executor: str, resume: str | Path | None, on_finished: Callable[[str], None]
 ) -> StudyResults:
     runs = (*planned.runs, *planned.isolated)
+    traces = planned.inputs.traces
+
+    def title(run: Run) -> str:
+        return f"{traces[run.trace].name}: {run.title}" if len(traces) > 1 else run.title
+
     outcome = conduct(
         planned.inputs,
         runs,
         lambda missing: executor_of(executor, runs=missing),
         store=None if resume is None else Store(Path(resume), planned.inputs),
-        on_finished=lambda finished: on_finished(finished[0].title),
+        on_finished=lambda finished: on_finished(title(finished[0])),
     )
     if outcome.interrupted:
         raise KeyboardInterrupt
     found = compared(outcome.results, planned.runs, planned.isolated)
-    failures = tuple((run.title, failed.message) for run, failed in outcome.failed)
+    failures = tuple((title(run), failed.message) for run, failed in outcome.failed)
     if not found:
         raise DlschedError(f"no run finished: {failures[0][0]}: {failures[0][1]}")
     return StudyResults(

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from dlsched.cli.option_groups import option
+from dlsched.cli.output.file_output import check_writable, save
 from dlsched.cli.replay.option_values import loads as option_loads
 from dlsched.core.errors import BadInput, not_known
 
@@ -63,10 +64,10 @@ def leaderboard_command(
     files = _files(data, traces or (), RECORDED)
     names = _names("track", track, known)
     policies = [name.strip() for name in policy.split(",") if name.strip()]
-    everyone = {each.policy for name in wanted for each in entries_of(name, ())}
+    taking_part = {each.policy for name in wanted for each in entries_of(name, ())}
     for name in policies:
-        if name not in everyone:
-            raise not_known("policy of the leaderboard", name, sorted(everyone))
+        if name not in taking_part:
+            raise not_known("policy of the leaderboard", name, sorted(taking_part))
     missing = [name for name in names if name in RECORDED and name not in files]
     if missing and track:
         raise BadInput(
@@ -75,6 +76,7 @@ def leaderboard_command(
     for name in missing:
         print(f"{name}: no recorded trace; left out", file=sys.stderr)
     there = [name for name in names if name not in missing]
+    check_writable("--output", output)
     games = Games(
         files=files,
         jobs=jobs,
@@ -96,7 +98,7 @@ def leaderboard_command(
             continue
         total = len(entries) * len(tracks) * len(games.loads) * len(games.seeds)
         played.append(play(each, tracks, entries, games, _progress(name, total)))
-        output.write_text(page_of(played, games), "utf-8")
+        save([page_of(played, games).encode()], str(output))
     if not played:
         raise BadInput("nothing to run: no division has these tracks and policies")
     typer.echo(f"{output}: {sum(len(each.summaries) for each in played)} runs")

@@ -17,6 +17,7 @@ def test_a_page_is_made_resumed_and_equal(dlsched, tmp_path: Path) -> None:
     )  # fmt: skip
     first = dlsched(*words, "-o", pages[0])
     assert first.code == 0, first.err
+    assert "rigid: 1 of 12: philly-like at 1.2, 1: fifo, seed 0\n" in first.err
     assert first.err.count("rigid: ") == 12  # fifo once, srtf as told three ways, three seeds
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
     assert len(kept) == 12
@@ -47,6 +48,7 @@ def test_a_page_is_made_resumed_and_equal(dlsched, tmp_path: Path) -> None:
         (("--trace", "pai=x.csv"), "--trace pai: no file x.csv"),
         (("--load", "0"), "--load"),
         (("--data", "nowhere"), "--data: no folder nowhere"),
+        (("--track", "venus-like", "-o", "nowhere/x.md"), "--output nowhere/x.md: "),
     ],
 )
 def test_bad_words_are_one_line(

@@ -70,6 +70,7 @@ def test_the_list_needs_no_data(dlsched: Any, tmp_path: Path) -> None:
         (("Gandiva", "--all"), "name what to reproduce, or --all"),
         (("Gandiva", "--data", "nowhere"), "--data: no folder nowhere"),
         (("Gandiva", "--data", "."), "gandiva-reduced: no gandiva/trace_60.csv"),
+        (("tiresias-against-fifo", "--page", "nowhere/x.md"), "--page nowhere/x.md: "),
     ],
 )
 def test_bad_words_are_one_line(

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from dlsched.core.errors import DlschedError
-from dlsched.system.output_files import appearing_whole
+from dlsched.core.errors import BadInput, DlschedError
+from dlsched.system.output_files import appearing_whole, why_not_writable
+
+
+def check_writable(flag: str, path: Path) -> None:
+    """Refuse an output file before long work, and not after it.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    if why := why_not_writable(path):
+        raise BadInput(f"{flag} {path}: {why}")
 
 
 def save(chunks: Iterable[bytes], target: str) -> int:

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dlsched.cli.output.file_output import check_writable
 from dlsched.cli.replay.call import ReplayCall
 from dlsched.core.errors import BadInput, DlschedError
-from dlsched.system.output_files import appearing_whole, why_not_writable
+from dlsched.system.output_files import appearing_whole
 from simulate.results.output import (
     run_columns,
     summary_text,
@@ -169,7 +170,7 @@ def outputs_of(call: ReplayCall, *, tagged: tuple[str, ...] = (), several: bool 
         if name is None or str(name) == STDOUT:
             continue
         path = Path(name)
-        _check_file(flag, path)
+        check_writable(flag, path)
         if path.absolute() in taken:
             raise BadInput(f"{flag} {path} is also {taken[path.absolute()]}")
         taken[path.absolute()] = f"that of {flag}"
@@ -180,15 +181,10 @@ def outputs_of(call: ReplayCall, *, tagged: tuple[str, ...] = (), several: bool 
     return outputs
 
 
-def _check_file(flag: str, path: Path) -> None:
-    if why := why_not_writable(path):
-        raise BadInput(f"{flag} {path}: {why}")
-
-
 def _check_folder(path: Path) -> None:
     there = os.path.isdir(path)
     if not there and os.path.exists(path):
         raise BadInput(f"--plots {path}: not a folder")
-    _check_file("--plots", path / "x.svg" if there else path)
+    check_writable("--plots", path / "x.svg" if there else path)
     if find_spec("matplotlib") is None:
         raise BadInput("matplotlib is needed for --plots: pip install 'dlsched[plots]'")

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from dlsched.cli.option_groups import option
+from dlsched.cli.output.file_output import check_writable, save
 from dlsched.cli.replay.text_table import TextTable
 from dlsched.cli.reproduce.catalogue import Reproduction, catalogue, chosen
 from dlsched.cli.reproduce.comparing import Compared, reproduce
@@ -52,6 +53,8 @@ def reproduce_command(
     if bool(names) == everything:
         raise BadInput("name what to reproduce, or --all; --list shows what there is")
     wanted = list(catalogue().values()) if everything else chosen(names or ())
+    if page is not None:
+        check_writable("--page", page)
     found: list[Found] = []
     for each in wanted:
         lost = each.missing(folder)
@@ -63,7 +66,7 @@ def reproduce_command(
         print(f"{each.name}: {each.cpu_s:g} s or so", file=sys.stderr)
         found.append((each, reproduce(each, folder)))
     if page is not None:
-        page.write_text(page_of(found), "utf-8")
+        save([page_of(found).encode()], str(page))
     if as_json:
         rows = [{**_told(each), "figures": [row.told() for row in rows]} for each, rows in found]
         typer.echo(json.dumps({"schema": SCHEMA, "reproductions": rows}, allow_nan=False))
