@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer
 from dlsched.cli.option_groups import option
 from dlsched.cli.output.file_output import check_writable, save
 from dlsched.cli.replay.text_table import TextTable
-from dlsched.cli.reproduce.catalogue import Reproduction, catalogue, chosen
+from dlsched.cli.reproduce.catalogue import DATA, Reproduction, catalogue, chosen
 from dlsched.cli.reproduce.comparing import Compared, reproduce
 from dlsched.cli.reproduce.page import named, page_of, shown
 from dlsched.core.errors import BadInput
@@ -72,7 +73,7 @@ def reproduce_command(
         typer.echo(json.dumps({"schema": SCHEMA, "reproductions": rows}, allow_nan=False))
     else:
         for each, compared in found:
-            _show(each, compared)
+            _show(each, compared, folder)
     if any(row.verdict == "differs" for _, rows in found for row in rows):
         raise typer.Exit(1)
 
@@ -100,23 +101,24 @@ def _list(known: Iterable[Reproduction], folder: Path | None, *, as_json: bool) 
     table.add("CPU (s)", [f"{each.cpu_s:g}" for each in all_of_them])
     table.add("Data", ["no" if each.missing(folder) else "yes" for each in all_of_them], left=True)
     table.add("What it shows", [each.shows for each in all_of_them], left=True)
-    for line in table.lines():
+    for line in table.lines():  # the last column may be long: a terminal wraps it
         typer.echo(line)
 
 
-def _show(each: Reproduction, compared: list[Compared]) -> None:
+def _show(each: Reproduction, compared: list[Compared], folder: Path | None) -> None:
     typer.echo(f"\n{each.name}: {each.shows} ({each.source})")
     for line in each.commands:
-        typer.echo(f"  $ {line}")
-    table = TextTable()
+        typer.echo(f"$ {line.replace(DATA, str(folder))}")
+    table = TextTable(names=2)
     table.add("Run", [row.label for row in compared], left=True)
     table.add("Figure", [named(row) for row in compared], left=True)
     table.add("Published", [row.figure.published for row in compared])
     table.add("Ours", [shown(row) for row in compared])
-    table.add("Off (%)", [f"{100 * row.off:+.3f}" for row in compared])
+    table.add("Off (%)", [f"{round(100 * row.off, 3) + 0.0:+.3f}" for row in compared])
     table.add("Asked", [row.condition for row in compared], left=True)
     table.add("Verdict", [row.verdict for row in compared], left=True)
-    for line in table.lines():
-        typer.echo(f"  {line}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in table.lines(width=width):
+        typer.echo(line)
     for reason in dict.fromkeys(row.figure.because for row in compared if row.figure.because):
-        typer.echo(f"  why: {reason}")
+        typer.echo(f"why: {reason}")
