@@ -534,7 +534,7 @@ class Engine:
         if world.recorder.keeps_timeline:
             total = world.occupancy.capacity_in(world.occupancy.in_service)
             allocated = total - world.occupancy.free_total - world.occupancy.kept_idle
-            allocated += world.occupancy.lent_alone
+            allocated += world.occupancy.used_unheld
             counts = (allocated, total, world.running, len(world.waiting), world.waiting_gpus)
             world.recorder.sample(self.now, counts)
 

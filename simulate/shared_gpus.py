@@ -52,20 +52,25 @@ class SharedGpus:
         self._partners: dict[int, tuple[int, ...]] = {}
         self._groups: dict[Placement, tuple[tuple[int, ...], float]] = {}  # units, and since when
         self._where: dict[int, Placement] = {}  # of the units of groups
-        self._lent = (0.0, 0)  # since when, and how many GPUs units use that others hold or use too
+        self._used_again = (
+            0.0,
+            0,
+        )  # since when, and how many GPUs units use that others hold or use too
         # units that use what others leave, with those: the placement of one, and since when
-        # guests and those beside them: where each is, and since when
-        self._guests: dict[tuple[int, ...], tuple[Placement, float, dict[int, Placement]]] = {}
+        # opportunistic units and those beside them: where each is, and since when
+        self._opportunistic: dict[
+            tuple[int, ...], tuple[Placement, float, dict[int, Placement]]
+        ] = {}
 
     @property
     def are_there(self) -> bool:
         """Does any unit share GPUs, or did one when it was last looked?"""
         occupancy = self._setting.occupancy
-        return bool(self._partners or occupancy.beside or occupancy.guests)
+        return bool(self._partners or occupancy.beside or occupancy.opportunistic)
 
     def begins(self, row: int, placement: Placement, now: float) -> None:
         """A unit has started, at the speed that it has beside its partners."""
-        if row in self._setting.occupancy.guests:  # `look` sees it
+        if row in self._setting.occupancy.opportunistic:  # `look` sees it
             return
         partners = self._setting.occupancy.beside.get(row)
         if partners:
@@ -80,50 +85,52 @@ class SharedGpus:
         if placement is not None:
             rows = tuple(other for other in self._groups[placement][0] if other != row)
             self._form(placement, rows, now)
-        self._note_guests_beside(row, now)
+        self._note_opportunistic_beside(row, now)
 
     def settle(self, now: float) -> None:
         """Count what is there up to now."""
         for placement, (rows, _) in list(self._groups.items()):
             self._form(placement, rows, now)
-        self._count_lent(now)
-        for rows in list(self._guests):
-            self._note_guests(rows, now)
+        self._count_used_again(now)
+        for rows in list(self._opportunistic):
+            self._note_opportunistic(rows, now)
 
-    def _count_lent(self, now: float) -> None:
-        since, gpus = self._lent
+    def _count_used_again(self, now: float) -> None:
+        since, gpus = self._used_again
         self.counted_twice += (now - since) * gpus
-        self._lent = (now, self._setting.occupancy.lent_again)
+        self._used_again = (now, self._setting.occupancy.used_again)
 
-    def _note_guests(self, rows: tuple[int, ...], now: float) -> None:
+    def _note_opportunistic(self, rows: tuple[int, ...], now: float) -> None:
         """Note how long units have been together by now."""
-        placement, since, where = self._guests[rows]
+        placement, since, where = self._opportunistic[rows]
         if now > since:
             memory, speeds = self._memory(placement, rows), self._speeds(placement, rows, where)
             self.stretches.append(Stretch(rows, placement.gpus, since, now, speeds, memory))
-        self._guests[rows] = placement, now, where
+        self._opportunistic[rows] = placement, now, where
 
-    def _note_guests_beside(self, row: int, now: float) -> None:
-        for rows in [rows for rows in self._guests if row in rows]:
-            self._note_guests(rows, now)
+    def _note_opportunistic_beside(self, row: int, now: float) -> None:
+        for rows in [rows for rows in self._opportunistic if row in rows]:
+            self._note_opportunistic(rows, now)
 
-    def _look_at_guests(self, beside: Mapping[int, tuple[int, ...]], now: float) -> None:
-        self._count_lent(now)
-        held, guests = self._setting.occupancy.held, self._setting.occupancy.guests
-        there = {tuple(sorted((row, *beside[row]))): held[row] for row in guests if row in beside}
-        for rows in [rows for rows in self._guests if rows not in there]:
-            self._note_guests(rows, now)
-            del self._guests[rows]
+    def _look_at_opportunistic(self, beside: Mapping[int, tuple[int, ...]], now: float) -> None:
+        self._count_used_again(now)
+        held, opportunistic = self._setting.occupancy.held, self._setting.occupancy.opportunistic
+        there = {
+            tuple(sorted((row, *beside[row]))): held[row] for row in opportunistic if row in beside
+        }
+        for rows in [rows for rows in self._opportunistic if rows not in there]:
+            self._note_opportunistic(rows, now)
+            del self._opportunistic[rows]
         for rows, placement in there.items():
-            if rows not in self._guests:
-                self._guests[rows] = placement, now, {row: held[row] for row in rows}
+            if rows not in self._opportunistic:
+                self._opportunistic[rows] = placement, now, {row: held[row] for row in rows}
 
     def look(self, now: float) -> None:
         """A unit whose partners have changed runs at another speed from now on."""
         occupancy = self._setting.occupancy
         beside = occupancy.all_partners()
-        if occupancy.guests or self._guests or self._lent[1]:
-            self._look_at_guests(beside, now)
+        if occupancy.opportunistic or self._opportunistic or self._used_again[1]:
+            self._look_at_opportunistic(beside, now)
         if not beside and not self._partners:
             return
         before, self._partners = self._partners, dict(beside)
@@ -137,7 +144,7 @@ class SharedGpus:
         placement = self._where.get(row)
         if placement is not None:
             self._form(placement, self._groups[placement][0], now)
-        self._note_guests_beside(row, now)
+        self._note_opportunistic_beside(row, now)
 
     def _form(self, placement: Placement, rows: tuple[int, ...], now: float) -> None:
         """These units have the GPUs from now on; count those that had them until now."""

@@ -76,13 +76,13 @@ def main(seconds: float) -> None:
         begun = time.monotonic()
         time.sleep(ALONE_S)
         alone = median(took for at, took in steps(owned) if at > begun)
-        guest = train("guest", 512, "--opportunistic")
+        opportunistic = train("opportunistic", 512, "--opportunistic")
         came = time.monotonic()
         time.sleep(seconds)
-        pattern = re.compile(rf"limit job={guest} share=(\d+)")
+        pattern = re.compile(rf"limit job={opportunistic} share=(\d+)")
         shares = [int(found) for found in pattern.findall(cluster.log("n1"))]
         beside = [took for at, took in steps(owned) if at > came + SETTLES_S]
-        other = len(steps(Path(folder) / "guest"))
+        other = len(steps(Path(folder) / "opportunistic"))
     ratio = median(beside) / alone
     print(f"owner alone {1e3 * alone:.2f} ms, beside {1e3 * median(beside):.2f} ms: {ratio:.3f}")
     print(f"steps of the other: {other}; its shares in per cent: {shares}")

@@ -58,13 +58,13 @@ def check_occupancy(occupancy: Occupancy) -> None:
 
 def _held_bits(occupancy: Occupancy) -> list[int]:
     """The GPUs of each node that are held, each by one row or by rows that share all theirs."""
-    for row, placement in occupancy.guests.items():
+    for row, placement in occupancy.opportunistic.items():
         if occupancy.held.get(row) != placement:
-            raise InvariantBroken(f"row {row} is lent GPUs that it does not hold")
+            raise InvariantBroken(f"row {row} is opportunistic on GPUs that it does not have")
     cluster = occupancy.cluster
     held = [0] * len(cluster)
     for row, placement in occupancy.held.items():
-        if row in occupancy.guests or _is_counted_with_another(occupancy, row):
+        if row in occupancy.opportunistic or _is_counted_with_another(occupancy, row):
             continue
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
             if held[node] & mask:

@@ -29,7 +29,9 @@ class DividedProgress(LazyProgress):
     def __init__(self, setting: Setting, policy: NodePolicy[Any, Any]) -> None:
         super().__init__(setting)
         self._divided = DividedGpus(policy)
-        self._known: dict[int, tuple[Placement, bool]] = {}  # where units are, and as guests or not
+        self._known: dict[
+            int, tuple[Placement, bool]
+        ] = {}  # where units are, and opportunistic or not
         self._owner: dict[Hashable, int] = {}
         self._coming: list[
             tuple[float, int, int, float]
@@ -47,22 +49,24 @@ class DividedProgress(LazyProgress):
         """Units have come to GPUs or have left them: tell the policy."""
         self._now = now
         occupancy = self.setting.occupancy
-        here = {row: (where, row in occupancy.guests) for row, where in occupancy.held.items()}
+        here = {
+            row: (where, row in occupancy.opportunistic) for row, where in occupancy.held.items()
+        }
         for row in [row for row, known in self._known.items() if here.get(row) != known]:
             self._leave(row, now)
         fresh = [row for row in here if row not in self._known]
         for row in sorted(fresh, key=lambda row: (here[row][1], row)):  # owners first
             self._come(row, *here[row], now)
 
-    def _come(self, row: int, placement: Placement, is_guest: bool, now: float) -> None:
-        self._known[row] = placement, is_guest
+    def _come(self, row: int, placement: Placement, is_opportunistic: bool, now: float) -> None:
+        self._known[row] = placement, is_opportunistic
         gpus = _gpus(placement)
-        if is_guest:
+        if is_opportunistic:
             for owner in {self._owner[gpu] for gpu in gpus if gpu in self._owner}:
                 self._report(owner, now, now - self.setting.table.progress_from.item(owner))
         else:
             self._owner |= dict.fromkeys(gpus, row)
-        limits = self._divided.come(now, Resident(job=row, guaranteed=not is_guest), gpus)
+        limits = self._divided.come(now, Resident(job=row, guaranteed=not is_opportunistic), gpus)
         first = limits.pop(row)
         self.limit({row: first.share / FULL}, now)  # it is there before the job
         self._carry(limits, now)

@@ -158,7 +158,7 @@ def _giving_way(world: World, node: int, gpus: int) -> list[int] | None:
         found.append(row)
         stay = 0
         for other in occupancy.rows_on(node):
-            if other not in found and other not in occupancy.guests:
+            if other not in found and other not in occupancy.opportunistic:
                 stay |= dict(zip(*occupancy.held[other], strict=True))[node]
         mine = dict(zip(*occupancy.held[row], strict=True))[node]
         free |= mine & ~stay & ~kept

@@ -170,14 +170,14 @@ def test_a_node_thaws_nothing_on_gpus_that_are_lent_and_kills_what_must_leave_th
     )
     old, new = lent.desired(N1)
     away = agent.Held(desired=old, phase=m.Phase.SUSPENDED, suspension=old.suspension, let_go=True)
-    guest = agent.Held(desired=new, phase=m.Phase.RUNNING)
+    other = agent.Held(desired=new, phase=m.Phase.RUNNING)
     assert holding((old, away)).veto(new) == ""
     going_on = replace(old, want=m.Want.RUNNING, suspension=0)
-    turn = holding((going_on, away), (new, guest))
+    turn = holding((going_on, away), (new, other))
     turn.reconcile(0.0)
     assert agent.OrderKeeper(OLD, m.Thaw()) not in turn.commands
     stopped = replace(old, want=m.Want.STOPPED, stop=m.StopReason.REQUEUE)
-    turn = holding((stopped, away), (new, guest))
+    turn = holding((stopped, away), (new, other))
     turn.reconcile(0.0)
     assert agent.OrderKeeper(OLD, m.Kill(m.StopReason.REQUEUE)) in turn.commands
     turn = holding((stopped, away))

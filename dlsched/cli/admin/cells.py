@@ -74,9 +74,9 @@ def _type(cell: OwnedCell) -> str:
 def _lines(found: CellsView) -> Iterator[str]:
     for cell in found.free:
         nodes = ",".join(cell.nodes)
-        lent = f", {cell.lent} of {cell.gpus} GPUs lent" if cell.lent else ""
-        yield f"free      {cell.type} {cell.address} on {nodes}{lent}" + (
-            "" if cell.healthy else ", bad"
+        used = f", {cell.opportunistic} of {cell.gpus} GPUs used by opportunistic jobs"
+        yield f"free      {cell.type} {cell.address} on {nodes}" + (
+            used * bool(cell.opportunistic) + ", bad" * (not cell.healthy)
         )
     for job in found.jobs:
         if job.kind != "guaranteed" or job.state != "runs":

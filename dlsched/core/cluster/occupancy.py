@@ -6,8 +6,8 @@ node with room for 4" is a look at a few integers, whatever the size of the clus
 
 Invariant: a GPU is free, held by one holder (or by several that share all their GPUs), reserved,
 closed, or out of service; `level` always agrees with `free`. Rows that use what holders leave count
-for nothing in this. Every change goes through `take`, `lend`, `join`, `release`, `reserve`,
-`unreserve`, `set_service`, `close` and `reopen`.
+for nothing in this. Every change goes through `take`, `add_opportunistic`, `join`, `release`,
+`reserve`, `unreserve`, `set_service`, `close` and `reopen`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Occupancy:
         level: `level[k]` is the set of nodes in service that have exactly k free GPUs.
         held: the holder's placement, by row.
         beside: the other holders of the very same GPUs, ascending, by row; only rows that have any.
-        guests: rows of `held` that only use what the holders of their GPUs leave: these are as free
-            as without them.
+        opportunistic: rows of `held` that only use what the holders of their GPUs leave: these are
+            as free as without them.
         reserved: GPUs kept for a row until it takes them, by row.
         closed: single GPUs that no row gets, as bits by node (broken, or used by others).
         version: grows with every change.
@@ -76,7 +76,8 @@ class Occupancy:
 
     __slots__ = (
         "_bit", "_blocked", "_free_gpus", "beside", "closed", "cluster", "draining", "free",
-        "free_total", "guests", "held", "in_service", "level", "reserved", "type_of", "version",
+        "free_total", "held", "in_service", "level", "opportunistic", "reserved", "type_of",
+        "version",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, in_service: int | None = None) -> None:
@@ -91,7 +92,7 @@ class Occupancy:
         self.level = [0] * (cluster.largest_node + 1)
         self.held: dict[int, Placement] = {}
         self.beside: dict[int, tuple[int, ...]] = {}
-        self.guests: dict[int, Placement] = {}
+        self.opportunistic: dict[int, Placement] = {}
         self.reserved: dict[int, Placement] = {}
         self.closed: dict[int, int] = {}
         self._blocked = [0] * count  # reserved and closed GPUs, free or still held
@@ -112,7 +113,7 @@ class Occupancy:
         twin.type_of, twin.free, twin.level = self.type_of.copy(), self.free[:], self.level[:]
         twin.held, twin.reserved = dict(self.held), dict(self.reserved)
         twin.closed, twin.beside = dict(self.closed), dict(self.beside)
-        twin.guests = dict(self.guests)
+        twin.opportunistic = dict(self.opportunistic)
         twin._blocked, twin._free_gpus = self._blocked[:], self._free_gpus[:]
         twin.free_total, twin.version = self.free_total, self.version
         return twin
@@ -203,7 +204,7 @@ class Occupancy:
         self.version += 1
         return self.held[row]
 
-    def lend(self, row: int, placement: Placement) -> None:
+    def add_opportunistic(self, row: int, placement: Placement) -> None:
         """Let `row` use what the holders of GPUs leave; the GPUs stay as free as they are.
 
         Raises:
@@ -216,8 +217,8 @@ class Occupancy:
         for node, mask in zip(*placement, strict=True):
             exists = (1 << int(self.cluster.gpus[node])) - 1
             if mask & ~exists or not mask or not self.in_service >> node & 1:
-                raise InvariantBroken(f"row {row} was lent GPUs that are not in service")
-        self.held[row] = self.guests[row] = placement
+                raise InvariantBroken(f"row {row} was to use GPUs that are not in service")
+        self.held[row] = self.opportunistic[row] = placement
         self.version += 1
 
     def is_free(self, placement: Placement) -> bool:
@@ -234,20 +235,20 @@ class Occupancy:
         try:
             self.take(row, placement)
         except InvariantBroken:
-            self.lend(row, placement)
+            self.add_opportunistic(row, placement)
             raise
 
     def demote(self, row: int) -> None:
         """Undo a promotion: the row's GPUs are free for others again."""
-        self.lend(row, self.release(row))
+        self.add_opportunistic(row, self.release(row))
 
     def partners(self, row: int) -> tuple[int, ...]:
         """The other rows on any GPU of a row, ascending."""
         beside = self.beside.get(row, ())
-        if not self.guests:
+        if not self.opportunistic:
             return beside
         mine = dict(zip(*self.held[row], strict=True))
-        others = self.held if row in self.guests else self.guests
+        others = self.held if row in self.opportunistic else self.opportunistic
         there = (
             other
             for other, placement in others.items()
@@ -257,32 +258,32 @@ class Occupancy:
 
     def all_partners(self) -> dict[int, tuple[int, ...]]:
         """The partners of each row that has any."""
-        if not self.guests:
+        if not self.opportunistic:
             return self.beside
         found = dict(self.beside)
-        for guest in self.guests:
-            found[guest] = self.partners(guest)
-            for other in found[guest]:
-                if other not in self.guests:
-                    found[other] = tuple(sorted({*found.get(other, ()), guest}))
+        for row in self.opportunistic:
+            found[row] = self.partners(row)
+            for other in found[row]:
+                if other not in self.opportunistic:
+                    found[other] = tuple(sorted({*found.get(other, ()), row}))
         return {row: others for row, others in found.items() if others}
 
     @property
-    def lent_alone(self) -> int:
+    def used_unheld(self) -> int:
         """GPUs that rows use though no row holds them."""
-        if not self.guests:
+        if not self.opportunistic:
             return 0
-        lent: dict[int, int] = {}
-        for placement in self.guests.values():
+        used: dict[int, int] = {}
+        for placement in self.opportunistic.values():
             for node, mask in zip(*placement, strict=True):
-                lent[node] = lent.get(node, 0) | mask
-        holders = self._held_bits(tuple(lent))
-        return sum((mask & ~holders[node]).bit_count() for node, mask in lent.items())
+                used[node] = used.get(node, 0) | mask
+        holders = self._held_bits(tuple(used))
+        return sum((mask & ~holders[node]).bit_count() for node, mask in used.items())
 
     @property
-    def lent_again(self) -> int:
+    def used_again(self) -> int:
         """GPUs that rows use beside others, each as often as it is used once more."""
-        return sum(placement.gpus for placement in self.guests.values()) - self.lent_alone
+        return sum(placement.gpus for placement in self.opportunistic.values()) - self.used_unheld
 
     def _set_partners(self, rows: tuple[int, ...]) -> None:
         for row in rows:
@@ -295,7 +296,7 @@ class Occupancy:
     def release(self, row: int) -> Placement:
         """Take back all GPUs of `row`; reserved ones stay closed to others."""
         placement = self.held.pop(row)
-        if self.guests and self.guests.pop(row, None) is not None:
+        if self.opportunistic and self.opportunistic.pop(row, None) is not None:
             self.version += 1
             return placement
         if row in self.beside:  # the others keep them
@@ -352,7 +353,7 @@ class Occupancy:
         """Undo a release: the GPUs are free, reserved, or held by a former partner."""
         if placement.masks[0] & ~self.free[placement.nodes[0]]:  # they are held, or reserved
             for other, theirs in self.held.items():
-                if theirs == placement and other not in self.guests:
+                if theirs == placement and other not in self.opportunistic:
                     self.join(row, other)
                     return
         for node, mask in zip(placement.nodes, placement.masks, strict=True):
@@ -396,7 +397,7 @@ class Occupancy:
     def _held_bits(self, nodes: tuple[int, ...]) -> dict[int, int]:
         bits = dict.fromkeys(nodes, 0)
         for row, placement in self.held.items():
-            if row in self.guests:
+            if row in self.opportunistic:
                 continue
             for node, mask in zip(placement.nodes, placement.masks, strict=True):
                 if node in bits:

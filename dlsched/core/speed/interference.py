@@ -158,8 +158,8 @@ class SharedSpeed:
     ) -> Floats:
         """Speeds of units on the same GPUs relative to alone, on the slowest of their types.
 
-        Where guests have some of these GPUs, each GPU has a group of its own, and a unit is as slow
-        as on its slowest GPU.
+        Where opportunistic units have some of these GPUs, each GPU has a group of its own, and a
+        unit is as slow as on its slowest GPU.
 
         Args:
             rows: the units, all on some GPU of the placement.
@@ -174,7 +174,7 @@ class SharedSpeed:
                 speeds = self.relative(ordered, placement, units, occupancy, where)
                 in_turn: Floats = speeds[[ordered.index(row) for row in rows]]
                 return in_turn
-        if len(rows) > 2 and (occupancy.guests or where):
+        if len(rows) > 2 and (occupancy.opportunistic or where):
             groups = _on_each_gpu(rows, placement, where or occupancy.held)
             if groups != {rows}:
                 found = np.full(len(rows), np.inf)

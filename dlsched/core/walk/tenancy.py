@@ -28,7 +28,7 @@ class Tenancy:
         self._used: Floats = np.zeros(len(entitlements.ceiling))
         self._paths = _paths(entitlements)
         for row, placement in occupancy.held.items():
-            if row in occupancy.guests:  # what others leave is no tenant's
+            if row in occupancy.opportunistic:  # what others leave is no tenant's
                 continue
             self.count(row, placement.gpus)
 

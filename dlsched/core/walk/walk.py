@@ -259,7 +259,7 @@ class Walk:
             self._journal.append(("take", row, placement))
         return placement
 
-    def lend(self, row: int, placement: Placement) -> None:
+    def start_opportunistic(self, row: int, placement: Placement) -> None:
         """Let a waiting row use what the holders of exact GPUs leave; it counts for no quota.
 
         Raises:
@@ -270,11 +270,11 @@ class Walk:
             self.claims.check_exact()
         if not self.ctx.may_share:
             raise PolicyFailed(
-                f"it lends unit {row} GPUs of others, which this cluster does not do"
+                f"it runs unit {row} on GPUs of others, which this cluster does not do"
             )
         self._check_may_use(row, placement)
         self._check_may_start(row, placement.gpus)
-        self.occupancy.lend(row, placement)
+        self.occupancy.add_opportunistic(row, placement)
         self._count(row, placement, +1)
         self.launched[row] = placement
         self._journal.append(("take", row, placement))
@@ -285,7 +285,7 @@ class Walk:
         Returns:
             why not; None when it holds them now.
         """
-        placement = self.occupancy.guests[row]
+        placement = self.occupancy.opportunistic[row]
         if not self.is_free(placement):
             return Refused("Resources", "another job holds its GPUs")
         refusal = None if self.tenancy is None else self.tenancy.over_ceiling(row, placement.gpus)
@@ -619,8 +619,8 @@ class Walk:
     def _resume(self, kind: str, row: int, placement: Placement) -> None:
         """Undo a suspension."""
         del self.suspended[row]
-        if kind == "suspend guest":
-            self.occupancy.lend(row, placement)
+        if kind == "suspend opportunistic":
+            self.occupancy.add_opportunistic(row, placement)
         else:
             self.occupancy.take_again(row, placement)
         self._count(row, placement, +1)
@@ -733,7 +733,7 @@ class Walk:
 
     def take_back(self, row: int) -> None:
         """Suspend a row without asking whether a policy may."""
-        kind = "suspend guest" if row in self.occupancy.guests else "suspend"
+        kind = "suspend opportunistic" if row in self.occupancy.opportunistic else "suspend"
         placement = self._give_back(row)
         self.suspended[row] = placement
         self._journal.append((kind, row, placement))
@@ -743,17 +743,19 @@ class Walk:
         self._count(row, placement, +1)
 
     def _give_back(self, row: int) -> Placement:
-        is_guest = row in self.occupancy.guests
+        is_opportunistic = row in self.occupancy.opportunistic
         placement = self.occupancy.release(row)
-        self._count(row, placement, -1, is_guest=is_guest)
+        self._count(row, placement, -1, is_opportunistic=is_opportunistic)
         return placement
 
     def _count(
-        self, row: int, placement: Placement, sign: int, *, is_guest: bool | None = None
+        self, row: int, placement: Placement, sign: int, *, is_opportunistic: bool | None = None
     ) -> None:
-        """Count what a row uses, or no longer uses; a guest's GPUs count for no tenant."""
-        is_guest = row in self.occupancy.guests if is_guest is None else is_guest
-        if self.tenancy is not None and not is_guest:
+        """Count what a row uses, or no longer uses; what is opportunistic counts for none."""
+        is_opportunistic = (
+            row in self.occupancy.opportunistic if is_opportunistic is None else is_opportunistic
+        )
+        if self.tenancy is not None and not is_opportunistic:
             self.tenancy.count(row, sign * placement.gpus)
         if self._host is not None:
             self._host.change(GpuRequest(row, placement.gpus, self.table), placement, -sign)

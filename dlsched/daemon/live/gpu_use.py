@@ -15,7 +15,7 @@ class GpuUse:
     def __init__(self) -> None:
         self._whole: dict[int, int] = {}  # bits, by node
         self._shared: dict[int, dict[Placement, list[float]]] = {}  # shares of runs, by node
-        self._lent: dict[int, list[Placement]] = {}  # to runs that take nothing, by node
+        self._opportunistic: dict[int, list[Placement]] = {}  # to runs that take nothing, by node
 
     def copy(self) -> GpuUse:
         """A copy that can be changed without changing this one."""
@@ -25,13 +25,13 @@ class GpuUse:
             node: {where: shares[:] for where, shares in shared.items()}
             for node, shared in self._shared.items()
         }
-        copied._lent = {node: lent[:] for node, lent in self._lent.items()}
+        copied._opportunistic = {node: there[:] for node, there in self._opportunistic.items()}
         return copied
 
     def taken(self, node: int) -> int:
         """The GPUs of a node that any run is on, as bits."""
         mask = self._whole.get(node, 0)
-        for placement in (*self._shared.get(node, ()), *self._lent.get(node, ())):
+        for placement in (*self._shared.get(node, ()), *self._opportunistic.get(node, ())):
             mask |= _on(placement, node)
         return mask
 
@@ -41,7 +41,7 @@ class GpuUse:
             if share >= WHOLE:
                 self._whole[node] = self._whole.get(node, 0) | mask
             elif share == 0:
-                self._lent.setdefault(node, []).append(placement)
+                self._opportunistic.setdefault(node, []).append(placement)
             else:
                 self._shared.setdefault(node, {}).setdefault(placement, []).append(share)
 
@@ -52,7 +52,7 @@ class GpuUse:
                 self._whole[node] = self._whole.get(node, 0) & ~mask
                 continue
             if share == 0:
-                self._lent.get(node, [placement]).remove(placement)
+                self._opportunistic.get(node, [placement]).remove(placement)
                 continue
             shared = self._shared.get(node, {})
             shares = shared.get(placement, [])

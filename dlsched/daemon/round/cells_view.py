@@ -53,7 +53,7 @@ class FreeCell:
         address: its own.
         nodes: its machines.
         gpus: how many it has.
-        lent: how many of them opportunistic jobs use.
+        opportunistic: how many of them opportunistic jobs use.
         healthy: is none of its GPUs bad?
     """
 
@@ -61,7 +61,7 @@ class FreeCell:
     address: str
     nodes: tuple[str, ...]
     gpus: int
-    lent: int
+    opportunistic: int
     healthy: bool
 
 
@@ -201,7 +201,7 @@ def _free(cells: ClusterCells) -> Iterator[FreeCell]:
                     address=cell.address,
                     nodes=tuple(dict.fromkeys(cell.nodes)),
                     gpus=cell.gpus,
-                    lent=sum(cell.used.values()),
+                    opportunistic=sum(cell.used.values()),
                     healthy=cell.healthy,
                 )
 

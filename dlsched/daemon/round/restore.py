@@ -214,13 +214,16 @@ def placements(held: Held) -> dict[int, Placement]:
     return found
 
 
-def occupancy_of(snapshot: LiveSnapshot, cluster: Cluster, *, lends: bool = False) -> Occupancy:
+def occupancy_of(
+    snapshot: LiveSnapshot, cluster: Cluster, *, leaves_gpus_free: bool = False
+) -> Occupancy:
     """The GPUs that each row holds, and those that are closed to all rows.
 
     Args:
         snapshot: of the live state.
         cluster: its nodes.
-        lends: rows that need no part of a GPU use what others leave, as the policy will have it;
+        leaves_gpus_free: rows that need no part of a GPU only use what others leave, as the policy
+            will have it;
             else they hold their GPUs, where these are free.
 
     Raises:
@@ -229,18 +232,18 @@ def occupancy_of(snapshot: LiveSnapshot, cluster: Cluster, *, lends: bool = Fals
     serving = np.packbits(snapshot.service > 0, bitorder="little").tobytes()
     occupancy = Occupancy(cluster, int.from_bytes(serving, "little"))
     share, first = snapshot.columns.get("gpu_share"), dict[Placement, int]()
-    lent: dict[int, Placement] = {}
+    opportunistic: dict[int, Placement] = {}
     for row, placement in placements(snapshot.held).items():
         if share is not None and share[row] == 0:
-            lent[row] = placement
+            opportunistic[row] = placement
         elif share is not None and share[row] < 1 and placement in first:
             occupancy.join(row, first[placement])
         else:
             first[placement] = row
             occupancy.take(row, placement)
-    for row, placement in lent.items():
-        occupancy.lend(row, placement)
-        if not lends and occupancy.is_free(placement):
+    for row, placement in opportunistic.items():
+        occupancy.add_opportunistic(row, placement)
+        if not leaves_gpus_free and occupancy.is_free(placement):
             occupancy.promote(row)
     for node in np.flatnonzero(snapshot.service == 1).tolist():
         occupancy.set_draining(node, draining=True)

@@ -1,7 +1,7 @@
 """AntMan's local coordinator (Xiao et al., OSDI 2020): opportunistic jobs yield to a GPU's owner.
 
 The *guaranteed* job of a GPU is watched by the time of its mini-batches, against the time that one
-takes while all others stand still. When it is slowed, the *opportunistic* job with the largest
+takes while all others stand still. When it is slowed, the *jobs* job with the largest
 share loses half of it; while it is not, the oldest gains a little. When memory gets short, the
 newest opportunistic job gives it back first. The published program was never released: the loop
 follows the paper's description, its constants are ours.
@@ -84,7 +84,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class OpportunisticJob:
     """An opportunistic job on a GPU.
 
     Attributes:
@@ -110,8 +110,8 @@ class GpuState:
 
     Attributes:
         owner: the guaranteed job; None: none.
-        guests: the opportunistic ones, the oldest first.
-        still_since: since when all guests stand still, or there are none; inf: they do not.
+        opportunistic: the opportunistic ones, the oldest first.
+        still_since: since when these all stand still, or there are none; inf: they do not.
         total_bytes: of memory; 0: not known.
         free_bytes: of memory, at the last reading.
         is_read: whether the memory was read since the last look.
@@ -119,7 +119,7 @@ class GpuState:
     """
 
     owner: Owner | None = None
-    guests: tuple[Guest, ...] = ()
+    opportunistic: tuple[OpportunisticJob, ...] = ()
     still_since: float = -math.inf
     total_bytes: int = 0
     free_bytes: int = 0
@@ -160,7 +160,7 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
         state = self._scheduled(_noted_still(state, now), now, anew=isinstance(event, Woke))
         limits = {
             each.job: Limit(share=each.share, memory_bytes=each.memory_bytes, leaves=each.leaves)
-            for each in state.guests
+            for each in state.opportunistic
         }
         if state.owner is not None:
             limits[state.owner.job] = Limit()
@@ -168,7 +168,7 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
 
     def _scheduled(self, state: GpuState, now: float, *, anew: bool) -> GpuState:
         """With the time of the next look: there is something to look at while jobs share."""
-        if state.owner is None or not state.guests:
+        if state.owner is None or not state.opportunistic:
             return replace(state, look_at=math.inf)
         if anew or state.look_at == math.inf:
             return replace(state, look_at=now + self.options.tick_s)
@@ -178,25 +178,27 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
 
     def _came(self, state: GpuState, resident: Resident, now: float) -> GpuState:
         job = resident.job
-        known = {each.job for each in state.guests} | {state.owner.job if state.owner else -1}
+        known = {each.job for each in state.opportunistic} | {
+            state.owner.job if state.owner else -1
+        }
         if job in known:
             return state  # an agent that began anew says again what is there
         if not resident.guaranteed:
             steady = 0 if resident.can_throttle else max(1, resident.share)
-            guest = Guest(job=job, share=0, steady=steady)
-            state = replace(state, guests=(*state.guests, guest))
+            added = OpportunisticJob(job=job, share=0, steady=steady)
+            state = replace(state, opportunistic=(*state.opportunistic, added))
             return state if state.owner is not None else _divided_equally(state)
         # a GPU has one owner: where a node is told of a second one, the newest counts
-        still = tuple(replace(each, share=0) for each in state.guests)
+        still = tuple(replace(each, share=0) for each in state.opportunistic)
         return self._with_memory_limits(
-            replace(state, owner=Owner(job=job, since=now), guests=still)
+            replace(state, owner=Owner(job=job, since=now), opportunistic=still)
         )
 
     def _left(self, state: GpuState, job: int) -> GpuState:
         if state.owner is not None and state.owner.job == job:
             return _divided_equally(replace(state, owner=None))
-        guests = tuple(each for each in state.guests if each.job != job)
-        state = replace(state, guests=guests)
+        jobs = tuple(each for each in state.opportunistic if each.job != job)
+        state = replace(state, opportunistic=jobs)
         return state if state.owner is not None else _divided_equally(state)
 
     # -- what was measured -------------------------------------------------------------------------
@@ -207,11 +209,11 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
             return state
         if owner is None or event.job != owner.job:
             stable = event.memory_bytes or 0
-            guests = tuple(
+            jobs = tuple(
                 replace(each, stable_bytes=stable) if each.job == event.job and stable else each
-                for each in state.guests
+                for each in state.opportunistic
             )
-            return replace(state, guests=guests)
+            return replace(state, opportunistic=jobs)
         owner = replace(
             owner,
             last_step_at=event.now,
@@ -223,8 +225,8 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
             owner = self._measured_alone(owner, event)
         elif owner.own_s is None and state.still_since == math.inf:
             # it had been idle since its start: nothing is known of it while others run
-            guests = tuple(replace(each, share=0) for each in state.guests)
-            state = replace(state, guests=guests)
+            jobs = tuple(replace(each, share=0) for each in state.opportunistic)
+            state = replace(state, opportunistic=jobs)
         known_now = owner.own_s is not None and (state.owner is None or state.owner.own_s is None)
         state = replace(state, owner=owner)
         return self._with_memory_limits(state) if known_now else state
@@ -252,25 +254,25 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
     def _look(self, state: GpuState, now: float) -> GpuState:
         """Give and take shares, and take memory back."""
         owner = state.owner
-        if owner is None or not state.guests:
+        if owner is None or not state.opportunistic:
             return state
         state = self._with_memory_for(owner, state)
         slowdown = self._slowdown(owner, now)
         owner = replace(owner, fresh_s=None)
         if slowdown is None:
             return replace(state, owner=owner)
-        guests = state.guests
+        jobs = state.opportunistic
         if slowdown > self.options.slow + _ROUNDING:
-            guests, owner = _halved(guests), replace(owner, calm_looks=0)
+            jobs, owner = _halved(jobs), replace(owner, calm_looks=0)
         elif slowdown > self.options.calm + _ROUNDING:
             owner = replace(owner, calm_looks=0)
         else:
             owner = replace(owner, calm_looks=owner.calm_looks + 1)
             if owner.calm_looks >= self.options.calm_looks:
-                grown = self._grown(guests)
-                if grown != guests:
-                    guests, owner = grown, replace(owner, calm_looks=0)
-        return replace(state, owner=owner, guests=guests)
+                grown = self._grown(jobs)
+                if grown != jobs:
+                    jobs, owner = grown, replace(owner, calm_looks=0)
+        return replace(state, owner=owner, opportunistic=jobs)
 
     def _slowdown(self, owner: Owner, now: float) -> float | None:
         """By how much the owner is slower than alone; None: nothing new is known."""
@@ -281,75 +283,79 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
             return None
         return owner.fresh_s / owner.own_s - 1.0
 
-    def _grown(self, guests: tuple[Guest, ...]) -> tuple[Guest, ...]:
+    def _grown(self, jobs: tuple[OpportunisticJob, ...]) -> tuple[OpportunisticJob, ...]:
         """The oldest that has not the most yet gets a little more."""
-        for place, each in enumerate(guests):
+        for place, each in enumerate(jobs):
             most = each.steady or self.options.most
             if each.share < most and not each.leaves:
                 share = min(most, each.steady or each.share + self.options.grow)
-                return (*guests[:place], replace(each, share=share), *guests[place + 1 :])
-        return guests
+                return (
+                    *jobs[:place],
+                    replace(each, share=share),
+                    *jobs[place + 1 :],
+                )
+        return jobs
 
     # -- memory ------------------------------------------------------------------------------------
 
     def _with_memory_limits(self, state: GpuState) -> GpuState:
-        """Each guest may have what it needs, and its part of what the owner leaves."""
+        """Each opportunistic job may have what it needs, and its part of what the owner leaves."""
         owner = state.owner
-        if owner is None or not state.guests or not state.total_bytes:
+        if owner is None or not state.opportunistic or not state.total_bytes:
             return state
         spare = 0
         if owner.most_bytes is not None:
             left = state.total_bytes - int(owner.most_bytes * (1.0 + self.options.headroom))
-            spare = max(0, left - sum(each.stable_bytes for each in state.guests))
-        part = spare // len(state.guests)
-        guests = tuple(
-            replace(each, memory_bytes=each.stable_bytes + part) for each in state.guests
+            spare = max(0, left - sum(each.stable_bytes for each in state.opportunistic))
+        part = spare // len(state.opportunistic)
+        jobs = tuple(
+            replace(each, memory_bytes=each.stable_bytes + part) for each in state.opportunistic
         )
-        return replace(state, guests=guests)
+        return replace(state, opportunistic=jobs)
 
     def _with_memory_for(self, owner: Owner, state: GpuState) -> GpuState:
-        """Take memory back where the owner lacks it: from the newest guest first."""
+        """Take memory back where the owner lacks it: from the newest job first."""
         is_short = state.is_read and state.free_bytes < self.options.spare * state.total_bytes
         state = replace(state, is_read=False)
         if not is_short and not owner.spilled_bytes:
             return state
         missing = owner.spilled_bytes + int(self.options.spare * state.total_bytes)
-        guests, shrunk = list(state.guests), False
-        for place in reversed(range(len(guests))):
-            each = guests[place]
+        jobs, shrunk = list(state.opportunistic), False
+        for place in reversed(range(len(jobs))):
+            each = jobs[place]
             limit = state.total_bytes if each.memory_bytes is None else each.memory_bytes
             lower = max(each.stable_bytes, limit - missing)
             if missing > 0 and lower < limit and not each.leaves:
-                guests[place] = replace(each, memory_bytes=lower)
+                jobs[place] = replace(each, memory_bytes=lower)
                 missing, shrunk = missing - (limit - lower), True
         if not shrunk:  # all are down to what they need: the newest must go
-            stays = [place for place, each in enumerate(guests) if not each.leaves]
+            stays = [place for place, each in enumerate(jobs) if not each.leaves]
             if stays:
-                guests[stays[-1]] = replace(guests[stays[-1]], share=0, leaves=True)
-        return replace(state, guests=tuple(guests))
+                jobs[stays[-1]] = replace(jobs[stays[-1]], share=0, leaves=True)
+        return replace(state, opportunistic=tuple(jobs))
 
 
 def _divided_equally(state: GpuState) -> GpuState:
-    """Without an owner, the guests have the GPU in equal parts, and no limits of memory."""
-    count = max(1, len(state.guests))
-    guests = tuple(
+    """Without an owner, the jobs have the GPU in equal parts, without limits of memory."""
+    count = max(1, len(state.opportunistic))
+    jobs = tuple(
         replace(each, share=each.steady or FULL // count, memory_bytes=None, leaves=False)
-        for each in state.guests
+        for each in state.opportunistic
     )
-    return replace(state, guests=guests)
+    return replace(state, opportunistic=jobs)
 
 
-def _halved(guests: tuple[Guest, ...]) -> tuple[Guest, ...]:
-    """The guest with the largest share loses half of it; of equal ones the newest."""
-    place = max(range(len(guests)), key=lambda at: (guests[at].share, at))
-    each = guests[place]
+def _halved(jobs: tuple[OpportunisticJob, ...]) -> tuple[OpportunisticJob, ...]:
+    """The opportunistic job with the largest share loses half of it; of equal ones the newest."""
+    place = max(range(len(jobs)), key=lambda at: (jobs[at].share, at))
+    each = jobs[place]
     share = 0 if each.steady else each.share // 2
-    return (*guests[:place], replace(each, share=share), *guests[place + 1 :])
+    return (*jobs[:place], replace(each, share=share), *jobs[place + 1 :])
 
 
 def _noted_still(state: GpuState, now: float) -> GpuState:
-    """With the time since when all guests stand still."""
-    if any(each.share for each in state.guests):
+    """With the time since when all opportunistic jobs stand still."""
+    if any(each.share for each in state.opportunistic):
         if state.owner is None or state.still_since == math.inf:
             return replace(state, still_since=math.inf)
         owner = replace(state.owner, alone=(), alone_counts=())

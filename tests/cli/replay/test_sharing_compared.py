@@ -63,7 +63,7 @@ def test_policies_that_share_are_compared_in_one_command(jobs: Path, tmp_path: P
 
 
 def test_owners_lanes_and_parts_are_compared_in_the_same_command(tmp_path: Path) -> None:
-    """AntMan's guests, Salus' lanes, and jobs that name parts of GPUs, in a trace of their own."""
+    """Opportunistic jobs, Salus' lanes, and jobs that name parts of GPUs, in a trace of theirs."""
     share = ("--opportunistic", "0.5")
     jobs = generate(tmp_path / "jobs.csv", WORKLOADS, *share)
     parts = generate(tmp_path / "parts.csv", EXAMPLES / "parts.csv", *share)
@@ -71,7 +71,14 @@ def test_owners_lanes_and_parts_are_compared_in_the_same_command(tmp_path: Path)
         for whole, part in zip(csv.DictReader(one), csv.DictReader(other), strict=True):
             assert all(whole[name] == part[name] for name in ("duration", "model", "guarantee"))
     words = ["--profiles", str(WORKLOADS), "--cluster", CLUSTER, "--policy", "srtf,antman,salus"]
-    words += ["--interference", "stages", "-o", "antman.most_guests=3", "--executor", "processes:1"]
+    words += [
+        "--interference",
+        "stages",
+        "-o",
+        "antman.most_opportunistic=3",
+        "--executor",
+        "processes:1",
+    ]
     words += ["--summary-out", str(tmp_path / "s.json")]
     result = CliRunner().invoke(app, ["replay", str(jobs), str(parts), *words])
     assert result.exit_code == 0, result.output

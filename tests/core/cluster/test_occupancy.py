@@ -188,18 +188,18 @@ def test_any_sequence_of_changes_keeps_the_books(
         check_occupancy(o)
 
 
-def test_what_holders_leave_is_lent_and_counts_for_nothing() -> None:
+def test_what_holders_leave_opportunistic_rows_use_and_it_counts_for_nothing() -> None:
     o = occupancy("1x4")
     o.take(0, on(n0=0b11))
-    o.lend(1, on(n0=0b110))
-    o.lend(2, on(n0=0b001))
+    o.add_opportunistic(1, on(n0=0b110))
+    o.add_opportunistic(2, on(n0=0b001))
     assert (o.free_total, o.partners(0), o.partners(1)) == (2, (1, 2), (0,))
     assert o.all_partners() == {0: (1, 2), 1: (0,), 2: (0,)}
-    assert (o.lent_alone, o.lent_again) == (1, 2)
+    assert (o.used_unheld, o.used_again) == (1, 2)
     check_occupancy(o)
     with pytest.raises(InvariantBroken, match="not free"):
         o.promote(1)
-    assert o.guests[1] == on(n0=0b110)
+    assert o.opportunistic[1] == on(n0=0b110)
     o.release(0)
     o.promote(1)
     check_occupancy(o)
@@ -209,12 +209,12 @@ def test_what_holders_leave_is_lent_and_counts_for_nothing() -> None:
     for row in (1, 2):
         o.release(row)
     check_occupancy(o)
-    assert (o.free_total, o.guests, sorted(twin.guests)) == (4, {}, [1, 2])
+    assert (o.free_total, o.opportunistic, sorted(twin.opportunistic)) == (4, {}, [1, 2])
 
 
 @pytest.mark.parametrize("placement", [on(n0=0b10000), on(n0=0), on(n1=0b1)])
-def test_gpus_that_are_not_in_service_are_not_lent(placement: Placement) -> None:
+def test_opportunistic_rows_use_no_gpus_out_of_service(placement: Placement) -> None:
     o = occupancy()
     o.set_service(1, serving=False)
     with pytest.raises(InvariantBroken, match="not in service"):
-        o.lend(5, placement)
+        o.add_opportunistic(5, placement)

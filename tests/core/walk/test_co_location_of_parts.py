@@ -86,7 +86,7 @@ def test_only_gangs_of_one_size_share(lab: Any) -> None:
     }
 
 
-def test_a_policy_sees_one_holder_of_a_gpu_and_guests_stay(lab: Any) -> None:
+def test_a_policy_sees_one_holder_of_a_gpu_and_the_others_stay(lab: Any) -> None:
     ctx = room(lab, [0.5, 0.5, 1.0], holding={0: {0: 0b01}}, beside={1: 0})
     seen: list[list[int]] = []
     made = parts()
@@ -105,7 +105,7 @@ def test_a_policy_sees_one_holder_of_a_gpu_and_guests_stay(lab: Any) -> None:
     assert ctx.occupancy.beside == {0: (1,), 1: (0,)}
 
 
-def test_a_guest_whose_gpus_are_taken_for_a_whole_job_goes(lab: Any) -> None:
+def test_a_partner_whose_gpus_are_taken_for_a_whole_job_goes(lab: Any) -> None:
     """LAS takes the GPU of a job that has had much for one that has had nothing."""
     ctx = room(lab, [0.5, 0.5, 1.0], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
     ctx.table.attained[0] = 5000.0
@@ -115,7 +115,7 @@ def test_a_guest_whose_gpus_are_taken_for_a_whole_job_goes(lab: Any) -> None:
     assert ctx.occupancy.held == {2: FIRST}
 
 
-def test_a_guest_stays_beside_a_new_host_with_room(lab: Any) -> None:
+def test_a_partner_stays_beside_a_new_host_with_room(lab: Any) -> None:
     ctx = room(lab, [0.5, 0.4, 0.6], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
     ctx.table.attained[0] = 5000.0
     answer = decide(parts("las"), ctx)
@@ -144,7 +144,7 @@ def test_a_decision_that_fails_leaves_every_job_where_it_was(lab: Any) -> None:
     ("pool", "left", "joins"),
     [([0, 0, 0], 900.0, True), ([0, 0, 0], 1100.0, False), ([0, 1, 0], 1100.0, True)],
 )
-def test_behind_a_whole_job_for_these_gpus_no_guest_stays_longer_than_its_host(
+def test_behind_a_whole_job_for_these_gpus_no_partner_stays_longer_than_its_host(
     lab: Any, pool: list[int], left: float, *, joins: bool
 ) -> None:
     ctx = room(
@@ -170,7 +170,7 @@ def test_a_pool_a_home_and_a_reservation_are_respected(lab: Any) -> None:
     assert decide(parts(), ctx).launched == {}, "the node is draining"
 
 
-def test_a_guest_on_a_draining_node_stays(lab: Any) -> None:
+def test_a_partner_on_a_draining_node_stays(lab: Any) -> None:
     ctx = room(lab, [0.5, 0.5], cluster="1x1", holding={0: {0: 1}}, beside={1: 0})
     ctx.occupancy.set_draining(0, draining=True)
     assert decide(parts(), ctx).suspended == {}
@@ -218,7 +218,7 @@ def test_a_job_that_shares_needs_cores_like_every_other(lab: Any) -> None:
         assert may_join(1, 0, walk_of(ctx)) is joins
 
 
-def test_cores_of_a_lifted_guest_are_its_own_until_it_has_lost_its_gpus(lab: Any) -> None:
+def test_cores_of_a_lifted_partner_are_its_own_until_it_has_lost_its_gpus(lab: Any) -> None:
     cluster = Cluster([Node(name="a", gpus=1, gpu_type="gpu", cpus=8.0)])
     ctx = room(lab, [0.5, 0.5, 0.5], cluster=cluster, holding={0: {0: 1}}, beside={1: 0})
     ctx.table.cpus[:] = 4.0

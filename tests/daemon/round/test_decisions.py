@@ -218,19 +218,19 @@ def test_a_suspended_job_resumes_only_where_it_is(live: Any) -> None:
     home = lab.running()[old]
     lab.suspend(10.0, old, suspended=True, gives_way=True)
     lab.let_go(10.0, old)
-    guest = lab.submit(11.0, 2)
-    lab.assign(11.0, guest, home)
+    newer = lab.submit(11.0, 2)
+    lab.assign(11.0, newer, home)
     lab.end(12.0, other)
     lab.restart(13.0)
     decided = lab.round(14.0, "fill")  # the other node is free, and useless for it
     assert old not in decided.launched
-    assert set(lab.running()) == {guest}
+    assert set(lab.running()) == {newer}
     assert "its own GPUs are not free" in lab.live.reason(old)
     stray = replace(
         decided, launched={old: Placement((1 - lab.live.claims.home(old).nodes[0],), (3,))}
     )
     assert [problem.is_offence for problem in verify(stray, lab.live)] == [False]
-    lab.end(15.0, guest)
+    lab.end(15.0, newer)
     lab.round(16.0, "fill")
     assert lab.running()[old] == home
 
@@ -264,7 +264,7 @@ def test_gangs_on_several_nodes_and_cooperative_jobs_are_requeued(live: Any) -> 
 
 @pytest.mark.parametrize("mode", ["requeue", "suspend"])
 def test_no_requeue_does_not_protect_from_preemption(live: Any, mode: Any) -> None:
-    """Where jobs give way by a requeue it ends, as in Slurm; where they lend, it lends."""
+    """Where jobs give way by a requeue it ends, as in Slurm; where they are suspended, it is."""
     lab = live.LiveLab((2,), parts={"scheduling": "las"}, preempt_mode=mode)
     old = lab.submit(0.0, 2, requeue=False)
     lab.round(1.0)

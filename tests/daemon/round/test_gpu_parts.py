@@ -172,30 +172,30 @@ def test_an_opportunistic_job_starts_beside_an_owner_whose_use_is_known(live: An
     lab = live.LiveLab((1,), parts={"scheduling": "antman"})
     owner = lab.submit(1.0)
     lab.round(2.0)
-    guest = lab.submit(3.0, guarantee="opportunistic", extra={"gpu_util": "30"})
+    beside = lab.submit(3.0, guarantee="opportunistic", extra={"gpu_util": "30"})
     lab.round(4.0)
     assert on_gpus(lab) == {"GPU-n1-0": [owner]}
-    assert lab.live.reason(guest) == "Resources: no GPU leaves enough for an opportunistic job"
+    assert lab.live.reason(beside) == "Resources: no GPU leaves enough for an opportunistic job"
     lab.live.note_gpu_use(owner, 0.4, 8.0, 30.0)
     lab.round(35.0)
-    assert on_gpus(lab) == {"GPU-n1-0": [owner, guest]}
-    assert lab.live.co_located(owner) == [guest]
+    assert on_gpus(lab) == {"GPU-n1-0": [owner, beside]}
+    assert lab.live.co_located(owner) == [beside]
 
 
 def test_an_owner_starts_on_a_gpu_that_an_opportunistic_job_uses(live: Any) -> None:
     """Under AntMan, through a restart of the daemon; an auto job that owns its GPU stays alone."""
     lab = live.LiveLab((1,), parts={"scheduling": "antman"})
-    guest = lab.submit(1.0, guarantee="opportunistic", extra={"gpu_util": "30"})
+    beside = lab.submit(1.0, guarantee="opportunistic", extra={"gpu_util": "30"})
     lab.round(2.0)
     owner = lab.submit(3.0, extra={"gpu_util": "30"})
     lab.round(4.0)
-    assert on_gpus(lab) == {"GPU-n1-0": [guest, owner]}
+    assert on_gpus(lab) == {"GPU-n1-0": [beside, owner]}
     lab.restart(5.0)
     waits = lab.submit(6.0)
     lab.round(7.0)
-    assert on_gpus(lab) == {"GPU-n1-0": [guest, owner]}
+    assert on_gpus(lab) == {"GPU-n1-0": [beside, owner]}
     lab.end(8.0, owner)
-    lab.end(8.0, guest)
+    lab.end(8.0, beside)
     lab.round(9.0)
     assert on_gpus(lab) == {"GPU-n1-0": [waits]}
     lab.end(10.0, waits)

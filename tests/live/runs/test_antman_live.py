@@ -65,37 +65,41 @@ def sharing() -> Iterator[Sharing]:
 
 def test_an_opportunistic_training_yields_to_the_owner_of_its_gpu(sharing: Sharing) -> None:
     """It stands still until the owner's time is known, grows, shrinks, and gets all at the end."""
-    guest = sharing.train("guest", "--opportunistic")
-    sharing.until(guest, "RUNNING", within=60)
-    eventually("it works alone", lambda: len(sharing.steps("guest")) > 5, within=90)
+    opportunistic = sharing.train("opportunistic", "--opportunistic")
+    sharing.until(opportunistic, "RUNNING", within=60)
+    eventually("it works alone", lambda: len(sharing.steps("opportunistic")) > 5, within=90)
     owner = sharing.train("owner")
     sharing.until(owner, "RUNNING", within=60)
-    assert sharing.job(guest).state == "RUNNING"
-    eventually("it yields", lambda: sharing.shares(guest)[-1:] == [0], within=30)
-    eventually("it has stopped", lambda: _stands(sharing, "guest"), within=60)
-    eventually("it goes on", lambda: max(sharing.shares(guest)[2:], default=0) >= 10, within=120)
+    assert sharing.job(opportunistic).state == "RUNNING"
+    eventually("it yields", lambda: sharing.shares(opportunistic)[-1:] == [0], within=30)
+    eventually("it has stopped", lambda: _stands(sharing, "opportunistic"), within=60)
+    eventually(
+        "it goes on", lambda: max(sharing.shares(opportunistic)[2:], default=0) >= 10, within=120
+    )
     alone = len(sharing.steps("owner"))
 
     sharing.kill("n1")
-    before = sharing.shares(guest)[-1]
+    before = sharing.shares(opportunistic)[-1]
     sharing.start_agent("n1")
     sharing.wait_until_up()
-    decided = len(sharing.shares(guest))
-    eventually("it grows on", lambda: len(sharing.shares(guest)) > decided, within=120)
-    assert sharing.shares(guest)[decided] in (before + 5, before // 2), "not from the beginning"
+    decided = len(sharing.shares(opportunistic))
+    eventually("it grows on", lambda: len(sharing.shares(opportunistic)) > decided, within=120)
+    assert sharing.shares(opportunistic)[decided] in (before + 5, before // 2), (
+        "not from the beginning"
+    )
 
     beside = sharing.steps("owner")[alone:]
     assert median(beside) <= 2 * median(sharing.steps("owner")[5:alone])
     sharing.slow("owner").touch()  # whatever slows the owner, the others pay for it
-    eventually("it shrinks to nothing", lambda: sharing.shares(guest)[-1] == 0, within=120)
+    eventually("it shrinks to nothing", lambda: sharing.shares(opportunistic)[-1] == 0, within=120)
     sharing.slow("owner").unlink()
 
     sharing.slow("owner").with_name("owner.slow.end").touch()
     sharing.until(owner, "COMPLETED", within=60)
-    eventually("all is its own", lambda: sharing.shares(guest)[-1] == 100, within=60)
-    steps = len(sharing.steps("guest"))
-    eventually("it works", lambda: len(sharing.steps("guest")) > steps + 5, within=60)
-    assert sharing.job(guest).run == 1
+    eventually("all is its own", lambda: sharing.shares(opportunistic)[-1] == 100, within=60)
+    steps = len(sharing.steps("opportunistic"))
+    eventually("it works", lambda: len(sharing.steps("opportunistic")) > steps + 5, within=60)
+    assert sharing.job(opportunistic).run == 1
 
 
 def _stands(sharing: Sharing, name: str) -> bool:

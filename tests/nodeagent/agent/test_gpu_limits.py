@@ -20,7 +20,7 @@ from dlsched.protocol import messages as m
 from dlsched.protocol.agent.state import Held
 
 GPU = m.GpuId("GPU-0")
-OWNER, GUEST = 1, 2
+OWNER, OPPORTUNISTIC = 1, 2
 
 
 def key_of(job: int) -> m.RunKey:
@@ -36,7 +36,7 @@ def runs(*present: Held) -> dict[m.RunId, Held]:
     return {each.desired.key.run_id: each for each in present}
 
 
-BOTH = runs(held(OWNER, None), held(GUEST, 0.0))
+BOTH = runs(held(OWNER, None), held(OPPORTUNISTIC, 0.0))
 
 
 class Node:
@@ -68,11 +68,11 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_a_guest_gets_all_alone_and_nothing_beside_a_new_owner(node: Node) -> None:
-    node.limits.look(runs(held(GUEST, 0.0)), 0.0)
+def test_an_opportunistic_job_gets_all_alone_and_nothing_beside_a_new_owner(node: Node) -> None:
+    node.limits.look(runs(held(OPPORTUNISTIC, 0.0)), 0.0)
     node.limits.look(BOTH, 1.0)
-    node.limits.look(runs(held(GUEST, 0.0), held(OWNER, None, m.Phase.SUSPENDED)), 2.0)
-    assert node.shares(GUEST) == [100, 0, 100]
+    node.limits.look(runs(held(OPPORTUNISTIC, 0.0), held(OWNER, None, m.Phase.SUSPENDED)), 2.0)
+    assert node.shares(OPPORTUNISTIC) == [100, 0, 100]
     assert node.shares(OWNER) == [100]
 
 
@@ -107,7 +107,7 @@ def test_a_job_that_says_nothing_of_limits_stands_still_and_may_still_say_so(nod
         "r2",
         {"share": 0, "memory_bytes": None, "leaves": False, "stand_still": True},
     )
-    node.limits.obeys(key_of(GUEST))
+    node.limits.obeys(key_of(OPPORTUNISTIC))
     assert not node.told[-1][1]["stand_still"]
 
 
@@ -152,8 +152,8 @@ def test_the_next_agent_goes_on_where_this_one_was(node: Node, tmp_path: Path) -
     second.limits.restore()
     second.limits.look(BOTH, 1.0)
     assert second.told == [], "the keepers know it"
-    second.limits.look(runs(held(GUEST, 0.0)), 2.0)
-    assert second.shares(GUEST) == [100]
+    second.limits.look(runs(held(OPPORTUNISTIC, 0.0)), 2.0)
+    assert second.shares(OPPORTUNISTIC) == [100]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"policy":"antman-node","limits":3}'])
@@ -162,7 +162,7 @@ def test_a_damaged_file_is_forgotten(tmp_path: Path, content: str) -> None:
     node = Node(tmp_path)
     node.limits.restore()
     node.limits.look(BOTH, 0.0)
-    assert node.shares(GUEST) == [0]
+    assert node.shares(OPPORTUNISTIC) == [0]
 
 
 def test_a_policy_or_an_option_that_is_not_known_is_refused() -> None:

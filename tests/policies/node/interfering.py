@@ -21,10 +21,10 @@ class Interfering:
     """
 
     def __init__(
-        self, policy: Any, owner: float, guests: list[float], *, step_s: float, seed: int
+        self, policy: Any, owner: float, opportunistic: list[float], *, step_s: float, seed: int
     ) -> None:
         self.gpus = DividedGpus(policy)
-        self.owner, self.guests, self.step_s = owner, guests, step_s
+        self.owner, self.opportunistic, self.step_s = owner, opportunistic, step_s
         self.rng = random.Random(seed)
         self.slowed: list[float] = []
         self.longest_starved_s = 0.0
@@ -35,7 +35,7 @@ class Interfering:
         return sum(self.slowed) / len(self.slowed) if self.slowed else 0.0
 
     def run(self, until: float) -> None:
-        gpus, now, jobs = self.gpus, 0.0, range(OWNER + 1, OWNER + 1 + len(self.guests))
+        gpus, now, jobs = self.gpus, 0.0, range(OWNER + 1, OWNER + 1 + len(self.opportunistic))
         arrivals = sorted((self.rng.uniform(0, until / 2), job) for job in jobs)
         gpus.come(0.0, Resident(job=OWNER), (GPU,))
         works, turns_at, changed_at = True, self.rng.uniform(60, 300), 0.0
@@ -67,7 +67,7 @@ class Interfering:
                 continue
             slowdown = sum(
                 max(0.0, self.owner + use * share / 100 - 1.0) * share / 100
-                for use, share in zip(self.guests, in_force.values(), strict=False)
+                for use, share in zip(self.opportunistic, in_force.values(), strict=False)
             )
             if now - changed_at > QUIET_S:
                 self.slowed.append(slowdown)

@@ -22,7 +22,7 @@ from dlsched.core.node_policy import (
     Woke,
     least,
 )
-from dlsched.policies.node.antman import Coordinator, GpuState, Guest, Owner
+from dlsched.policies.node.antman import Coordinator, GpuState, OpportunisticJob, Owner
 from dlsched.policies.registry import make
 from tests.policies.node.interfering import Interfering
 
@@ -62,7 +62,7 @@ def test_the_script_of_the_sheet() -> None:
     policy = coordinator()
     state = GpuState(
         owner=Owner(job=OWNER, since=0.0, own_s=0.1),
-        guests=(Guest(job=FIRST, share=40),),
+        opportunistic=(OpportunisticJob(job=FIRST, share=40),),
         still_since=math.inf,
     )
     now, seen = 0.0, []
@@ -82,7 +82,7 @@ def test_the_bounds_belong_to_the_better_side(milliseconds: float, expected: int
     policy = coordinator(calm_looks=1)
     state = GpuState(
         owner=Owner(job=OWNER, since=0.0, own_s=0.1),
-        guests=(Guest(job=FIRST, share=40),),
+        opportunistic=(OpportunisticJob(job=FIRST, share=40),),
         still_since=math.inf,
     )
     step = Stepped(now=1.0, job=OWNER, duration_s=milliseconds / 1000)
@@ -114,7 +114,10 @@ def test_the_oldest_grows_first_and_the_largest_shrinks_first() -> None:
     policy = coordinator(calm_looks=1)
     state = GpuState(
         owner=Owner(job=OWNER, since=0.0, own_s=0.1),
-        guests=(Guest(job=FIRST, share=93), Guest(job=SECOND, share=0)),
+        opportunistic=(
+            OpportunisticJob(job=FIRST, share=93),
+            OpportunisticJob(job=SECOND, share=0),
+        ),
         still_since=math.inf,
     )
 
@@ -134,7 +137,7 @@ def test_without_a_new_measurement_nothing_changes_unless_the_owner_is_idle() ->
     policy = coordinator()
     state = GpuState(
         owner=Owner(job=OWNER, since=0.0, own_s=0.1, last_step_at=100.0),
-        guests=(Guest(job=FIRST, share=40),),
+        opportunistic=(OpportunisticJob(job=FIRST, share=40),),
         still_since=math.inf,
     )
     busy = after(policy, state, [Woke(now=float(t)) for t in range(101, 111)])
@@ -147,7 +150,7 @@ def test_a_new_pattern_of_the_owner_counts_when_it_is_measured_alone() -> None:
     policy = coordinator()
     state = GpuState(
         owner=Owner(job=OWNER, since=0.0, own_s=0.1),
-        guests=(Guest(job=FIRST, share=0),),
+        opportunistic=(OpportunisticJob(job=FIRST, share=0),),
         still_since=0.0,
     )
     slower = after(policy, state, alone(each=0.2))
@@ -175,11 +178,13 @@ def test_a_job_that_obeys_no_share_runs_or_stands_still() -> None:
 
 def test_the_owners_end_lifts_all_limits() -> None:
     policy = coordinator()
-    guests = (
-        Guest(job=FIRST, share=10, memory_bytes=GIB),
-        Guest(job=SECOND, share=0, memory_bytes=GIB, leaves=False),
+    opportunistic = (
+        OpportunisticJob(job=FIRST, share=10, memory_bytes=GIB),
+        OpportunisticJob(job=SECOND, share=0, memory_bytes=GIB, leaves=False),
     )
-    state = GpuState(owner=Owner(job=OWNER, since=0.0), guests=guests, total_bytes=16 * GIB)
+    state = GpuState(
+        owner=Owner(job=OWNER, since=0.0), opportunistic=opportunistic, total_bytes=16 * GIB
+    )
     outcome = policy.step(state, Left(now=1.0, job=OWNER))
     assert outcome.limits == {FIRST: Limit(share=50), SECOND: Limit(share=50)}
     assert outcome.wake_at == math.inf
@@ -205,13 +210,17 @@ def test_memory_beside_an_owner() -> None:
 
 def test_the_newest_gives_memory_back_first_and_goes_when_that_is_not_enough() -> None:
     policy = coordinator()
-    guests = (
-        Guest(job=FIRST, share=20, stable_bytes=GIB, memory_bytes=3 * GIB),
-        Guest(job=SECOND, share=20, stable_bytes=GIB, memory_bytes=2 * GIB),
+    opportunistic = (
+        OpportunisticJob(job=FIRST, share=20, stable_bytes=GIB, memory_bytes=3 * GIB),
+        OpportunisticJob(job=SECOND, share=20, stable_bytes=GIB, memory_bytes=2 * GIB),
     )
     owner = Owner(job=OWNER, since=0.0, own_s=0.1, last_step_at=1.0, spilled_bytes=GIB)
     state = GpuState(
-        owner=owner, guests=guests, total_bytes=20 * GIB, free_bytes=10 * GIB, still_since=math.inf
+        owner=owner,
+        opportunistic=opportunistic,
+        total_bytes=20 * GIB,
+        free_bytes=10 * GIB,
+        still_since=math.inf,
     )
     outcome = policy.step(state, Woke(now=1.0))
     limits = outcome.limits
@@ -227,9 +236,9 @@ def test_the_newest_gives_memory_back_first_and_goes_when_that_is_not_enough() -
 
 def test_little_free_memory_is_enough_to_take_some_back() -> None:
     policy = coordinator()
-    guests = (Guest(job=FIRST, share=20, stable_bytes=GIB),)
+    opportunistic = (OpportunisticJob(job=FIRST, share=20, stable_bytes=GIB),)
     owner = Owner(job=OWNER, since=0.0, own_s=0.1, last_step_at=1.0)
-    state = GpuState(owner=owner, guests=guests, still_since=math.inf)
+    state = GpuState(owner=owner, opportunistic=opportunistic, still_since=math.inf)
     read = MemoryRead(now=1.0, total_bytes=20 * GIB, free_bytes=GIB // 2)
     outcome = after(policy, state, [read, Woke(now=1.0)])
     assert outcome.limits[FIRST].memory_bytes == 19 * GIB
@@ -270,15 +279,15 @@ def test_a_job_of_several_gpus_gets_the_least_share_of_them() -> None:
 @settings(max_examples=12, deadline=None)
 @given(
     owner_use=st.floats(0.05, 1.0),
-    guest_uses=st.lists(st.floats(0.05, 1.0), min_size=1, max_size=3),
+    other_uses=st.lists(st.floats(0.05, 1.0), min_size=1, max_size=3),
     step_s=st.floats(0.02, 2.0),
     seed=st.integers(0, 10_000),
 )
 def test_a_guaranteed_job_is_slowed_by_at_most_five_per_cent(
-    owner_use: float, guest_uses: list[float], step_s: float, seed: int
+    owner_use: float, other_uses: list[float], step_s: float, seed: int
 ) -> None:
     """Its mean slowdown outside 10 s after jobs came, left or paused; nothing starves."""
-    gpu = Interfering(coordinator(), owner_use, guest_uses, step_s=step_s, seed=seed)
+    gpu = Interfering(coordinator(), owner_use, other_uses, step_s=step_s, seed=seed)
     gpu.run(1200.0)
     assert gpu.mean_slowdown <= 0.05
     assert gpu.longest_starved_s <= 60.0

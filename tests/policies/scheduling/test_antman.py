@@ -79,15 +79,17 @@ def test_an_opportunistic_job_takes_the_least_used_gpu_and_only_where_its_memory
     assert lab.spans(full)["B"][0] == 100
 
 
-def test_a_guest_of_one_gpu_beside_an_owner_of_several(lab: Any) -> None:
+def test_an_opportunistic_job_of_one_gpu_beside_an_owner_of_several(lab: Any) -> None:
     kinds = [GUARANTEED, OPPORTUNISTIC, OPPORTUNISTIC]
     result = run(lab, [(0, 4, 300), (10, 1, 50), (10, 2, 50)], kinds, [20, 20, 20], "1x4")
     assert lab.spans(result)["B"][0] == lab.spans(result)["C"][0] == 10
     assert result.summary["gpu_utilization"] <= 1.0
 
 
-def test_guests_on_different_gpus_of_an_owner_are_not_beside_each_other(lab: Any) -> None:
-    """On each GPU the owner and one guest fit; all five together would be 1.6 GPUs."""
+def test_opportunistic_jobs_on_different_gpus_of_an_owner_are_not_beside_each_other(
+    lab: Any,
+) -> None:
+    """On each GPU the owner and one opportunistic job fit; all five together would be 1.6 GPUs."""
     kinds = [GUARANTEED, *[OPPORTUNISTIC] * 4]
     jobs = [(0, 4, 300), *[(10, 1, 50)] * 4]
     result = run(lab, jobs, kinds, [40, 30, 30, 30, 30], "1x4")
@@ -168,16 +170,16 @@ def test_owners_queue_as_if_they_were_alone(lab: Any, data: Any) -> None:
 )
 @given(
     owner=st.integers(5, 79),
-    guests=st.lists(st.integers(5, 100), min_size=1, max_size=3),
+    uses=st.lists(st.integers(5, 100), min_size=1, max_size=3),
     seed=st.integers(0, 99),
 )
 def test_a_day_beside_others_costs_an_owner_five_per_cent_at_most(
-    lab: Any, owner: int, guests: list[int], seed: int
+    lab: Any, owner: int, uses: list[int], seed: int
 ) -> None:
     """24 hours; each arrival is a change, after which 10 s do not count."""
-    day, times = 86_400.0, np.sort(np.random.default_rng(seed).uniform(0, 40_000, len(guests)))
+    day, times = 86_400.0, np.sort(np.random.default_rng(seed).uniform(0, 40_000, len(uses)))
     jobs = [(0.0, 1, day), *((float(at), 1, 20_000.0) for at in times)]
-    kinds = [GUARANTEED, *[OPPORTUNISTIC] * len(guests)]
-    result = run(lab, jobs, kinds, [owner, *guests], check=False)
+    kinds = [GUARANTEED, *[OPPORTUNISTIC] * len(uses)]
+    result = run(lab, jobs, kinds, [owner, *uses], check=False)
     taken = float(result.jobs.finish_time[0])
     assert taken - day <= 0.05 * day + 10.0 * len(jobs)

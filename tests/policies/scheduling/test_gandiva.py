@@ -88,7 +88,7 @@ def packed(lab: Any, speeds: dict[tuple[str, str], tuple[float, float]], *option
     """Two GPUs are used 20 and 35 %, and a job of 15 % has none of its own."""
     trace = lab.trace(
         [(0, 1, 10_000), (0, 1, 10_000), (0, 1, 10_000)],
-        model=["twenty", "thirtyfive", "guest"],
+        model=["twenty", "thirtyfive", "third"],
         gpu_util=[20.0, 35.0, 15.0],
     )
     return lab.engine(
@@ -104,7 +104,7 @@ def packed(lab: Any, speeds: dict[tuple[str, str], tuple[float, float]], *option
 
 
 def test_a_pack_that_does_not_pay_is_undone_and_the_next_is_tried(lab: Any) -> None:
-    engine = packed(lab, {("guest", "twenty"): (0.40, 0.55), ("guest", "thirtyfive"): (0.45, 0.7)})
+    engine = packed(lab, {("third", "twenty"): (0.40, 0.55), ("third", "thirtyfive"): (0.45, 0.7)})
     partners: list[tuple[float, tuple[int, ...]]] = []
     engine.observers.append(
         lambda engine, _: partners.append((engine.now, engine.world.occupancy.beside.get(2, ())))
@@ -122,13 +122,13 @@ def test_a_pack_that_does_not_pay_is_undone_and_the_next_is_tried(lab: Any) -> N
 def test_no_pack_is_kept_whose_rates_add_up_to_one_or_less(
     lab: Any, rates: tuple[float, float, float, float]
 ) -> None:
-    engine = packed(lab, {("guest", "twenty"): rates[:2], ("guest", "thirtyfive"): rates[2:]})
+    engine = packed(lab, {("third", "twenty"): rates[:2], ("third", "thirtyfive"): rates[2:]})
     engine.run()
     packs = engine.parts.scheduling.rounds.packs
-    for guest, pack in packs.of.items():
+    for third, pack in packs.of.items():
         both = rates[:2] if pack.host == 0 else rates[2:]
         if pack.is_kept:
-            assert guest == 2
+            assert third == 2
             assert sum(both) > 1 - 1e-9
     if sum(rates[:2]) > 1 + 1e-9:
         assert packs.of[2].host == 0

@@ -143,26 +143,26 @@ def test_what_a_user_is_ahead_goes_along_but_no_more_than_a_turn() -> None:
 
 
 def test_the_smallest_job_that_evens_out_most_moves() -> None:
-    guests = [ServerJob(row, 0, 1, tickets, 3) for row, tickets in enumerate([0.2, 0.6, 0.2, 1.0])]
+    jobs = [ServerJob(row, 0, 1, tickets, 3) for row, tickets in enumerate([0.2, 0.6, 0.2, 1.0])]
     gpus = {0: 1, 1: 1}
-    move = next_move(guests, gpus, 0.1, ())
+    move = next_move(jobs, gpus, 0.1, ())
     assert move == (3, 1)
-    moved = [guest._replace(server=1) if guest.row == 3 else guest for guest in guests]
+    moved = [job._replace(server=1) if job.row == 3 else job for job in jobs]
     assert next_move(moved, gpus, 0.1, ()) is None
 
 
-guests_of = st.lists(
+jobs_of = st.lists(
     st.tuples(st.integers(0, 2), st.integers(1, 4), st.floats(0.01, 5.0), st.integers(1, 7)),
     min_size=1,
     max_size=10,
 )
 
 
-@given(guests=guests_of)
-def test_every_move_evens_out_and_moving_ends(guests: list[tuple[int, int, float, int]]) -> None:
+@given(jobs=jobs_of)
+def test_every_move_evens_out_and_moving_ends(jobs: list[tuple[int, int, float, int]]) -> None:
     here = [
         ServerJob(row, server, gang, tickets, allowed | 1 << server)
-        for row, (server, gang, tickets, allowed) in enumerate(guests)
+        for row, (server, gang, tickets, allowed) in enumerate(jobs)
     ]
     gpus = {0: 4, 1: 4, 2: 8}
     for _ in range(200):

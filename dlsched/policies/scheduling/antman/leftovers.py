@@ -53,7 +53,7 @@ class Leftovers:
         walk: Walk,
         most_used: float,
         most_memory: float,
-        most_guests: int,
+        most_opportunistic: int,
         undivided: Sequence[int] = (),
     ) -> None:
         """Look at what every GPU is used for.
@@ -62,17 +62,17 @@ class Leftovers:
             walk: the decision's walk.
             most_used: percent of a GPU's time, exclusive.
             most_memory: part of its memory, exclusive.
-            most_guests: opportunistic jobs on a GPU at most.
+            most_opportunistic: opportunistic jobs on a GPU at most.
             undivided: rows beside which no more job may start.
         """
         self._walk = walk
         self._most_used, self._most_memory = most_used, most_memory
-        self._most_guests = most_guests
+        self._most_opportunistic = most_opportunistic
         cluster = walk.occupancy.cluster
         self._first, self._gpus = cluster.first_gpu, cluster.gpus
         self._used = np.zeros(cluster.total_gpus)
         self._memory = np.zeros(cluster.total_gpus)
-        self._guests = np.zeros(cluster.total_gpus, np.int64)
+        self._opportunistic = np.zeros(cluster.total_gpus, np.int64)
         for row, placement in walk.occupancy.held.items():
             self._enter(row, placement, walk.table.gpu_limit.item(row))
         for row in undivided:
@@ -83,7 +83,7 @@ class Leftovers:
         at = placement.gpu_ids(self._walk.occupancy.cluster)
         self._used[at] += _use_of(row, self._walk.table) * part
         self._memory[at] += np.nan_to_num(self._walk.table.gpu_memory.item(row))
-        self._guests[at] += row in self._walk.occupancy.guests
+        self._opportunistic[at] += row in self._walk.occupancy.opportunistic
 
     def place(self, row: int) -> Placement | None:
         """GPUs of one node for a row, those of the best node; None when no node has enough."""
@@ -95,13 +95,13 @@ class Leftovers:
                 chosen = node_score, node, placement
         if chosen is None:
             return None
-        self._enter_lent(row, chosen[2])
+        self._enter_new(row, chosen[2])
         return chosen[2]
 
-    def _enter_lent(self, row: int, placement: Placement) -> None:
+    def _enter_new(self, row: int, placement: Placement) -> None:
         """A row that begins counts in full: what it uses was not measured beside others yet."""
         self._enter(row, placement, 1.0)
-        self._guests[placement.gpu_ids(self._walk.occupancy.cluster)] += 1
+        self._opportunistic[placement.gpu_ids(self._walk.occupancy.cluster)] += 1
 
     def _on_node(self, row: int, node: int, gang: int) -> tuple[Placement | None, float]:
         occupancy, table = self._walk.occupancy, self._walk.table
@@ -111,7 +111,7 @@ class Leftovers:
         has = math.inf if math.isnan(has) else has  # where it is not known, it bounds nothing
         needs = float(np.nan_to_num(table.gpu_memory.item(row)))
         allowed = candidates(used, most, self._most_used, self._most_memory * has)
-        allowed &= (self._guests[here] < self._most_guests) & (most + needs <= has)
+        allowed &= (self._opportunistic[here] < self._most_opportunistic) & (most + needs <= has)
         shut = occupancy.closed.get(node, 0)
         for gpu in np.flatnonzero(allowed).tolist():
             allowed[gpu] = not shut >> gpu & 1 and self._is_known_beside(row, node, gpu)

@@ -44,7 +44,7 @@ class AntManOptions:
     most_memory: float = option(
         0.9, "part of a GPU's memory below which one more job may use it", low=0.0, high=1.0
     )
-    most_guests: int = option(4, "opportunistic jobs on a GPU at most", low=1)
+    most_opportunistic: int = option(4, "opportunistic jobs on a GPU at most", low=1)
     look_s: float = option(
         30.0, "seconds until GPUs are looked at again for opportunistic jobs that wait", low=1.0
     )
@@ -90,21 +90,25 @@ class AntMan(SchedulingPolicy[AntManOptions]):
         """Owners and promotions in order of arrival, then opportunistic jobs."""
         table, occupancy = ctx.table, ctx.occupancy
         for row in self._owning:
-            if row in occupancy.guests:  # a live world does not keep what a job has become
+            if row in occupancy.opportunistic:  # a live world does not keep what a job has become
                 walk.promote(row)
-        lent = np.array([row for row in occupancy.guests if _is(row, AUTO, table)], np.int64)
-        rows = _in_order(np.concatenate([units.rows, lent]), table)
+        beside = np.array(
+            [row for row in occupancy.opportunistic if _is(row, AUTO, table)], np.int64
+        )
+        rows = _in_order(np.concatenate([units.rows, beside]), table)
         walk.ranked(rows)
         kind = table.guarantee[rows]
         hurried = self._owners(rows[kind != OPPORTUNISTIC].tolist(), ctx, walk)
         self._owning = [
-            r for r in occupancy.held if _is(r, AUTO, table) and r not in occupancy.guests
+            r for r in occupancy.held if _is(r, AUTO, table) and r not in occupancy.opportunistic
         ]
-        guests = sorted([*hurried, *rows[kind == OPPORTUNISTIC].tolist()], key=rows.tolist().index)
-        if guests:
-            self._guests(guests, walk)
-        waits = any(row not in occupancy.held for row in guests)
-        walk.stable_until(-math.inf if waits or len(lent) or hurried else math.inf)
+        opportunistic = sorted(
+            [*hurried, *rows[kind == OPPORTUNISTIC].tolist()], key=rows.tolist().index
+        )
+        if opportunistic:
+            self._start_opportunistic(opportunistic, walk)
+        waits = any(row not in occupancy.held for row in opportunistic)
+        walk.stable_until(-math.inf if waits or len(beside) or hurried else math.inf)
         if waits or hurried:
             walk.wake_at(ctx.now + self.options.look_s)
 
@@ -114,11 +118,11 @@ class AntMan(SchedulingPolicy[AntManOptions]):
         The first that finds too few GPUs keeps those that come free from the jobs behind it, unless
         only its tenant's quota is used up.
         """
-        table, guests = ctx.table, walk.occupancy.guests
+        table, opportunistic = ctx.table, walk.occupancy.opportunistic
         hurried: list[int] = []
         ahead = 0  # GPUs that jobs before this one wait for
         for row in rows:
-            if row in guests:
+            if row in opportunistic:
                 if not ahead:
                     walk.promote(row)
                 continue
@@ -139,7 +143,7 @@ class AntMan(SchedulingPolicy[AntManOptions]):
         theirs first. What is not known of running jobs takes for ever.
         """
         held = walk.occupancy.held
-        holders = np.array([r for r in held if r not in walk.occupancy.guests], np.int64)
+        holders = np.array([r for r in held if r not in walk.occupancy.opportunistic], np.int64)
         left = Units(ctx.table, holders, ctx.now).remaining_work
         left = np.where(np.isnan(left), np.inf, left)
         free = walk.free_gpus(ctx.table.pool.item(row)) - ahead - ctx.table.gang.item(row)
@@ -151,18 +155,18 @@ class AntMan(SchedulingPolicy[AntManOptions]):
             free += held[int(holders[position])].gpus
         return free < 0
 
-    def _guests(self, rows: list[int], walk: Walk) -> None:
+    def _start_opportunistic(self, rows: list[int], walk: Walk) -> None:
         """Opportunistic jobs start where a GPU leaves enough."""
         options = self.options
         leftovers = Leftovers(
-            walk, options.most_used, options.most_memory, options.most_guests, self._owning
+            walk, options.most_used, options.most_memory, options.most_opportunistic, self._owning
         )
         for row in rows:
             placement = leftovers.place(row)
             if placement is None:
                 walk.refuse(row, NO_CANDIDATE)
             else:
-                walk.lend(row, placement)
+                walk.start_opportunistic(row, placement)
 
 
 def _is(row: int, kind: float, table: UnitTable) -> bool:

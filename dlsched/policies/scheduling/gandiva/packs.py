@@ -1,6 +1,6 @@
 """Packing that is tried and measured: two jobs on the same GPUs as long as both do more so.
 
-A job that is packed is a *guest* on the GPUs of its *host*. For a window both are measured, each
+A *packed* job runs on the GPUs of its *host*. For a window both are measured, each
 against its own speed alone; the pack is kept only while these parts add up to more than 1, which is
 what taking turns would give.
 """
@@ -14,11 +14,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class Pack:
-    """A guest and its host.
+    """A packed job and its host.
 
     Attributes:
         host: whose GPUs they share.
-        since: work of guest and host and seconds on GPUs of the guest, when the window began; None
+        since: work of both and seconds on GPUs of the packed job, when the window began; None
             until both work.
         is_kept: a window has shown that it pays.
     """
@@ -32,7 +32,7 @@ class Packs:
     """All packs, what jobs do alone, and what was tried in vain.
 
     Attributes:
-        of: by guest.
+        of: by packed job.
     """
 
     def __init__(self) -> None:
@@ -41,19 +41,19 @@ class Packs:
         self._last: dict[int, tuple[float, float]] = {}  # work and seconds on GPUs, as last seen
         self._failed: dict[int, tuple[float, tuple[int, ...]]] = {}  # since when, and which hosts
 
-    def guests(self, host: int) -> list[int]:
-        """The guests of a job."""
-        return [guest for guest, pack in self.of.items() if pack.host == host]
+    def packed_on(self, host: int) -> list[int]:
+        """The jobs that are packed on the GPUs of a job."""
+        return [packed for packed, pack in self.of.items() if pack.host == host]
 
-    def begin(self, guest: int, host: int) -> None:
+    def begin(self, packed: int, host: int) -> None:
         """Try a pack."""
-        self.of[guest] = Pack(host)
+        self.of[packed] = Pack(host)
 
-    def end(self, guest: int, now: float, *, failed: bool) -> None:
+    def end(self, packed: int, now: float, *, failed: bool) -> None:
         """A pack is over; two with which it did not pay are not tried again for a while."""
-        pack = self.of.pop(guest)
+        pack = self.of.pop(packed)
         if failed:
-            for one, other in ((guest, pack.host), (pack.host, guest)):
+            for one, other in ((packed, pack.host), (pack.host, packed)):
                 _, tried = self._failed.get(one, (now, ()))
                 self._failed[one] = (now, (*tried, other))
 
@@ -62,11 +62,11 @@ class Packs:
         for kept in (self.of, self._alone, self._last, self._failed):
             kept.pop(job, None)
 
-    def failed_with(self, guest: int, now: float, retry_s: float) -> tuple[int, ...]:
+    def failed_with(self, packed: int, now: float, retry_s: float) -> tuple[int, ...]:
         """The hosts that were tried in vain, in the last `retry_s` seconds."""
-        since, hosts = self._failed.get(guest, (now, ()))
+        since, hosts = self._failed.get(packed, (now, ()))
         if now - since >= retry_s:
-            self._failed.pop(guest, None)
+            self._failed.pop(packed, None)
             return ()
         return hosts
 
@@ -92,19 +92,19 @@ class Packs:
         return self._alone.get(job, usual)
 
     def gain(
-        self, guest: int, work: Mapping[int, float], held_s: float, window_s: float, usual: float
+        self, packed: int, work: Mapping[int, float], held_s: float, window_s: float, usual: float
     ) -> float | None:
         """The sum of normalised rates over a window; None while the window is not over.
 
         Args:
-            guest: the guest.
-            work: of guest and host by now.
-            held_s: seconds that the guest has been on GPUs.
+            packed: the packed job.
+            work: of the packed job and its host by now.
+            held_s: seconds that the packed job has been on GPUs.
             window_s: seconds of a window.
             usual: work per second alone of a job that never was; NaN where that is not known.
         """
-        pack = self.of[guest]
-        now = (work[guest], work[pack.host], held_s)
+        pack = self.of[packed]
+        now = (work[packed], work[pack.host], held_s)
         if pack.since is None:
             pack.since = now
             return None
@@ -113,7 +113,7 @@ class Packs:
             return None
         rates = ((now[0] - pack.since[0]) / passed, (now[1] - pack.since[1]) / passed)
         pack.since = now
-        alone = (self.alone(guest, usual), self.alone(pack.host, usual))
+        alone = (self.alone(packed, usual), self.alone(pack.host, usual))
         if not all(each > 0 for each in alone):
             return 0.0  # nothing to compare with: it does not count as a gain
         return sum(rate / each for rate, each in zip(rates, alone, strict=True))
@@ -124,8 +124,8 @@ class Packs:
         """Packs and measurements, as plain values."""
         return {
             "packs": [
-                [guest, pack.host, None if pack.since is None else list(pack.since), pack.is_kept]
-                for guest, pack in self.of.items()
+                [packed, pack.host, None if pack.since is None else list(pack.since), pack.is_kept]
+                for packed, pack in self.of.items()
             ],
             "alone": sorted(self._alone.items()),
             "last": [[job, *each] for job, each in sorted(self._last.items())],
@@ -135,8 +135,8 @@ class Packs:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`."""
         self.of = {
-            int(guest): Pack(int(host), None if since is None else tuple(since), bool(kept))
-            for guest, host, since, kept in state["packs"]
+            int(packed): Pack(int(host), None if since is None else tuple(since), bool(kept))
+            for packed, host, since, kept in state["packs"]
         }
         self._alone = {int(job): float(rate) for job, rate in state["alone"]}
         self._last = {int(job): (float(work), float(held)) for job, work, held in state["last"]}

@@ -26,7 +26,7 @@ class GandivaRounds:
     """The policy's memory, and its decisions.
 
     Attributes:
-        servers: which servers serve which jobs; guests of a pack are on none.
+        servers: which servers serve which jobs; packed jobs are on none.
         packs: which jobs share GPUs.
     """
 
@@ -61,8 +61,8 @@ class GandivaRounds:
         servers, packs = self.servers, self.packs
         servers.gpus = now.capacities()
         known = set(now.rows)
-        for guest in [guest for guest in packs.of if guest not in known]:
-            packs.forget(guest)
+        for packed in [packed for packed in packs.of if packed not in known]:
+            packs.forget(packed)
         for job in [job for job in servers.of if job not in known]:
             servers.leave(job)
             packs.forget(job)
@@ -71,10 +71,12 @@ class GandivaRounds:
             if not where.keys() <= servers.gpus.keys():
                 servers.leave(job)
         placed = now.ctx.occupancy.held
-        for guest, pack in list(packs.of.items()):
-            is_apart = guest in placed and placed[guest] != placed.get(pack.host)
-            if pack.host not in servers.of or is_apart:  # a fill has started the guest elsewhere
-                packs.end(guest, now.time, failed=False)
+        for packed, pack in list(packs.of.items()):
+            is_apart = packed in placed and placed[packed] != placed.get(pack.host)
+            if (
+                pack.host not in servers.of or is_apart
+            ):  # a fill has started the packed job elsewhere
+                packs.end(packed, now.time, failed=False)
         for row, here in now.held.items():
             is_whole = here.keys() <= servers.gpus.keys()
             if row not in packs.of and is_whole and servers.of.get(row) != here:
@@ -89,20 +91,20 @@ class GandivaRounds:
                 packs.see_packed(row)
             elif row in now.held:
                 packs.see_alone(row, now.work[row], now.held_s[row], self._options.window_s)
-        for guest, pack in list(packs.of.items()):
-            if not {guest, pack.host} <= now.working:
+        for packed, pack in list(packs.of.items()):
+            if not {packed, pack.host} <= now.working:
                 pack.since = None
                 continue
             gain = packs.gain(
-                guest, now.work, now.held_s[guest], self._options.window_s, now.usual_rate
+                packed, now.work, now.held_s[packed], self._options.window_s, now.usual_rate
             )
             if gain is None:
                 continue
             pack.is_kept = gain > 1.0
             if not pack.is_kept:
-                packs.end(guest, now.time, failed=True)
-                now.walk.suspend(guest)
-                self._assign(guest, now)
+                packs.end(packed, now.time, failed=True)
+                now.walk.suspend(packed)
+                self._assign(packed, now)
 
     def _assign(self, row: int, now: _Now) -> None:
         """Find servers for a job; it joins the turns of those that are there as the last."""
@@ -148,7 +150,7 @@ class GandivaRounds:
             servers.move(*move)
 
     def _may_move(self, job: int, now: _Now) -> bool:
-        return job not in now.fixed and not self.packs.guests(job)
+        return job not in now.fixed and not self.packs.packed_on(job)
 
     # -- turns ------------------------------------------------------------------------------------
 
@@ -172,13 +174,13 @@ class GandivaRounds:
         for row in now.rows:
             if row not in servers.of and row not in packs.of and row not in held:
                 self._start(row, now)
-        for guest, pack in list(packs.of.items()):
-            if guest not in held and pack.host in held:
-                if may_join(guest, pack.host, walk):
-                    walk.share(guest, pack.host)
+        for packed, pack in list(packs.of.items()):
+            if packed not in held and pack.host in held:
+                if may_join(packed, pack.host, walk):
+                    walk.share(packed, pack.host)
                 else:
-                    packs.end(guest, now.time, failed=True)
-                    self._assign(guest, now)
+                    packs.end(packed, now.time, failed=True)
+                    self._assign(packed, now)
 
     def _has_turn(self, row: int, now: _Now) -> bool:
         """Does a job run whose turn is not over yet?"""
@@ -203,37 +205,37 @@ class GandivaRounds:
     def _try_pack(self, now: _Now) -> None:
         """Let the job that uses a GPU least join the GPUs that are used least, for a trial."""
         packs, held = self.packs, now.ctx.occupancy.held
-        guests = [
+        candidates = [
             row
             for row in now.rows
-            if row in self.servers.of and row not in held and not packs.guests(row)
+            if row in self.servers.of and row not in held and not packs.packed_on(row)
         ]
-        for guest in sorted(guests, key=lambda row: (now.use[row], row)):
-            if not self._is_measured(guest, now):
+        for packed in sorted(candidates, key=lambda row: (now.use[row], row)):
+            if not self._is_measured(packed, now):
                 continue
-            tried = packs.failed_with(guest, now.time, self._options.retry_s)
+            tried = packs.failed_with(packed, now.time, self._options.retry_s)
             hosts = [
                 row
                 for row in held
                 if row in self.servers.of
                 and row not in tried
                 and self._is_measured(row, now)
-                and len(packs.guests(row)) + 2 <= self._options.per_gpu
-                and may_join(guest, row, now.walk)
+                and len(packs.packed_on(row)) + 2 <= self._options.per_gpu
+                and may_join(packed, row, now.walk)
             ]
             if hosts:
-                host = min(hosts, key=lambda row: (self._use_with_guests(row, now), row))
-                self.servers.leave(guest)
-                packs.begin(guest, host)
-                now.walk.share(guest, host)
+                host = min(hosts, key=lambda row: (self._use_with_packed(row, now), row))
+                self.servers.leave(packed)
+                packs.begin(packed, host)
+                now.walk.share(packed, host)
                 return
 
     def _is_measured(self, row: int, now: _Now) -> bool:
         """Is it known how much of a GPU a job uses, and how fast it is alone?"""
         return now.use[row] >= 0 and self.packs.alone(row, now.usual_rate) > 0
 
-    def _use_with_guests(self, row: int, now: _Now) -> float:
-        return now.use[row] + sum(now.use[guest] for guest in self.packs.guests(row))
+    def _use_with_packed(self, row: int, now: _Now) -> float:
+        return now.use[row] + sum(now.use[packed] for packed in self.packs.packed_on(row))
 
     # -- growing and shrinking --------------------------------------------------------------------
 
