@@ -32,6 +32,9 @@ class Step:
     ran_s: float = 0.0
     code: int = 0
     signal: int = 0
+    cpu_s: float = 0.0  # processor time of its tasks that have ended
+    peak_memory_bytes: int = 0  # of the largest process of these tasks
+    running: bool = False  # it goes on; `ran_s` counts to the last that its node has told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +104,12 @@ class Job:
     metrics: Mapping[str, float] = field(default_factory=dict)  # its own; only in `show`
     not_finite: tuple[str, ...] = ()  # names whose newest value was NaN or infinite
     asked: Mapping[str, Value] = field(default_factory=dict)  # further fields that were said
-    steps: tuple[Step, ...] = ()  # of its last run, once that has ended
-    cpu_s: float | None = None  # processor time of that run, on all its nodes
+    steps: tuple[Step, ...] = ()  # the newest calls of `srun` of its last run, ended or not
+    cpu_s: float | None = None  # processor time of that run on all its nodes, once it has ended
     peak_memory_bytes: int | None = None  # of the largest process of that run
+    script_cpu_s: float | None = None  # the same two without the tasks of calls of `srun`
+    script_peak_bytes: int | None = None
+    interactive: bool = False  # asked for with a terminal: salloc, submit --interactive
     working_directory: str | None = None  # of the caller's own; only in `history`
 
     @property

@@ -25,7 +25,7 @@ from dlsched.db.records import (
 from dlsched.db.rows import ended_at, executed_s, gpu_s, growth_of
 from dlsched.protocol.ledger import Job, Ledger, Run, has_handed_over, job_changed
 from dlsched.protocol.ledger import writes as change
-from dlsched.protocol.messages import JobId
+from dlsched.protocol.messages import JobId, RunId, StepRecord
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +36,7 @@ class Facts(JobFacts):
     last_run_s: float = 0.0  # of the last run that is over
     handed_s: float = 0.0  # that runs which have handed over did after their last checkpoint
     step: int | None = None
+    calls: tuple[RunId, tuple[StepRecord, ...]] | None = None  # of `srun`, in a run
     version: int = 0
 
     def executed_now(self, now: float) -> float:

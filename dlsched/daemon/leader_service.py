@@ -144,6 +144,10 @@ class RunsService(control_pb2_grpc.RunsServicer):
                 note_steps(
                     self._cluster, run, request.step, facts.clock.seconds(now), loss, accuracy
                 )
+        if request.calls and request.node == next(iter(run.members)):
+            calls = tuple(from_wire(m.StepRecord, each) for each in request.calls)
+            facts.calls = run.key.run_id, calls
+            facts.version += 1
         executed_s, at = facts.clock.seconds(now), wall()
         events = note_values(self._cluster, run, request, at, executed_s)
         events += stacks_of(self._cluster, run, request, at)

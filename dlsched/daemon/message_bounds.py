@@ -18,6 +18,7 @@ from dlsched.protocol.ledger import Ledger
 from dlsched.protocol.messages import JobId, NodeName, RunKey, Sync, Term
 from dlsched.rpc.v1.control_pb2 import RunReport
 from dlsched.rpc.v1.node_pb2 import NodeDescription
+from dlsched.rpc.v1.run_pb2 import StepRecord
 
 AHEAD = 1 << 32  # no database can be so far behind what a node has seen
 MOST = 1 << 53
@@ -31,6 +32,7 @@ LONGEST_ERROR, LONGEST_STACKS = 500, 12_000  # characters
 MOST_NAMES = 256  # of a rank's values in one report
 MOST_GPUS, MOST_CPUS, MOST_BYTES = 1024, 1 << 16, 1 << 50  # of one node
 MOST_CAPABILITIES = 64
+MOST_CALLS = 40  # of `srun` that a run tells
 LONGEST_PROBLEM = 1000  # characters of what a node says is wrong with it
 LONGEST_VALUE_NAME = 64
 PORTS = 1 << 16
@@ -165,10 +167,24 @@ def clear_invalid(report: RunReport) -> int:
         report.doing = ""
     if not all(0 < port < PORTS for port in report.ready_ports) or len(report.ready_word) > 64:
         del report.ready_ports[:]
+    calls = [each for each in report.calls if _is_call(each)][-MOST_CALLS:]
+    wrong_calls = len(report.calls) - len(calls)
+    del report.calls[:]
+    report.calls.extend(calls)
     named = [name for name in report.not_finite if _is_value_name(name)][:MOST_NAMES]
     del report.not_finite[:]
     report.not_finite.extend(named)
-    return len(wrong) + len(strange)
+    return len(wrong) + len(strange) + wrong_calls
+
+
+def _is_call(call: StepRecord) -> bool:
+    return (
+        0 <= call.number <= MOST
+        and len(call.name) <= LONGEST_NAME
+        and len(call.nodes) <= LONGEST_NAME
+        and all(0 <= number <= MOST for number in (call.tasks, call.cpus, call.peak_memory_bytes))
+        and all(0 <= s <= LONGEST_S for s in (call.began_at, call.ran_s, call.cpu_s))  # no NaN
+    )
 
 
 def _is_value_name(name: str) -> bool:

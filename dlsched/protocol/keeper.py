@@ -169,6 +169,8 @@ class JobExited:
     steps: tuple[m.StepRecord, ...] = ()
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
+    script_cpu_s: float = 0.0
+    script_peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -809,6 +811,8 @@ class _Turn:
             steps=end.steps,
             cpu_s=end.cpu_s,
             peak_memory_bytes=end.peak_memory_bytes,
+            script_cpu_s=end.script_cpu_s,
+            script_peak_bytes=end.script_peak_bytes,
         )
         self.change(exit=record, kill_at=None, give_up_at=None, prepare_until=None)
         self.emit(WriteExit(record))

@@ -194,17 +194,23 @@ NOT_RELEASED_IN_TIME = "not released in time"  # the detail of a member whose ga
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One call of `srun` or `dlsched run` in a run, once it has ended."""
+    """One call of `srun` or `dlsched run` in a run.
+
+    Other nodes than the first know only its number and what its tasks there have used.
+    """
 
     number: int
-    name: str  # of its program
-    nodes: str  # a host list
-    tasks: int
+    name: str = ""  # of its program
+    nodes: str = ""  # a host list
+    tasks: int = 0
     cpus: int = 0  # of all its tasks; 0: not said
     began_at: float = 0.0  # by the first node's clock, in seconds since the epoch
     ran_s: float = 0.0
     code: int = 0  # of the first of its tasks that failed
     signal: int = 0
+    cpu_s: float = 0.0  # processor time of its tasks that have ended
+    peak_memory_bytes: int = 0  # of the largest process of these tasks
+    running: bool = False  # it goes on; `ran_s` counts to now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,9 +232,11 @@ class ExitRecord:
     term_s: float | None = None  # from TERM to the end; None: the keeper sent none
     at: float | None = None  # when, by the node's clock, in seconds since the epoch; None: unknown
     hook: str = ""  # which of the site's hooks failed at this run, and how
-    steps: tuple[StepRecord, ...] = ()  # the newest calls of `srun`, from the first node
+    steps: tuple[StepRecord, ...] = ()  # the newest calls of `srun`, with what they used here
     cpu_s: float = 0.0  # processor time of all its processes here
     peak_memory_bytes: int = 0  # of its largest process here
+    script_cpu_s: float = 0.0  # the same two without the tasks of calls of `srun`
+    script_peak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

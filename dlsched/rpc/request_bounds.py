@@ -63,6 +63,7 @@ ELEMENTS: dict[str, int] = {
     "ExitRecord.steps": 1_000_000,
     "RunReport.metrics": 1_000,
     "RunReport.not_finite": 1_000,
+    "RunReport.calls": 1_000,
     "RanksRequest.argv": 100_000,
     "RanksRequest.environment": 100_000,
     "AttachTarget.argv": 10_000,

@@ -1,11 +1,12 @@
 """The lines of steps that `sacct` prints below a job: its script, then each call of `srun`.
 
-The script's step is the run itself; the calls of `srun` come from the record of the run's end, so
-those of a run that goes on are not there yet.
+The nodes tell which calls of `srun` a run has made and, once one has ended, what it has used. The
+script's step is the run without these calls.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -37,8 +38,15 @@ def with_steps(job: Job) -> Iterator[Line]:
     if job.asked.get("mode", "batch") != "batch":  # its ranks are its only step
         yield Line(replace(bare, first_started_at=job.started_at), "0")
         return
-    script = "interactive" if job.asked.get("terminal") else "batch"
-    first = replace(bare, name=script, nodes=job.nodes[:1], first_started_at=job.started_at)
+    script = "interactive" if job.interactive else "batch"
+    first = replace(
+        bare,
+        name=script,
+        nodes=job.nodes[:1],
+        first_started_at=job.started_at,
+        cpu_s=job.script_cpu_s,
+        peak_memory_bytes=job.script_peak_bytes,
+    )
     state = "CANCELLED" if job.state in _STOPPED - {"PENDING"} else job.state
     yield Line(replace(first, state=state, cancelled_by=None), script)
     for step in job.steps:
@@ -47,12 +55,15 @@ def with_steps(job: Job) -> Iterator[Line]:
 
 def _call(bare: Job, step: Step) -> Job:
     """A call of `srun` as a job."""
-    state = "COMPLETED"
+    began = step.began_at
+    state = "RUNNING" if step.running else "COMPLETED"
     if step.signal and bare.state in _STOPPED:
         state = "CANCELLED"
     elif step.code or step.signal:
         state = "FAILED"
-    began = step.began_at
+    ran_s = step.ran_s
+    if step.running and began is not None:
+        ran_s = max(time.time() - began, 0.0)
     return replace(
         bare,
         name=step.name,
@@ -61,11 +72,11 @@ def _call(bare: Job, step: Step) -> Job:
         nodes=tuple(expand("nodes", step.nodes)) if step.nodes else (),
         exit_code=step.code,
         exit_signal=step.signal,
-        run_s=step.ran_s,
+        run_s=ran_s,
         submitted_at=began,
         first_started_at=began,
-        ended_at=None if began is None else began + step.ran_s,
+        ended_at=None if began is None or step.running else began + ran_s,
         asked={"cpus": step.cpus or step.tasks},
-        cpu_s=None,
-        peak_memory_bytes=None,
+        cpu_s=None if step.running else step.cpu_s,
+        peak_memory_bytes=None if step.running else step.peak_memory_bytes,
     )

@@ -11,6 +11,7 @@ from dlsched.cli.jobs.job_filter import FilterOptions, job_filter, states_of
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined, own_name
 from dlsched.cli.slurm.formats import Part, all_of, by_letters, by_names, lines
 from dlsched.cli.slurm.queue_cells import LETTERS, NAMES, OF_DETAILS, DetailedRow, nodes_of
+from dlsched.cli.slurm.squeue_steps import LETTERS_OF_STEPS, USUAL_OF_STEPS, running_steps
 from dlsched.client.daemon_client import Client, filter_of
 from dlsched.core.errors import BadInput
 
@@ -38,6 +39,9 @@ def _parser() -> Arguments:
     option("-l", "--long", flag=True, help="with states as words and limits")
     option("-r", "--array", flag=True, help="a line for each array element")
     option("--start", flag=True, help="predicted starts")
+    found.add_argument(
+        "-s", "--steps", nargs="?", const="", help="steps that run: all, or 7.0,7.batch"
+    )
     option("-a", "--all", flag=True)
     option("-i", "--iterate", help="repeat every so many seconds")
     return found
@@ -69,6 +73,8 @@ def squeue(words: Sequence[str]) -> int:
         rows = list(rows_of(found.rows(), predicted=given.start))
         if classes:
             rows = [row for row in rows if row.job.priority_class in classes]
+        if given.steps is not None:
+            rows = list(running_steps(rows, joined([given.steps])))
         if detailed:
             rows = _with_details(cluster, rows)
         for key, backwards in reversed(order):
@@ -103,6 +109,8 @@ def _with_details(cluster: Client, rows: Sequence[Row]) -> list[Row]:
 
 
 def _parts(given: Any) -> list[Part[Row]]:
+    if given.steps is not None:
+        return by_letters((given.format or [USUAL_OF_STEPS])[-1], LETTERS_OF_STEPS)
     if given.Format:
         return by_names(",".join(given.Format), NAMES, "-O", usual=20)
     chosen = given.format or ([] if given.start or given.long else given_by("SQUEUE_FORMAT"))

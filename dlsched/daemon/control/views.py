@@ -19,7 +19,7 @@ from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, without_words
-from dlsched.protocol.messages import JobId, StopReason
+from dlsched.protocol.messages import JobId, RunId, StepRecord, StopReason
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
@@ -120,6 +120,8 @@ class Views:
         spec, facts = table.spec(row), table.of(row.job)
         run = ledger.live_run(row.job)
         view = base_view(row, spec, facts.updated)
+        if run is not None:
+            _put_calls(view, facts.calls, run)
         view.state = word(row, run)
         view.reason = reason
         _put_facts(view, facts)
@@ -169,6 +171,16 @@ def _put_range(view: control_pb2.JobView, spec: JobSpec) -> None:
         view.asked.cpus = spec.body.cpus * len(view.nodes) // len(gang)
 
 
+def _put_calls(
+    view: control_pb2.JobView, calls: tuple[RunId, tuple[StepRecord, ...]] | None, run: Run
+) -> None:
+    """Put in the calls of `srun` of a run that goes on, in place of the last one's."""
+    for name in (*_USED, "steps"):
+        view.ClearField(name)
+    if calls is not None and calls[0] == run.key.run_id:
+        view.steps.extend(to_wire(each) for each in calls[1])
+
+
 def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
     """Put in a job's history in numbers."""
     _put(
@@ -183,6 +195,8 @@ def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
     view.starting_s = facts.starting_s + facts.run_restart_s
 
 
+# of the last run that is over
+_USED = ("cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
 _KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
 _HERE = tuple(  # the fields that a view has itself; the others are in its `asked`
     row for row in _KEPT if row.shown and row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name
@@ -218,6 +232,7 @@ def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb
         preemptions=row.preemptions,
         failures=row.failures,
         run=row.runs,
+        interactive=bool(spec.body.terminal),
     )
     for each in _HERE:
         if each.form == "names":
@@ -233,7 +248,8 @@ def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb
         view.code, view.signal = row.exit.code, row.exit.signal
         view.steps.extend(to_wire(step) for step in row.exit.steps)
         if row.exit.peak_memory_bytes:  # older agents do not measure
-            view.cpu_s, view.peak_memory_bytes = row.exit.cpu_s, row.exit.peak_memory_bytes
+            for name in _USED:
+                setattr(view, name, getattr(row.exit, name))
     for each_one in updated.get("dependencies", spec.body.dependencies):
         view.dependencies.add(
             kind=each_one.kind,

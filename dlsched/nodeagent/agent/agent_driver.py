@@ -101,6 +101,7 @@ class AgentDriver:
         )
         self.turns = GpuTurns(settings.turns, gpus.inventory, self.running_run, self.keepers.send)
         self.limits = None if limits is None else limits(self.keepers.send)
+        self._heard: tuple[m.Epoch, int] | None = None  # daemon, and failures to reach one by then
         self.starts = 0  # of keepers, since this process began
         self.ends: Counter[m.ExitReason] = Counter()  # of runs, likewise
         self.clients = Clients(self.state.node, self.tasks, self.keepers, self.running_run)
@@ -183,6 +184,10 @@ class AgentDriver:
             self.handle(agent.Tick(clock.boottime()))
 
     def _on_reply(self, reply: m.Reply) -> None:
+        heard = (reply.term.epoch, self.leader.failures)
+        if heard != self._heard:  # another daemon, or the same one after messages were lost
+            self._heard = heard
+            self.reports.tell_again()
         self.handle(agent.ReplyArrived(clock.boottime(), reply))
 
     def _from_job(self, run_id: m.RunId, message: Message) -> None:
@@ -238,6 +243,7 @@ class AgentDriver:
             case agent.WriteEnd(exit=record):
                 start(keepers.write_end(record))
             case agent.DropRecord(run_id=run_id):
+                self.reports.forget(run_id)
                 start(keepers.forget(run_id))
             case agent.Spawn(desired=desired, covered_until=until):
                 self.starts += 1

@@ -140,6 +140,7 @@ class GangRanks:
         message: Message = {"call": call, "rank": event.rank}
         if event.exited:
             message |= {"exited": True, "code": event.code, "signal": event.signal}
+            message |= {"cpu_s": event.cpu_s, "peak_memory_bytes": event.peak_memory_bytes}
         else:
             text = base64.b64encode(event.data).decode()
             message |= {"stream": event.stream, "data": text}

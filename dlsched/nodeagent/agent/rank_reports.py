@@ -34,6 +34,8 @@ class RankReports:
     leader: LeaderLink
     send_to_keeper: Callable[[RunId, dict[str, Any]], bool]
     _waiting: dict[tuple[str, int], control_pb2.RunReport] = field(default_factory=dict, init=False)
+    # the newest calls of `srun` of each run, for a daemon that does not know them
+    _calls: dict[RunId, control_pb2.RunReport] = field(default_factory=dict, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _committing: WeakValueDictionary[RunId, asyncio.Lock] = field(
         default_factory=WeakValueDictionary, init=False
@@ -48,11 +50,29 @@ class RankReports:
         except (ValueError, TypeError) as error:  # a number that the message cannot hold
             log.warning("report-unclear run=%s why=%s", key, error)
             report = self._message(key, {"rank": 0, "ignored": 1})
-        earlier = self._waiting.get((key.run_id, report.rank))
+        if report.calls:
+            self._calls[key.run_id] = control_pb2.RunReport(
+                node=self.node, key=report.key, calls=report.calls
+            )
+        self._wait(key.run_id, report)
+
+    def tell_again(self) -> None:
+        """Tell a daemon that may not know them which calls of `srun` there are."""
+        for run_id, report in self._calls.items():
+            again = control_pb2.RunReport()
+            again.CopyFrom(report)  # one that waits is changed
+            self._wait(run_id, again)
+
+    def forget(self, run_id: RunId) -> None:
+        """A run has left this node."""
+        self._calls.pop(run_id, None)
+
+    def _wait(self, run_id: RunId, report: control_pb2.RunReport) -> None:
+        earlier = self._waiting.get((run_id, report.rank))
         if earlier is not None:
             _merge(earlier, report)
         elif len(self._waiting) < _WAITING:
-            self._waiting[(key.run_id, report.rank)] = report
+            self._waiting[(run_id, report.rank)] = report
         self._wake.set()
 
     def _message(self, key: RunKey, values: dict[str, Any]) -> control_pb2.RunReport:
@@ -67,6 +87,8 @@ class RankReports:
         report.not_finite.extend(values.get("not_finite", ()))
         report.ready_ports.extend(values.get("ready_ports", ()))
         report.ready_word = values.get("ready_word", "")
+        for each in values.get("calls", ()):
+            report.calls.add(**each)
         if "training" in values:
             known = {k: v for k, v in dict(values["training"]).items() if v is not None}
             report.training.CopyFrom(control_pb2.TrainingReport(**known))
@@ -117,6 +139,8 @@ def _merge(earlier: control_pb2.RunReport, report: control_pb2.RunReport) -> Non
         earlier.ClearField("doing")
     if report.ready_ports:
         earlier.ClearField("ready_ports")
+    if report.calls:
+        earlier.ClearField("calls")
     if len(earlier.metrics) > _MOST_NAMES:
         earlier.ClearField("metrics")
     earlier.MergeFrom(report)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dlsched.nodeagent.host import lean_socket
 from dlsched.nodeagent.host.event_loop import EventLoop
+from dlsched.nodeagent.host.used import Used, of_rusage
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 
@@ -16,7 +17,7 @@ from dlsched.nodeagent.ranks.launch_spec import KeeperSpec
 class Parent(Protocol):
     """What is told of the children's ends."""
 
-    def child_ended(self, pid: int, status: int, error: str) -> None:
+    def child_ended(self, pid: int, status: int, error: str, used: Used) -> None:
         """A child has ended.
 
         `status` is its exit code, or the negative number of the signal that ended it; `error` says
@@ -80,7 +81,7 @@ class Children:
             self._reading.recv(4096)
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 self._parent.no_child_left()
                 return
@@ -92,4 +93,5 @@ class Children:
                     error = error or os.read(pipe, 4096)
                 self._close_pipe(pipe)
             status = os.waitstatus_to_exitcode(status)
-            self._parent.child_ended(pid, status, error.decode("utf-8", "replace"))
+            why = error.decode("utf-8", "replace")
+            self._parent.child_ended(pid, status, why, of_rusage(used))

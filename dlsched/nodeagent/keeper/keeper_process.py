@@ -306,6 +306,7 @@ class Keeper:
         self._training.new_agent()
         self._tasks.new_agent()
         self.processes.turns.new_agent()
+        self.processes.calls.report()
         self._limits.tell_agent()
 
     def _agent_gone(self) -> None:

@@ -27,7 +27,7 @@ from dlsched.protocol.messages import BootId, DesiredRun, ExitRecord, NodeName, 
 from dlsched.system import files
 from dlsched.system.fault_points import fault_point
 
-EXIT_BYTES = 20_480  # for an exit record without the names of a gang's nodes
+EXIT_BYTES = 24_576  # for an exit record without the names of a gang's nodes
 LONGEST_NAME = 28  # of a folder of sockets, in bytes
 
 

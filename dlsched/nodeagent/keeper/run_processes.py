@@ -7,7 +7,6 @@ that suspends the job.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from dlsched.job import messages as words
 from dlsched.nodeagent.host import processes
 from dlsched.nodeagent.host.containment import Containment, containment_of
+from dlsched.nodeagent.host.used import Used
 from dlsched.nodeagent.keeper.children import Children
 from dlsched.nodeagent.keeper.hook_process import HookProcess
 from dlsched.nodeagent.keeper.stacks import Stacks
@@ -81,6 +81,7 @@ class RunProcesses:
         self.containment: Containment = containment_of(facts.cgroup, namespace)
         self._children = Children(loop, self)
         self.calls = RankCalls(keeper)
+        self._used_by_others = Used()  # processes that are no rank of a call
         self.turns = RunTurns(keeper)
         self.shells = Shells(keeper, loop)
         self.suspension = Suspension(keeper)
@@ -326,12 +327,14 @@ class RunProcesses:
 
     # -- ends ----------------------------------------------------------------------------------
 
-    def child_ended(self, pid: int, status: int, error: str) -> None:
+    def child_ended(self, pid: int, status: int, error: str, used: Used) -> None:
         """Note the end of a process: of a rank of `dlsched run`, a helper, or the job itself."""
         code, number = (status, 0) if status >= 0 else (0, -status)
+        if self.calls.ended(pid, code, number, error, used):
+            return
+        self._used_by_others += used
         if (
             self.hook.ended(pid, status)
-            or self.calls.ended(pid, code, number, error)
             or self.suspension.ended(pid)
             or self._output.ended(pid, status, error)
             or self._stacks.ended(pid, code, number, error)
@@ -398,7 +401,8 @@ class RunProcesses:
                 self._keeper.feed_later(protocol.JobExited(now))
             return
         self._exit_reported = True
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # a keeper has one run
+        others = self._used_by_others
+        used = others + self.calls.used
         killed = state.stage is protocol.Stage.KILLING and not self._failed and not self._code
         if killed and self._waits_for_first_node:
             self._signal = signal.SIGKILL
@@ -416,7 +420,9 @@ class RunProcesses:
                 unasked=self._ended_unasked,
                 at=clock.wall() - (now - (self._ended_at or now)),
                 steps=self.calls.steps(),
-                cpu_s=used.ru_utime + used.ru_stime,
-                peak_memory_bytes=used.ru_maxrss * 1024,
+                cpu_s=used.cpu_s,
+                peak_memory_bytes=used.peak_memory_bytes,
+                script_cpu_s=others.cpu_s,
+                script_peak_bytes=others.peak_memory_bytes,
             )
         )

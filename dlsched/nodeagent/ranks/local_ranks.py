@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dlsched.nodeagent.host import processes
+from dlsched.nodeagent.host.used import Used
 from dlsched.nodeagent.ranks import child_process
 from dlsched.nodeagent.ranks.job_environment import Rank, build_environment
 from dlsched.nodeagent.ranks.rank_plan import RankCommand, RankPlace
@@ -33,16 +34,18 @@ class LocalRanks:
         keeper: KeeperInterface,
         *,
         on_output: Callable[[int, int, bytes], None],
-        on_exit: Callable[[int, int, int], None],
+        on_exit: Callable[[int, int, int, Used], None],
     ) -> None:
         """Start none yet.
 
         `on_output` takes a rank, a stream (1 or 2) and the bytes that the rank has written;
-        `on_exit` takes a rank, its exit code and the signal that has ended it.
+        `on_exit` takes a rank, its exit code, the signal that has ended it, and what it has used.
         """
         self._keeper, self._on_output, self._on_exit = keeper, on_output, on_exit
         self._pids: dict[int, int] = {}  # rank, by pid
-        self._exits: dict[int, tuple[int, int]] = {}  # code and signal, by rank; its pipes are open
+        # code, signal and use, by rank; its pipes are open
+        self._exits: dict[int, tuple[int, int, Used]] = {}
+        self.used = Used()  # by ranks that have ended
         self._pipes: dict[int, tuple[int, int]] = {}  # rank and stream, by descriptor
         self._not_taken = 0  # bytes
         self._paused: set[int] = set()  # descriptors that are not read now
@@ -133,7 +136,7 @@ class LocalRanks:
 
     # -- ends ----------------------------------------------------------------------------------
 
-    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
+    def ended(self, pid: int, code: int, number: int, detail: str, used: Used) -> bool:
         """Whether the process that has ended is a rank; its exit is reported after its output.
 
         Args:
@@ -141,6 +144,7 @@ class LocalRanks:
             code: its exit code.
             number: of the signal that has ended it, or 0.
             detail: why it could not be started, or empty.
+            used: by it.
         """
         rank = self._pids.pop(pid, None)
         if rank is None:
@@ -148,7 +152,8 @@ class LocalRanks:
         if detail:
             self._on_output(rank, 2, f"dlsched: {detail}\n".encode())
             self._not_taken += len(detail) + 10
-        self._exits[rank] = (code, number)
+        self.used += used
+        self._exits[rank] = (code, number, used)
         self._report_exits()
         return True
 

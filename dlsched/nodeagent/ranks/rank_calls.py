@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlsched.job import messages as words
+from dlsched.nodeagent.host.used import Used
 from dlsched.nodeagent.json_values import plain, value_of
 from dlsched.nodeagent.ranks.job_environment import (
     CHANGEABLE,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dlsched.nodeagent.ranks.keeper_interface import KeeperInterface
 
 STEPS, NAME, NODES = 40, 32, 128  # calls that the exit record has room for, and their words
+NOTHING = Used()
 
 
 class RankCalls:
@@ -55,15 +57,38 @@ class RankCalls:
         self._calls: dict[int, Call] = {}
         self.script_environment: Mapping[str, str] = {}  # of the job's first process here
         self._shares: dict[int, LocalRanks] = {}
-        self._ended: deque[StepRecord] = deque(maxlen=STEPS)
+        # as they are reported, and as the exit record has them
+        self._ended: deque[tuple[StepRecord, StepRecord]] = deque(maxlen=STEPS)
+        self._ended_shares: deque[tuple[int, Used]] = deque(maxlen=STEPS)  # with their calls
+        self.used = Used()  # by all ranks here that have ended
 
     def steps(self) -> tuple[StepRecord, ...]:
-        """Return the newest calls that have begun; those that go on end with the run."""
-        if not self._count:
-            return ()
-        live = [call.record(ends=True) for call in self._calls.values() if call.begun]
-        known = {each.number: each for each in (*self._ended, *live)}
-        return tuple(known[number] for number in sorted(known)[-STEPS:])
+        """Return the newest calls for the exit record, with what they have used on this node.
+
+        Calls that go on end with the run. Of calls of another node, only their use is known.
+        """
+        shares = [*self._ended_shares, *((k, each.used) for k, each in self._shares.items())]
+        return (
+            *self._newest(ends=True),
+            *(
+                StepRecord(
+                    number=number - 1, cpu_s=used.cpu_s, peak_memory_bytes=used.peak_memory_bytes
+                )
+                for number, used in shares[-STEPS:]
+            ),
+        )
+
+    def _newest(self, *, ends: bool) -> list[StepRecord]:
+        """The newest calls that have begun, in their order."""
+        live = (call.record(ends=ends) for call in self._calls.values() if call.begun)
+        found = (*(pair[ends] for pair in self._ended), *live)
+        return sorted(found, key=lambda each: each.number)[-STEPS:]
+
+    def report(self) -> None:
+        """Tell the agent of all calls, as they are now."""
+        if self._count:
+            records = [plain(each) for each in self._newest(ends=False)]
+            self._keeper.send_to_agent({"report": {"rank": 0, "calls": records}})
 
     @property
     def deadline(self) -> float | None:
@@ -95,6 +120,8 @@ class RankCalls:
             call = Call(self._keeper, peer, message, self._count, self._changed(message))
             self._calls[self._count] = call
             self._begin(self._count)
+            if call.begun:
+                self.report()
         elif isinstance(message, words.SignalRanks):
             for call in self._calls.values():
                 if call.peer is peer and 0 < message.number < signal.NSIG:
@@ -134,7 +161,7 @@ class RankCalls:
                 call.flush()
         self._tidy()
 
-    def ended(self, pid: int, code: int, number: int, detail: str) -> bool:
+    def ended(self, pid: int, code: int, number: int, detail: str, used: Used) -> bool:
         """Whether the process that has ended is a rank of any call.
 
         Args:
@@ -142,20 +169,26 @@ class RankCalls:
             code: its exit code.
             number: of the signal that has ended it, or 0.
             detail: why it could not be started, or empty.
+            used: by it.
         """
-        found = any(each.ended(pid, code, number, detail) for each in self._all_ranks())
+        found = any(each.ended(pid, code, number, detail, used) for each in self._all_ranks())
+        if found:
+            self.used += used
         self._tidy()
         return found
 
     def _tidy(self) -> None:
-        for key in [key for key, call in self._calls.items() if call.over]:
+        over = [key for key, call in self._calls.items() if call.over]
+        for key in over:
             call = self._calls.pop(key)
             if call.begun:
-                self._ended.append(call.record())
+                self._ended.append((call.record(), call.record(ends=True)))
             for number in [each for each, call in self._calls.items() if not call.begun]:
                 self._begin(number)
+        if over:
+            self.report()
         for key in [key for key, share in self._shares.items() if not share.running]:
-            del self._shares[key]
+            self._ended_shares.append((key, self._shares.pop(key).used))
 
     # -- the agent -----------------------------------------------------------------------------
 
@@ -197,9 +230,9 @@ class RankCalls:
             event = {"call": number, "rank": rank, "stream": stream, "data": text}
             keeper.send_to_agent({"rank_event": event})
 
-        def on_exit(rank: int, code: int, ended_by: int) -> None:
+        def on_exit(rank: int, code: int, ended_by: int, used: Used) -> None:
             event = {"call": number, "rank": rank, "exited": True, "code": code, "signal": ended_by}
-            keeper.send_to_agent({"rank_event": event})
+            keeper.send_to_agent({"rank_event": event | plain(used)})
 
         places = [value_of(RankPlace, each) for each in request["ranks"]]
         command = value_of(RankCommand, request | {"call": number})  # JSON has int64 as a text
@@ -232,7 +265,7 @@ class Call:
             number: of the call; it tells the calls of the run apart.
             changed: variables of the runtime whose values the caller has set.
         """
-        self._keeper, self.peer, self._request, self._number = keeper, peer, request, number
+        self._keeper, self.peer, self._request, self.number = keeper, peer, request, number
         self._changed = changed
         self.begun = False
         self.gpus: frozenset[GpuId] = frozenset()  # that no other call gets meanwhile
@@ -243,6 +276,7 @@ class Call:
         )  # packet, bytes of output in it, node of its rank
         self._failed = False
         self._first_failure = (0, 0)  # code and signal of the first task that failed
+        self._used_elsewhere = Used()  # by tasks on other nodes that have ended
         self._command: RankCommand | None = None
         self._began_at = self._ended_at = clock.wall()
         self._abandoned = False
@@ -256,24 +290,31 @@ class Call:
         return (knows or self._abandoned) and not self.ranks.running
 
     def record(self, *, ends: bool = False) -> StepRecord:
-        """Return what accounts have of the call; `ends`: its run ends while it goes on."""
+        """Return what accounts have of the call.
+
+        Args:
+            ends: for the exit record: it ends with its run, and other nodes say themselves what
+                it has used there.
+        """
         command = self._command
         assert command is not None, "it has begun"
         code, number = self._first_failure
         if ends and self._left and not (code or number):
             number = signal.SIGKILL
+        used = self.ranks.used if ends else self.ranks.used + self._used_elsewhere
         return StepRecord(
-            number=self._number - 1,
+            number=self.number - 1,
             name=os.path.basename(command.argv[0])[:NAME] if command.argv else "",
             nodes=compact_names(command.nodes)[:NODES],
             tasks=command.world,
             cpus=command.world * command.cpus_per_task,
             began_at=self._began_at,
-            ran_s=max(
-                (clock.wall() if ends and self._left else self._ended_at) - self._began_at, 0.0
-            ),
+            ran_s=max((clock.wall() if self._left else self._ended_at) - self._began_at, 0.0),
             code=code,
             signal=number,
+            cpu_s=used.cpu_s,
+            peak_memory_bytes=used.peak_memory_bytes,
+            running=bool(self._left) and not ends,
         )
 
     def begin(self, taken: Collection[GpuId] = ()) -> None:
@@ -302,14 +343,14 @@ class Call:
         self._left = set(self._node_of)
         nodes = tuple(share.node for share, places in zip(layout, plans, strict=True) if places)
         command = RankCommand(
-            call=self._number,
+            call=self.number,
             argv=tuple(request.argv),
             environment=dict(request.environment),
             working_directory=request.working_directory,
             world=sum(len(each) for each in plans),
             nodes=nodes,
             master_address=address_of(spec, nodes[0]),
-            master_port=port_of(spec.desired.key.run_id, self._number - 1),
+            master_port=port_of(spec.desired.key.run_id, self.number - 1),
             tasks_per_node=compact_counts([len(each) for each in plans if each]),
             cpus_per_task=request.cpus_per_task,
             changed=self._changed,
@@ -319,7 +360,7 @@ class Call:
         if len(self.peer.streams) >= 2 and not request.label:
             streams = (self.peer.streams[0], self.peer.streams[1])
         where = tuple(self._node_of[rank] for rank in range(command.world))
-        self._send(words.Started(ranks=command.world, call=self._number, nodes=where))
+        self._send(words.Started(ranks=command.world, call=self.number, nodes=where))
         by_node = {share.node: places for share, places in zip(layout, plans, strict=True)}
         self.ranks.start(command, by_node.get(spec.node, ()), streams)
         for fd in self.peer.streams:
@@ -344,9 +385,11 @@ class Call:
     def _output(self, rank: int, stream: int, data: bytes) -> None:
         self._send(words.Output(rank=rank, stream=stream, data=data), len(data), rank)
 
-    def _exited(self, rank: int, code: int, number: int) -> None:
+    def _exited(self, rank: int, code: int, number: int, used: Used = NOTHING) -> None:
         if rank not in self._left:
             return
+        if self._node_of[rank] != self._keeper.spec.node:
+            self._used_elsewhere += used
         self._left.discard(rank)
         self._send(words.Exited(rank=rank, code=code, signal=number, node=self._node_of[rank]))
         self._ended_at = clock.wall()
@@ -364,7 +407,9 @@ class Call:
         if "refused" in event:
             self._refuse_node(str(event["node"]), str(event["refused"]))
         elif event.get("exited"):
-            self._exited(int(event["rank"]), int(event["code"]), int(event["signal"]))
+            cpu_s, peak = event.get("cpu_s", 0.0), event.get("peak_memory_bytes", 0)
+            used = Used(float(cpu_s), int(peak))
+            self._exited(int(event["rank"]), int(event["code"]), int(event["signal"]), used)
         else:
             self._output(int(event["rank"]), int(event["stream"]), base64.b64decode(event["data"]))
 
@@ -379,10 +424,10 @@ class Call:
     def send(self, number: int) -> None:
         """Send one signal to all ranks."""
         self.ranks.send(number)
-        self._keeper.send_to_agent({"ranks_signal": {"call": self._number, "number": number}})
+        self._keeper.send_to_agent({"ranks_signal": {"call": self.number, "number": number}})
 
     def _end_all(self) -> None:
-        self._keeper.send_to_agent({"ranks_stop": self._number})
+        self._keeper.send_to_agent({"ranks_stop": self.number})
         self.ranks.send(signal.SIGTERM)
         self.ranks.end_soon()
 
@@ -390,7 +435,7 @@ class Call:
         """End all ranks: the caller is gone."""
         self._abandoned = True
         self._outgoing.clear()
-        self._keeper.send_to_agent({"ranks_stop": self._number})
+        self._keeper.send_to_agent({"ranks_stop": self.number})
         self.ranks.stop()
 
     # -- to the caller -------------------------------------------------------------------------
@@ -411,5 +456,5 @@ class Call:
             if size and node == self._keeper.spec.node:
                 self.ranks.taken(size)
             elif size:
-                taken = {"call": self._number, "node": node, "bytes": size}
+                taken = {"call": self.number, "node": node, "bytes": size}
                 self._keeper.send_to_agent({"ranks_received": taken})

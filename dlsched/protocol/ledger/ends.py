@@ -185,12 +185,32 @@ def judge(run: Run, job: Job) -> tuple[Cause, str, m.ExitRecord | None]:
 
 
 def _with_use_of_all(record: m.ExitRecord, run: Run) -> m.ExitRecord:
-    """The record with what all nodes of the run have used."""
+    """The record with what all nodes of the run have used, and with its calls of `srun`."""
     every = [each.exit for each in run.members.values() if each.exit is not None]
     return replace(
         record,
+        steps=_steps_of(every),
         cpu_s=sum(each.cpu_s for each in every),
         peak_memory_bytes=max(each.peak_memory_bytes for each in every),
+        script_cpu_s=sum(each.script_cpu_s for each in every),
+        script_peak_bytes=max(each.script_peak_bytes for each in every),
+    )
+
+
+def _steps_of(records: Iterable[m.ExitRecord]) -> tuple[m.StepRecord, ...]:
+    """The calls of `srun` as the first node knows them, with what they have used on all nodes."""
+    used: dict[int, list[m.StepRecord]] = {}
+    for step in (step for record in records for step in record.steps):
+        used.setdefault(step.number, []).append(step)
+    return tuple(
+        replace(
+            step,
+            cpu_s=sum(each.cpu_s for each in shares),
+            peak_memory_bytes=max(each.peak_memory_bytes for each in shares),
+        )
+        for shares in used.values()
+        for step in shares
+        if step.tasks
     )
 
 

@@ -468,7 +468,7 @@ class EventView(_message.Message):
     def __init__(self, at: _Optional[float] = ..., kind: _Optional[str] = ..., actor: _Optional[str] = ..., text: _Optional[str] = ..., run: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class JobView(_message.Message):
-    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training", "predicted_start_p10_at", "predicted_start_p90_at", "predicted_end_p10_at", "predicted_end_p90_at", "gpu_used", "steps", "cpu_s", "peak_memory_bytes", "working_directory")
+    __slots__ = ("job", "array_job", "array_task", "name", "user", "vc", "partition", "state", "reason", "gpus", "gang", "gpu_types", "nodes", "submitted_at", "first_started_at", "started_at", "ended_at", "run_s", "gpu_s", "starts", "preemptions", "migrations", "resizes", "failures", "code", "signal", "time_limit_s", "priority", "held", "position", "predicted_start_at", "predicted_basis", "array_limit", "lost_s", "begin_at", "deadline_at", "run", "priority_class", "dependencies", "cancelled_by", "progress", "comment", "model", "where", "account", "predicted_end_at", "restart_s", "starting_s", "gpu_share", "asked", "training", "predicted_start_p10_at", "predicted_start_p90_at", "predicted_end_p10_at", "predicted_end_p90_at", "gpu_used", "steps", "cpu_s", "peak_memory_bytes", "working_directory", "interactive", "script_cpu_s", "script_peak_bytes")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_FIELD_NUMBER: _ClassVar[int]
@@ -529,6 +529,9 @@ class JobView(_message.Message):
     CPU_S_FIELD_NUMBER: _ClassVar[int]
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    INTERACTIVE_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_CPU_S_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
     job: int
     array_job: int
     array_task: int
@@ -589,7 +592,10 @@ class JobView(_message.Message):
     cpu_s: float
     peak_memory_bytes: int
     working_directory: str
-    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ..., predicted_start_p10_at: _Optional[float] = ..., predicted_start_p90_at: _Optional[float] = ..., predicted_end_p10_at: _Optional[float] = ..., predicted_end_p90_at: _Optional[float] = ..., gpu_used: _Optional[float] = ..., steps: _Optional[_Iterable[_Union[_run_pb2.StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., working_directory: _Optional[str] = ...) -> None: ...
+    interactive: bool
+    script_cpu_s: float
+    script_peak_bytes: int
+    def __init__(self, job: _Optional[int] = ..., array_job: _Optional[int] = ..., array_task: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., vc: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., gpus: _Optional[int] = ..., gang: _Optional[_Iterable[int]] = ..., gpu_types: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., submitted_at: _Optional[float] = ..., first_started_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., run_s: _Optional[float] = ..., gpu_s: _Optional[float] = ..., starts: _Optional[int] = ..., preemptions: _Optional[int] = ..., migrations: _Optional[int] = ..., resizes: _Optional[int] = ..., failures: _Optional[int] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., time_limit_s: _Optional[float] = ..., priority: _Optional[float] = ..., held: _Optional[bool] = ..., position: _Optional[int] = ..., predicted_start_at: _Optional[float] = ..., predicted_basis: _Optional[str] = ..., array_limit: _Optional[int] = ..., lost_s: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., run: _Optional[int] = ..., priority_class: _Optional[str] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., cancelled_by: _Optional[str] = ..., progress: _Optional[float] = ..., comment: _Optional[str] = ..., model: _Optional[str] = ..., where: _Optional[_Iterable[_Union[GpusOnNode, _Mapping]]] = ..., account: _Optional[str] = ..., predicted_end_at: _Optional[float] = ..., restart_s: _Optional[float] = ..., starting_s: _Optional[float] = ..., gpu_share: _Optional[float] = ..., asked: _Optional[_Union[JobRequest, _Mapping]] = ..., training: _Optional[_Union[TrainingNow, _Mapping]] = ..., predicted_start_p10_at: _Optional[float] = ..., predicted_start_p90_at: _Optional[float] = ..., predicted_end_p10_at: _Optional[float] = ..., predicted_end_p90_at: _Optional[float] = ..., gpu_used: _Optional[float] = ..., steps: _Optional[_Iterable[_Union[_run_pb2.StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., working_directory: _Optional[str] = ..., interactive: _Optional[bool] = ..., script_cpu_s: _Optional[float] = ..., script_peak_bytes: _Optional[int] = ...) -> None: ...
 
 class TrainingNow(_message.Message):
     __slots__ = ("loss", "steps_s", "samples_s", "gpu_memory_bytes", "gpu_utilization", "report_age_s", "metrics", "not_finite", "gpu_idle_s")
@@ -2190,7 +2196,7 @@ class TaskBundle(_message.Message):
     def __init__(self, numbers: _Optional[_Iterable[int]] = ..., lines: _Optional[_Iterable[str]] = ..., over: _Optional[bool] = ...) -> None: ...
 
 class RunReport(_message.Message):
-    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks", "ready_ports", "ready_word")
+    __slots__ = ("node", "key", "rank", "step", "batch_s", "loss", "gpu_memory_bytes", "metrics", "restart_s", "save_s", "training", "ignored", "saves", "not_finite", "error", "error_at", "doing", "stacks", "ready_ports", "ready_word", "calls")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -2218,6 +2224,7 @@ class RunReport(_message.Message):
     STACKS_FIELD_NUMBER: _ClassVar[int]
     READY_PORTS_FIELD_NUMBER: _ClassVar[int]
     READY_WORD_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
     node: str
     key: _run_pb2.RunKey
     rank: int
@@ -2238,7 +2245,8 @@ class RunReport(_message.Message):
     stacks: str
     ready_ports: _containers.RepeatedScalarFieldContainer[int]
     ready_word: str
-    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ..., saves: _Optional[bool] = ..., not_finite: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ..., error_at: _Optional[float] = ..., doing: _Optional[str] = ..., stacks: _Optional[str] = ..., ready_ports: _Optional[_Iterable[int]] = ..., ready_word: _Optional[str] = ...) -> None: ...
+    calls: _containers.RepeatedCompositeFieldContainer[_run_pb2.StepRecord]
+    def __init__(self, node: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., rank: _Optional[int] = ..., step: _Optional[int] = ..., batch_s: _Optional[float] = ..., loss: _Optional[float] = ..., gpu_memory_bytes: _Optional[int] = ..., metrics: _Optional[_Mapping[str, float]] = ..., restart_s: _Optional[float] = ..., save_s: _Optional[float] = ..., training: _Optional[_Union[TrainingReport, _Mapping]] = ..., ignored: _Optional[int] = ..., saves: _Optional[bool] = ..., not_finite: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ..., error_at: _Optional[float] = ..., doing: _Optional[str] = ..., stacks: _Optional[str] = ..., ready_ports: _Optional[_Iterable[int]] = ..., ready_word: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[_run_pb2.StepRecord, _Mapping]]] = ...) -> None: ...
 
 class TrainingReport(_message.Message):
     __slots__ = ("nodes", "replicas", "local", "steps", "accumulation_s", "optimiser_s", "gradient_sqr", "gradient_var", "initial", "maximum", "local_min", "local_max", "may_accumulate", "fixed", "local_now", "accumulation_now", "progress")

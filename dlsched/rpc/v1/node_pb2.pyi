@@ -345,7 +345,7 @@ class RanksRequest(_message.Message):
     def __init__(self, asker: _Optional[str] = ..., key: _Optional[_Union[_run_pb2.RunKey, _Mapping]] = ..., call: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., world: _Optional[int] = ..., master_port: _Optional[int] = ..., tasks_per_node: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., changed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RankEvent(_message.Message):
-    __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused")
+    __slots__ = ("rank", "stream", "data", "exited", "code", "signal", "refused", "cpu_s", "peak_memory_bytes")
     RANK_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +353,8 @@ class RankEvent(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     rank: int
     stream: int
     data: bytes
@@ -360,7 +362,9 @@ class RankEvent(_message.Message):
     code: int
     signal: int
     refused: str
-    def __init__(self, rank: _Optional[int] = ..., stream: _Optional[int] = ..., data: _Optional[bytes] = ..., exited: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
+    cpu_s: float
+    peak_memory_bytes: int
+    def __init__(self, rank: _Optional[int] = ..., stream: _Optional[int] = ..., data: _Optional[bytes] = ..., exited: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., refused: _Optional[str] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...
 
 class RanksSignal(_message.Message):
     __slots__ = ("asker", "key", "call", "number")

@@ -224,7 +224,7 @@ class HeldRun(_message.Message):
     def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., phase: _Optional[_Union[Phase, str]] = ..., gpus: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., suspension: _Optional[int] = ..., let_go: _Optional[bool] = ..., in_doubt: _Optional[bool] = ...) -> None: ...
 
 class StepRecord(_message.Message):
-    __slots__ = ("number", "name", "nodes", "tasks", "cpus", "began_at", "ran_s", "code", "signal")
+    __slots__ = ("number", "name", "nodes", "tasks", "cpus", "began_at", "ran_s", "code", "signal", "cpu_s", "peak_memory_bytes", "running")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +234,9 @@ class StepRecord(_message.Message):
     RAN_S_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
     number: int
     name: str
     nodes: str
@@ -243,10 +246,13 @@ class StepRecord(_message.Message):
     ran_s: float
     code: int
     signal: int
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., nodes: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., began_at: _Optional[float] = ..., ran_s: _Optional[float] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+    cpu_s: float
+    peak_memory_bytes: int
+    running: bool
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., nodes: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., began_at: _Optional[float] = ..., ran_s: _Optional[float] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., running: _Optional[bool] = ...) -> None: ...
 
 class ExitRecord(_message.Message):
-    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps", "cpu_s", "peak_memory_bytes")
+    __slots__ = ("key", "node", "reason", "code", "signal", "stop", "ran_s", "detail", "nodes", "request_id", "told", "checkpoint", "term_s", "at", "hook", "steps", "cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
     KEY_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +271,8 @@ class ExitRecord(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     CPU_S_FIELD_NUMBER: _ClassVar[int]
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_CPU_S_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
     key: RunKey
     node: str
     reason: ExitReason
@@ -283,4 +291,6 @@ class ExitRecord(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[StepRecord]
     cpu_s: float
     peak_memory_bytes: int
-    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ...) -> None: ...
+    script_cpu_s: float
+    script_peak_bytes: int
+    def __init__(self, key: _Optional[_Union[RunKey, _Mapping]] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[ExitReason, str]] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., stop: _Optional[_Union[StopReason, str]] = ..., ran_s: _Optional[float] = ..., detail: _Optional[str] = ..., nodes: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., told: _Optional[_Union[Told, str]] = ..., checkpoint: _Optional[int] = ..., term_s: _Optional[float] = ..., at: _Optional[float] = ..., hook: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cpu_s: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., script_cpu_s: _Optional[float] = ..., script_peak_bytes: _Optional[int] = ...) -> None: ...

@@ -56,6 +56,8 @@ def test_salloc_gives_a_shell_on_a_terminal_of_the_job(login: LoginNode) -> None
         user.resize(44, 132)
         user.line("until stty size | grep 132; do :; done")
         user.expect(r"44 132\r\n")
+        steps = f"sacct -n -P -o JobID,JobName,State -j {job}"
+        assert f"{job}.interactive|interactive|RUNNING\n" in login.typed(steps)
         user.line("sleep 601; echo ended with $?")
         eventually("it sleeps", lambda: sleeps(601))
         user.type("\x03")
@@ -72,6 +74,13 @@ def test_salloc_gives_a_shell_on_a_terminal_of_the_job(login: LoginNode) -> None
         assert user.ends() == 7
     ended = login.cluster.until(job, "FAILED")
     assert (ended.exit_code, ended.name) == (7, "play")
+    login.cluster.kill("daemon")
+    login.cluster.start_daemon()
+    login.cluster.wait_until_up()
+    assert login.typed(steps).splitlines()[1:] == [  # from the database
+        f"{job}.interactive|interactive|FAILED",
+        f"{job}.0|hostname|COMPLETED",
+    ]
 
 
 def sleeps(seconds: int) -> bool:

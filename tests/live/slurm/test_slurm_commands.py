@@ -183,6 +183,15 @@ def test_sacct_lists_the_steps_of_a_job(login: LoginNode) -> None:
         "its last step runs",
         lambda: ["sleep", "599"] in [p.cmdline() for p in login.cluster.remaining()],
     )
+    live = [
+        f"{job}.0|hostname|COMPLETED|0:0|n[1-2]|2",
+        f"{job}.1|bash|FAILED|7:0|n2|1",
+        f"{job}.2|sleep|RUNNING|0:0|n1|1",
+    ]
+    eventually(
+        "its node has told of it",
+        lambda: login.typed(f"{table} -j {job}").splitlines()[2:] == live,
+    )
     login.typed(f"scancel {job}")
     login.cluster.until(job, "CANCELLED")
     head, *rest = login.typed(f"{table} -j {job}").splitlines()
@@ -198,7 +207,73 @@ def test_sacct_lists_the_steps_of_a_job(login: LoginNode) -> None:
     times = "sacct -n -P -o Start,End,Elapsed,MaxRSS,User"
     start, end, elapsed, memory, user = login.typed(f"{times} -j {job}.0").strip().split("|")
     assert start <= end
-    assert (elapsed[:6], memory, user) == ("00:00:", "", "")
+    assert (elapsed[:6], user) == ("00:00:", "")
+    assert memory.endswith("K")
+
+
+BURN = """import os, sys, time
+kept = bytearray(int(sys.argv[1]) << 20)
+while time.process_time() < 0.3: pass
+"""
+USES = """#!/bin/bash
+#SBATCH -N 2 --gpus-per-node=1 --ntasks-per-node=1
+srun python3 burn.py 200
+srun -N 1 -n 1 -w n2 python3 burn.py 100
+srun python3 burn.py 50 &
+sleep 600
+"""
+
+
+def test_sacct_says_what_each_step_has_used(login: LoginNode) -> None:
+    (login.home / "burn.py").write_text(BURN)
+    (login.home / "uses.sh").write_text(USES)
+    job = int(login.typed("sbatch --parsable uses.sh"))
+    table = f"sacct -n -P -o JobID,State,TotalCPU,MaxRSS -j {job}"
+
+    def steps() -> list[tuple[str, str, float, int]]:
+        rows = [line.split("|") for line in login.typed(table).splitlines()]
+        return [
+            (name, state, float(spent.partition(":")[2] or 0), int(peak.removesuffix("K") or 0))
+            for name, state, spent, peak in rows
+        ]
+
+    def third_is_over() -> bool:
+        return [(name, state) for name, state, *_ in steps()][4:] == [(f"{job}.2", "COMPLETED")]
+
+    eventually("its third step is over", third_is_over)
+    _, _, both, second, third = steps()  # while the job runs
+    assert (both[0], second[0]) == (f"{job}.0", f"{job}.1")
+    assert both[2] >= 0.6  # on two nodes
+    assert second[2] >= 0.3
+    assert 200 * 1024 <= both[3] < 300 * 1024
+    assert 100 * 1024 <= second[3] < 200 * 1024
+    assert third[2] >= 0.6
+    login.typed(f"scancel {job}")
+    login.cluster.until(job, "CANCELLED")
+    whole, script, *rest = steps()
+    assert [row[0] for row in rest] == [f"{job}.0", f"{job}.1", f"{job}.2"]
+    assert [row[2:] for row in rest] == [both[2:], second[2:], third[2:]]  # counted once
+    assert script[3] < 100 * 1024  # the script alone
+    assert whole[2] == pytest.approx(script[2] + sum(row[2] for row in rest), abs=0.005)
+
+
+def test_running_steps_are_known_to_a_daemon_that_starts_anew(login: LoginNode) -> None:
+    (login.home / "one.sh").write_text("#!/bin/bash\n#SBATCH --gpus=1\nsrun sleep 598\n")
+    job = int(login.typed("sbatch --parsable one.sh"))
+    listed = f"sacct -n -P -o JobID,State -j {job}.0"
+    told = f"{job}.0|RUNNING\n"
+    eventually("its node has told of it", lambda: login.typed(listed) == told)
+    login.cluster.kill("daemon")
+    login.cluster.start_daemon()
+    login.cluster.wait_until_up()
+    eventually("its node has told again", lambda: login.typed(listed) == told)
+    (where,) = login.cluster.job(job).nodes
+    (script, step) = login.typed(f"squeue -h -s -j {job} -o '%i %j %N %u'").splitlines()
+    assert (script, step) == (f"{job}.batch batch {where} {ME}", f"{job}.0 sleep {where} {ME}")
+    assert login.typed(f"squeue -s {job}.0").split()[:7] == [
+        *("STEPID", "NAME", "PARTITION", "USER", "TIME", "NODELIST", f"{job}.0"),
+    ]
+    login.typed(f"scancel {job}")
 
 
 def test_sacct_says_what_an_ended_job_used(login: LoginNode) -> None:

@@ -256,6 +256,36 @@ def test_values_that_no_message_can_hold_are_counted(training: dict[str, Any]) -
     assert not report.HasField("training")
 
 
+def test_the_newest_calls_of_srun_are_told_again_until_the_run_is_forgotten() -> None:
+    some = reports()
+    some.add(KEY, {"rank": 0, "calls": [{"number": 0, "tasks": 2, "running": True}]})
+    some.add(KEY, {"rank": 0, "step": 9})
+    some.add(KEY, {"rank": 0, "calls": [{"number": 0, "tasks": 2}, {"number": 1, "tasks": 1}]})
+    (report,) = waiting(some)
+    assert [(each.number, each.running) for each in report.calls] == [(0, False), (1, False)]
+    assert report.step == 9
+    some._waiting.clear()  # a daemon has it
+    some.tell_again()
+    (again,) = waiting(some)
+    assert (list(again.calls), again.HasField("step")) == (list(report.calls), False)
+    some._waiting.clear()
+    some.forget(KEY.run_id)
+    some.tell_again()
+    assert not waiting(some)
+
+
+def test_calls_of_srun_that_cannot_be_are_removed_and_counted() -> None:
+    report = control_pb2.RunReport()
+    for number in range(60):
+        report.calls.add(number=number, tasks=1)
+    report.calls.add(number=60, cpu_s=math.nan)
+    report.calls.add(number=61, name="x" * 1000)
+    report.calls.add(number=-1)
+    assert clear_invalid(report) == 23
+    assert [each.number for each in report.calls] == list(range(20, 60))
+    assert clear_invalid(report) == 0
+
+
 ODD = st.one_of(
     st.none(),
     st.booleans(),
