@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 pytestmark = [pytest.mark.slow]
 
 
-@pytest.fixture(params=DATABASES[:1])
+@pytest.fixture(params=SELDOM_POSTGRES[:1])
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A node of two GPUs under Chronus, whose slots are as short as its rounds."""
     options = ["slot_s=1", "lease_s=60", "overhead_s=0"]

@@ -12,14 +12,14 @@ import pytest
 from dlsched import quickstart
 from dlsched.client.daemon_client import filter_of
 from dlsched.torture.local_cluster import LocalCluster
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 PROGRAM = str(Path(quickstart.__path__[0]) / "jobs" / "elastic_images.py")
 
 pytestmark = [pytest.mark.slow]
 
 
-@pytest.fixture(params=DATABASES[:1], scope="module")
+@pytest.fixture(params=SELDOM_POSTGRES[:1], scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Two nodes of two GPUs under ElasticFlow."""
     rounds = {"policy": "elasticflow", "interval_s": 2}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def beside(cluster: LocalCluster, job: int) -> list[int]:
     return found
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=SELDOM_POSTGRES)
 def lone_gpu(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster of one GPU, on both databases."""
     with LocalCluster(database_of(request), nodes=1, gpus="1:v100") as running:

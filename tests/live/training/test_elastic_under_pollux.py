@@ -13,7 +13,7 @@ import pytest
 from dlsched import quickstart
 from dlsched.client.daemon_client import filter_of
 from dlsched.torture.local_cluster import LocalCluster
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 PROGRAM = str(Path(quickstart.__path__[0]) / "jobs" / "elastic_images.py")
 EPOCHS = "12"
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=SELDOM_POSTGRES)
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Three nodes of two GPUs under Pollux."""
     rounds = {"policy": "pollux", "interval_s": 5}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlsched.torture.local_cluster import LocalCluster, eventually
-from tests.live.conftest import DATABASES, database_of
+from tests.live.conftest import SELDOM_POSTGRES, database_of
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("sweep_program.py")
 RATES = ["0.1", "0.25", "0.31", "0.9", "5", "0.6"]  # task 3 is the best, task 5 diverges
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="module", params=SELDOM_POSTGRES)
 def wide(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One daemon, and one node with a GPU for each job of the sweep."""
     with LocalCluster(database_of(request), nodes=1, gpus=f"{len(RATES)}:v100") as running:
