@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from dlsched.protocol import leader
-from dlsched.protocol.messages import JobId, NodeName, Reply, Sync
+from dlsched.protocol.messages import ExitRecord, JobId, NodeName, Reply, RunId, Sync
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.system.clock import boottime
 
@@ -77,12 +77,17 @@ def test_an_end_that_is_reported_again_later_leaves_the_job_as_it_was(tmp_path: 
     """The job has left memory; its node has not heard that the end is stored."""
 
     async def scene(running: Running, caller: Caller, agent: ScriptedAgent) -> None:
-        driver, syncs = running.daemon.driver, []
+        driver = running.daemon.driver
+        told_again: list[ExitRecord] = []
+        acknowledged: list[RunId] = []
         hear = driver.hear
 
         async def kept(sync: Sync) -> Reply:
-            syncs.append(sync)
-            return await hear(sync)
+            if not told_again:
+                return await hear(sync)
+            reply = await hear(replace(sync, ended=tuple(told_again)))
+            acknowledged.extend(reply.acknowledged)
+            return reply
 
         driver.hear = kept  # type: ignore[method-assign]
         [number] = await caller.submit(job())
@@ -92,11 +97,10 @@ def test_an_end_that_is_reported_again_later_leaves_the_job_as_it_was(tmp_path: 
         driver.step(leader.ForgetAsked(boottime(), (JobId(number),)))
         driver.table.forget([JobId(number)])
         await eventually(lambda: JobId(number) not in driver.committed.jobs)
-        again = replace(
-            syncs[-1], sequence=syncs[-1].sequence + 1, ended=(run.members[NodeName("n1")].exit,)
-        )
-        reply = await hear(again)
-        assert reply.acknowledged == (run.key.run_id,)
+        told = run.members[NodeName("n1")].exit
+        assert told is not None
+        told_again.append(told)
+        await eventually(lambda: run.key.run_id in acknowledged)
         assert JobId(number) in driver.committed.jobs
         view = (await caller.show(number)).job
         assert (view.starts, view.run_s) == (1, before.run_s)
