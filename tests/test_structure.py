@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,15 @@ def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The file as a tree: several tests read all of them."""
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> Iterator[str]:
     """Full names of the modules that a file imports anywhere in it, as folders."""
-    yield from names_of(ast.parse(path.read_text()))
+    yield from names_of(parsed(path))
 
 
 def names_of(tree: ast.Module) -> Iterator[str]:
@@ -94,7 +101,7 @@ def test_every_module_has_a_docstring() -> None:
     silent = [
         shown(path)
         for path in modules("dlsched", "simulate", "benchmarks", "examples")
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
+        if parsed(path).body and not ast.get_docstring(parsed(path))
     ]
     assert not silent
 
@@ -136,9 +143,10 @@ def test_collecting_the_tests_imports_no_framework() -> None:
     """PyTorch alone costs each worker seconds; fixtures and tests import it."""
     begins: dict[str, set[str]] = {}  # a module's imports at its beginning, by its name as a path
     for path in modules("dlsched/job", "tests"):
-        tree = ast.parse(path.read_text())
-        tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-        begins[shown(path).removesuffix(".py")] = set(names_of(tree))
+        first = [
+            each for each in parsed(path).body if isinstance(each, ast.Import | ast.ImportFrom)
+        ]
+        begins[shown(path).removesuffix(".py")] = set(names_of(ast.Module(first, [])))
     slow = {"torch", "torchdata", "transformers", "accelerate", "lightning"}
     found: set[str] = set()
     while True:

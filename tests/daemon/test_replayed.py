@@ -35,6 +35,7 @@ async def dlsched(running: Running, *words: str) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
+@pytest.mark.slow
 def test_the_present_state_is_simulated_under_other_policies(tmp_path: Path) -> None:
     file, jobs_out, told = tmp_path / "now", tmp_path / "jobs.csv", tmp_path / "told.json"
 

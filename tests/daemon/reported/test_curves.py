@@ -49,6 +49,7 @@ def test_a_value_is_strange_once_in_a_run() -> None:
     assert mine.became_strange(["loss"]) == ["loss"]
 
 
+@pytest.mark.slow
 def test_rows_become_rarer_and_stay_small() -> None:
     """A job that reports each second for a day with all names that it may have."""
     table, job = Curves(), JobId(7)

@@ -68,6 +68,7 @@ def test_they_part_when_there_is_room(lab: Any) -> None:
     assert done.summary["makespan"] == pytest.approx(3600, abs=120)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     models=st.text("ab", min_size=2, max_size=9),

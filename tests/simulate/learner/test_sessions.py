@@ -76,7 +76,7 @@ def points(session: Session) -> list[tuple[str, int, Verdict]]:
     return [(point.phase, point.updates, point.verdict) for point in session.curve]
 
 
-@pytest.mark.parametrize("warmup", ["sl", "none"])
+@pytest.mark.parametrize("warmup", [pytest.param("sl", marks=pytest.mark.slow), "none"])
 def test_the_curve_has_all_validations_and_the_best_network_is_kept(warmup: Any) -> None:
     world = slots()
     session = Session(world, settings(warmup=warmup))
@@ -122,6 +122,7 @@ def test_states_of_other_trainings_are_refused_with_the_difference() -> None:
         session.load(b"something", "file.state")
 
 
+@pytest.mark.slow
 def test_a_network_learns_which_jobs_scale_in_replays(lab: Any) -> None:
     world = replays(lab)
     session = Session(world, settings(updates=150, imitations=60, every=50))

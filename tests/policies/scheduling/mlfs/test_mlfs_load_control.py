@@ -72,6 +72,7 @@ def test_a_training_that_gains_no_more_ends_at_its_best(lab: Any) -> None:
     assert later.jobs.finish_time[0] > done.jobs.finish_time[0]
 
 
+@pytest.mark.slow
 def test_a_training_that_will_miss_its_target_may_end_at_once(lab: Any) -> None:
     given = {"target_accuracy": [0.95], "stop_when": ["best"]}
     sure = run(lab, [(0, 1, 60_000)], "confidence=0.95", "gain=0", **given)
