@@ -8,7 +8,7 @@ waits for a daemon that is away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dlsched.client.daemon_address import DaemonAddress
 from dlsched.client.errors import ConnectionLost, Unavailable, refusal
@@ -18,7 +18,12 @@ from dlsched.rpc.endpoint import parse_endpoint
 if TYPE_CHECKING:
     from dlsched.client.grpc_connection import GrpcConnection, Talk
 
+T = TypeVar("T")
 ANSWER_S = 60.0
+
+
+def _as_it_is(message: Any) -> Any:
+    return message
 
 
 class Connection:
@@ -65,7 +70,7 @@ class Connection:
         Raises:
             DlschedError: with one line that says why.
         """
-        answers = self._locally(method, request, repeatable=repeatable, within_s=within_s)
+        answers = self._locally(method, request, _as_it_is, repeatable, within_s)
         if answers is not None:
             return answers[0]
         over = self._over_grpc()
@@ -74,16 +79,24 @@ class Connection:
         finally:
             self.fate_unknown |= over.fate_unknown
 
-    def gather(self, method: str, request: Any, *, within_s: float = ANSWER_S) -> list[Any]:
-        """Return every message of a stream that changes nothing.
+    def gather(
+        self, method: str, request: Any, read: Callable[[Any], T], *, within_s: float = ANSWER_S
+    ) -> list[T]:
+        """Return what is read of every message of a stream that changes nothing.
+
+        Args:
+            method: a method of the Control service.
+            request: its message.
+            read: is called with each message as it comes, while the daemon makes the next ones.
+            within_s: time limit, in seconds.
 
         Raises:
             DlschedError: as for `ask`.
         """
-        answers = self._locally(method, request, repeatable=True, within_s=within_s)
+        answers = self._locally(method, request, read, True, within_s)
         if answers is not None:
             return answers
-        return self._over_grpc().gather(method, request, within_s=within_s)
+        return self._over_grpc().gather(method, request, read, within_s=within_s)
 
     def stream(
         self, method: str, request: Any, *, first_again: bool = False, patient: bool = True
@@ -126,8 +139,13 @@ class Connection:
         return self._grpc
 
     def _locally(
-        self, method: str, request: Any, *, repeatable: bool, within_s: float
-    ) -> list[Any] | None:
+        self,
+        method: str,
+        request: Any,
+        read: Callable[[Any], T],
+        repeatable: bool,
+        within_s: float,
+    ) -> list[T] | None:
         """The answers of a call on the local socket; None: ask over gRPC."""
         self.fate_unknown = False
         if not self._path:
@@ -135,7 +153,7 @@ class Connection:
         end = f"unix:{self._path}"
         lost = ConnectionLost(f"lost the connection to the daemon at {end}")
         try:
-            answers = local_call(self._path, method, request, within_s)
+            answers = local_call(self._path, method, request, within_s, read)
         except NotReached:
             return None  # gRPC says why, and waits
         except Refused as refused:

@@ -214,15 +214,19 @@ class Client:
         *,
         predict: bool = False,
         unfold: bool = False,
+        brief: bool = False,
     ) -> Queue:
         """Return live jobs; the caller's own unless the filter says otherwise.
 
-        `predict` adds predicted starts and ends; `unfold` gives each array element on its own.
+        `predict` adds predicted starts and ends; `unfold` gives each array element on its own;
+        `brief` leaves `asked` empty, which makes long lists cheaper.
         """
-        from dlsched.client.record_reading import queue_of  # noqa: PLC0415
+        from dlsched.client.record_reading import queue_of, queue_page_of  # noqa: PLC0415
 
-        request = control_pb2.QueueRequest(filter=chosen, predict=predict, unfold=unfold)
-        return queue_of(self._connection.gather("Queue", request))
+        request = control_pb2.QueueRequest(
+            filter=chosen, predict=predict, unfold=unfold, brief=brief
+        )
+        return queue_of(self._connection.gather("Queue", request, queue_page_of))
 
     def show(self, chosen: control_pb2.Filter, *, why_order: bool = False) -> list[Detail]:
         """Return all that is known of some jobs; `why_order` adds the policy's numbers."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -26,6 +26,7 @@ from dlsched.rpc.channels import ClientTrust, open_blocking_channel
 from dlsched.rpc.endpoint import NOT_TAKEN, Endpoint, parse_endpoint
 from dlsched.rpc.v1.control_pb2_grpc import ControlStub
 
+T = TypeVar("T")
 TOLD_AFTER_S = 1.0  # a wait for the daemon that is longer is told
 _PAUSE_S = 0.1
 _CONNECT_S = 2.0
@@ -93,14 +94,17 @@ class GrpcConnection:
         self.answered = True
         return answer
 
-    def gather(self, method: str, request: Any, *, within_s: float) -> list[Any]:
-        """Return every message of a stream that changes nothing.
+    def gather(
+        self, method: str, request: Any, read: Callable[[Any], T], *, within_s: float
+    ) -> list[T]:
+        """Return what is read of every message of a stream that changes nothing.
 
         Raises:
             DlschedError: as for `ask`.
         """
         return self._repeat(  # type: ignore[no-any-return]  # grpc has no types
-            lambda stub: list(getattr(stub, method)(request, timeout=within_s)), repeatable=True
+            lambda stub: list(map(read, getattr(stub, method)(request, timeout=within_s))),
+            repeatable=True,
         )
 
     def stream(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from dlsched.core.errors import DlschedError
 from dlsched.rpc.endpoint import check_socket
 from dlsched.rpc.local_frames import FRAME, MESSAGE, REFUSED, calls_path, head_of, parsed_refusal
 from dlsched.rpc.peer_credentials import peer_uid
 
+T = TypeVar("T")
 _CONNECT_S = 2.0
 _PIECE = 1 << 18
 
@@ -30,14 +32,17 @@ class Refused(Exception):
         self.not_taken = not_taken
 
 
-def local_call(path: str, method: str, request: Any, within_s: float) -> list[Any]:
-    """Return the messages of an answer.
+def local_call(
+    path: str, method: str, request: Any, within_s: float, read: Callable[[Any], T]
+) -> list[T]:
+    """Return what is read of each message of an answer, while the daemon makes the next ones.
 
     Args:
         path: of the daemon's gRPC socket.
         method: a method of the Control service.
         request: its message.
         within_s: time limit, in seconds.
+        read: is called with each message as it comes.
 
     Raises:
         NotReached: there is no such socket, or not the daemon's.
@@ -52,7 +57,7 @@ def local_call(path: str, method: str, request: Any, within_s: float) -> list[An
         line.settimeout(within_s)
         line.sendall(head_of(method, len(body)) + body)
         decode = _reply_type(method).FromString
-        return [decode(each) for each in _answers(line, deadline)]
+        return [read(decode(each)) for each in _answers(line, deadline)]
 
 
 def _connect(line: socket.socket, path: str) -> None:
@@ -66,7 +71,8 @@ def _connect(line: socket.socket, path: str) -> None:
         raise NotReached from None
 
 
-def _answers(line: socket.socket, deadline: float) -> list[bytes]:
+def _answers(line: socket.socket, deadline: float) -> Iterator[bytes]:
+    """The messages of an answer as they come."""
     held = bytearray()
 
     def taken(size: int) -> bytes:
@@ -80,17 +86,16 @@ def _answers(line: socket.socket, deadline: float) -> list[bytes]:
         del held[:size]
         return found
 
-    messages = []
     while True:
         kind, size = FRAME.unpack(taken(FRAME.size))
         body = taken(size)
         if kind == MESSAGE:
-            messages.append(body)
+            yield body
         elif kind == REFUSED:
             code, not_taken, text = parsed_refusal(body)
             raise Refused(code, text, not_taken=not_taken)
         else:
-            return messages
+            return
 
 
 def _reply_type(method: str) -> Any:

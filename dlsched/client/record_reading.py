@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
-from operator import attrgetter
 from typing import Any, TypeVar
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from dlsched.client.records import (
@@ -67,54 +66,43 @@ _THEIRS: dict[type, dict[str, str]] = {
 
 
 @cache
-def _readers(kind: type, message: Descriptor) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """How each field of a record is read from its message, by the record's name of it."""
+def _names(kind: type, message: Descriptor) -> dict[int, tuple[str, bool]]:
+    """A record's name of each field of its message, by the field's number, and: is it a list?"""
     theirs = _THEIRS.get(kind, {})
-    return tuple(
-        (each.name, _reader(message.fields_by_name[name], is_unknown=each.default is None))
-        for each in fields(kind)
-        if (name := theirs.get(each.name, each.name)) in message.fields_by_name
-    )
-
-
-def _reader(field: FieldDescriptor, *, is_unknown: bool) -> Callable[[Any], Any]:
-    """How a message's field is read; `is_unknown` where a record has None for what is not said."""
-    name: str = field.name
-    if field.is_repeated:
-        return lambda view: tuple(getattr(view, name))
-    if not is_unknown:
-        return attrgetter(name)
-    if field.has_presence:
-        return lambda view: getattr(view, name) if view.HasField(name) else None
-    return lambda view: getattr(view, name) or None
+    ours = {theirs.get(each.name, each.name): each.name for each in fields(kind)}
+    return {
+        each.number: (ours[each.name], each.is_repeated)
+        for each in message.fields
+        if each.name in ours
+    }
 
 
 @cache
-def _unsaid(
-    kind: type, message: Descriptor
-) -> tuple[dict[str, Any], dict[str, tuple[str, Callable[[Any], Any]]]]:
-    """What a record has of an empty message, and how the fields that are set are read.
-
-    The first by the record's names, the second by the message's.
-    """
+def _unsaid(kind: type, message: Descriptor) -> dict[str, Any]:
+    """What a record has of an empty message."""
     empty = GetMessageClass(message)()
-    theirs = _THEIRS.get(kind, {})
-    readers = _readers(kind, message)
-    return (
-        {name: read(empty) for name, read in readers},
-        {theirs.get(name, name): (name, read) for name, read in readers},
-    )
+    unknown = {each.name for each in fields(kind) if each.default is None}
+    return {
+        ours: () if is_list else None if ours in unknown else getattr(empty, name)
+        for number, (ours, is_list) in _names(kind, message).items()
+        for name in (message.fields_by_number[number].name,)
+    }
+
+
+def _said(kind: type, view: Any) -> dict[str, Any]:
+    """The fields of a record that its message says."""
+    names = _names(kind, view.DESCRIPTOR)
+    found = {}
+    for field, value in view.ListFields():
+        known = names.get(field.number)
+        if known is not None:
+            found[known[0]] = tuple(value) if known[1] else value
+    return found
 
 
 def _read(kind: type, view: Any) -> dict[str, Any]:
-    """The fields of a record that a message has; only those that are set are looked at."""
-    unsaid, readers = _unsaid(kind, view.DESCRIPTOR)
-    found = dict(unsaid)
-    for said, _ in view.ListFields():
-        known = readers.get(said.name)
-        if known is not None:
-            found[known[0]] = known[1](view)
-    return found
+    """The fields of a record that its message has, said or not."""
+    return _unsaid(kind, view.DESCRIPTOR) | _said(kind, view)
 
 
 def _record(kind: type[T], view: Any, **own: Any) -> T:
@@ -136,42 +124,71 @@ _UNSAID = get_fields(control_pb2.JobRequest())
 _QUIET = {name: value for name, value in _UNSAID.items() if _counts(name, value)}
 
 
-def job_of(view: Any) -> Job:
-    """Return the record of a `JobView`."""
-    known = {name: getattr(view, name) for name in _FURTHER if view.HasField(name)}
-    now = view.training
-    return _record(
-        Job,
-        view,
-        **_read(Job, now) | {"metrics": dict(sorted(now.metrics.items()))},
-        state=view.state or "PENDING",
-        gpu_indices={each.node: tuple(each.gpus) for each in view.where},
-        steps=tuple(_record(Step, each) for each in view.steps),
-        dependencies=tuple(_dependency(each) for each in view.dependencies),
-        asked=known | _said(view.asked) if view.HasField("asked") else known,
-    )
-
-
-def _said(request: Any) -> dict[str, Value]:
+def _asked(request: Any) -> dict[str, Value]:
     """The fields of a `JobRequest` that are said and that a `Job` has not itself, by name."""
     said = said_fields(request)
     found = {name: value for name, value in _QUIET.items() if name not in said}
     return found | {name: value for name, value in said.items() if _counts(name, value)}
 
 
-def queue_of(pages: list[Any]) -> Queue:
-    """Return the record of an answer in pages."""
-    last = pages[-1].summary if pages else None
+def _of_training(view: Any) -> dict[str, Any]:
+    return _said(Job, view) | {"metrics": dict(sorted(view.metrics.items()))}
+
+
+_VIEW = control_pb2.JobView.DESCRIPTOR
+_PLAIN = {number: name for number, (name, is_list) in _names(Job, _VIEW).items() if not is_list}
+_READ: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "gang": lambda gang: {"gang": tuple(gang)},
+    "gpu_types": lambda types: {"gpu_types": tuple(types)},
+    "nodes": lambda nodes: {"nodes": tuple(nodes)},
+    "where": lambda where: {"gpu_indices": {each.node: tuple(each.gpus) for each in where}},
+    "dependencies": lambda those: {"dependencies": tuple(map(_dependency, those))},
+    "steps": lambda steps: {"steps": tuple(_record(Step, each) for each in steps)},
+    "training": _of_training,
+}
+_PARTS = {_VIEW.fields_by_name[name].number: read for name, read in _READ.items()}
+
+
+def job_of(view: Any) -> Job:
+    """Return the record of a `JobView`.
+
+    Ten thousand of them make a list, so only the few fields that the message says are looked at
+    and set: the others are the class's defaults.
+    """
+    found: dict[str, Any] = {"job_id": view.job, "gpu_indices": {}, "metrics": {}}
+    for field, value in view.ListFields():
+        number = field.number
+        if number in _PLAIN:
+            found[_PLAIN[number]] = value
+        elif number in _PARTS:
+            found |= _PARTS[number](value)
+    found["asked"] = {name: getattr(view, name) for name in _FURTHER if view.HasField(name)}
+    if view.HasField("asked"):
+        found["asked"] |= _asked(view.asked)
+    job = object.__new__(Job)
+    vars(job).update(found)
+    return job
+
+
+def queue_page_of(page: Any) -> Queue:
+    """Return the record of one `QueuePage`; only the last one has a summary."""
+    last = page.summary
     return Queue(
-        jobs=tuple(job_of(view) for page in pages for view in page.jobs),
+        jobs=tuple(map(job_of, page.jobs)),
         folded=tuple(
             Folded(first=job_of(each.first), tasks=each.tasks, count=each.count)
-            for page in pages
             for each in page.folded
         ),
-        summary=Summary()
-        if last is None
-        else _record(Summary, last, round_s=last.round_s if last.round else None),
+        summary=_record(Summary, last, round_s=last.round_s if last.round else None),
+    )
+
+
+def queue_of(pages: list[Queue]) -> Queue:
+    """Return the record of an answer in pages."""
+    return Queue(
+        jobs=tuple(job for page in pages for job in page.jobs),
+        folded=tuple(line for page in pages for line in page.folded),
+        summary=pages[-1].summary if pages else Summary(),
     )
 
 
@@ -181,7 +198,7 @@ def detail_of(message: Any) -> Detail:
     return _record(
         Detail,
         message,
-        job=replace(job_of(message.job), asked=_said(request)),
+        job=replace(job_of(message.job), asked=_asked(request)),
         extra=dict(sorted(request.extra.items())),
         parameters=dict(
             zip(

@@ -37,7 +37,7 @@ class Step:
     running: bool = False  # it goes on; `ran_s` counts to the last that its node has told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what a message does not say is not set
 class Job:
     """One job, or one element of an array."""
 

@@ -1,7 +1,6 @@
 """What users see of jobs beside the ledger: times, counts, holds, updates, progress.
 
-The table follows *committed* changes, so nothing in it can be lost with the process. The `version`
-of a job grows with every change; listings are cached by it.
+The table follows *committed* changes, so nothing in it can be lost with the process.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class Facts(JobFacts):
     handed_s: float = 0.0  # that runs which have handed over did after their last checkpoint
     step: int | None = None
     calls: tuple[RunId, tuple[StepRecord, ...]] | None = None  # of `srun`, in a run
-    version: int = 0
 
     def executed_now(self, now: float) -> float:
         """Executed seconds of all runs up to now."""
@@ -64,7 +62,6 @@ class JobTable:
 
     def __init__(self) -> None:
         self.facts: dict[JobId, Facts] = {}
-        self.version = 0
         self._elements: dict[JobId, dict[JobId, None]] = {}  # of arrays by their first id
         self._array: dict[JobId, JobId] = {}  # of each element
 
@@ -85,7 +82,6 @@ class JobTable:
             if run is not None and run.released and not run.suspended:
                 since = mine.started_at if mine.started_at is not None else at
                 mine.clock.running_since = now - max(0.0, at - since)
-        self.version += 1
 
     def recall(self, known: JobFacts) -> None:
         """Have the facts of an ended job again that had left memory."""
@@ -101,7 +97,6 @@ class JobTable:
                 del self._elements[first][job]
                 if not self._elements[first]:
                     del self._elements[first]
-        self.version += 1
 
     def elements(self, first: JobId) -> list[JobId]:
         """The elements in memory of the array whose first id this is, in order; else none."""
@@ -167,8 +162,6 @@ class JobTable:
             if row is not None:
                 self._note_element(row)
                 self._follow(before, after, row, now, at)
-        if changed:
-            self.version += 1
         return changed
 
     def _attached(self, row: object, ledger: Ledger, changed: set[JobId]) -> None:
@@ -199,7 +192,6 @@ class JobTable:
 
     def _follow(self, before: Ledger, after: Ledger, row: Job, now: float, at: float) -> None:
         facts = self.of(row.job)
-        facts.version += 1
         facts.preemptions = row.preemptions
         ended = at
         for run in after.runs_of_job(row.job) if row.runs else ():

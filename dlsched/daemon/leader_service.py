@@ -137,7 +137,6 @@ class RunsService(control_pb2_grpc.RunsServicer):
         facts = driver.table.of(job.job)
         if request.HasField("step"):
             facts.step = request.step
-            facts.version += 1
             if request.rank == 0:
                 loss = request.loss if request.HasField("loss") else math.nan
                 accuracy = request.metrics.get("accuracy", math.nan)
@@ -147,7 +146,6 @@ class RunsService(control_pb2_grpc.RunsServicer):
         if request.calls and request.node == next(iter(run.members)):
             calls = tuple(from_wire(m.StepRecord, each) for each in request.calls)
             facts.calls = run.key.run_id, calls
-            facts.version += 1
         executed_s, at = facts.clock.seconds(now), wall()
         events = note_values(self._cluster, run, request, at, executed_s)
         events += stacks_of(self._cluster, run, request, at)

@@ -27,14 +27,19 @@ _FLAG_NUMBERS = {
     "keep_on_broken_dependency": control_pb2.BROKEN_KEEP
 }  # flags that are enumerations
 _MAY_LACK = {row.name for row in SENT if _WIRE[row.wire].has_presence}
+_BY_NAME = {row.name: row for row in SENT}
+_FALSE_IS_UNSAID = {  # fields of which "no", 0 and empty are what a message has without them
+    row.name for row in SENT if row.name not in _MAY_LACK and not row.inverted and not row.choices
+}
 
 
 def put_fields(message: control_pb2.JobRequest, values: Mapping[str, Value]) -> None:
     """Set fields of a request by their names; None and rows that are not sent are left out."""
-    for row in SENT:
-        value: Any = values.get(row.name)
-        if value is None:
+    for name, given in values.items():
+        if given is None or (not given and name in _FALSE_IS_UNSAID) or name not in _BY_NAME:
             continue
+        row = _BY_NAME[name]
+        value: Any = given
         if row.form in ("names", "hosts"):
             getattr(message, row.wire).extend(value)
         elif row.name in _FLAG_NUMBERS:

@@ -68,8 +68,10 @@ class Control(control_pb2_grpc.ControlServicer):  # type: ignore[misc]  # genera
 
 
 @contextlib.asynccontextmanager
-async def serving(place: Path, **of_door: Any) -> AsyncIterator[Control]:
-    control = Control()
+async def serving(
+    place: Path, control: Control | None = None, **of_door: Any
+) -> AsyncIterator[Control]:
+    control = control or Control()
     calls = LocalCalls(Path(calls_path(f"{place}/d.sock")), new_door(OPEN, **of_door))
     control_pb2_grpc.add_ControlServicer_to_server(control, calls)
     await calls.start()
@@ -84,7 +86,9 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def ask(place: Path, method: str, request: Any) -> list[Any]:
-    return await asyncio.to_thread(local_call, f"{place}/d.sock", method, request, 10.0)
+    return await asyncio.to_thread(
+        local_call, f"{place}/d.sock", method, request, 10.0, lambda each: each
+    )
 
 
 def test_the_caller_is_known_by_the_kernel_and_answers_come_whole(place):
@@ -186,6 +190,28 @@ def test_a_handler_ends_when_its_client_leaves(place):
     run(body())
 
 
+def test_pages_are_read_while_the_daemon_makes_the_next_ones(place):
+    class Slow(Control):
+        async def Queue(self, request: Any, context: Any) -> AsyncIterator[Any]:
+            for k in range(3):
+                yield control_pb2.QueuePage(jobs=[control_pb2.JobView(job=k)])
+                while k not in read:
+                    await asyncio.sleep(0.001)
+
+    read: list[int] = []
+
+    def note(page: Any) -> None:
+        read.append(page.jobs[0].job)
+
+    async def body() -> None:
+        async with serving(place, control=Slow()):
+            wanted = control_pb2.QueueRequest()
+            await asyncio.to_thread(local_call, f"{place}/d.sock", "Queue", wanted, 20.0, note)
+
+    run(body())
+    assert read == [0, 1, 2]
+
+
 def test_where_nothing_listens_nothing_was_sent(place):
     with pytest.raises(NotReached):
-        local_call(f"{place}/d.sock", "Status", control_pb2.StatusRequest(), 1.0)
+        local_call(f"{place}/d.sock", "Status", control_pb2.StatusRequest(), 1.0, str)

@@ -81,7 +81,7 @@ def queue_command(
     footer = out.is_tty if summary is None else summary
 
     def shown_once(cluster: Client) -> Iterator[str]:
-        found = cluster.queue(wanted, predict=start, unfold=unfold).idle_for(least)
+        found = cluster.queue(wanted, predict=start, unfold=unfold, brief=True).idle_for(least)
         if found.summary.policy_failure is not None:
             failing = f"policy {found.summary.policy}: {found.summary.policy_failure}"
             typer.echo(f"dlsched: nothing starts: {shown(failing)}", err=True)
@@ -92,7 +92,7 @@ def queue_command(
 
     with daemon.client() as cluster:
         if output.is_json:
-            found = cluster.queue(wanted, predict=start, unfold=True).idle_for(least)
+            found = cluster.queue(wanted, predict=start, unfold=True, brief=True).idle_for(least)
             _print_json(found, _JSON + _INTERVALS * start, lines=output.as_lines)
         elif every is None:
             sys.stdout.write("".join(f"{line}\n" for line in shown_once(cluster)))

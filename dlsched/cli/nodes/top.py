@@ -40,7 +40,7 @@ def top_command(
     with daemon.client() as cluster:
 
         def look() -> list[str]:
-            found = cluster.queue(wanted)
+            found = cluster.queue(wanted, brief=True)
             return [
                 *listing(nodes, cluster.nodes(), out),
                 "",

@@ -75,9 +75,9 @@ def listing(
         header: with titles?
     """
     kept = list(rows)
-    cells = [[shown(column.text(row)) for row in kept] for column in columns]
+    cells = [_safe([column.text(row) for row in kept]) for column in columns]
     widths = [
-        max([columns_of(column.title) if header else 0, *map(columns_of, texts)])
+        max(columns_of(column.title) if header else 0, _width(texts))
         for column, texts in zip(columns, cells, strict=True)
     ]
     if out.width is not None:
@@ -102,9 +102,24 @@ def listing(
         yield GAP.join(parts).rstrip()
 
 
+def _safe(texts: list[str]) -> list[str]:
+    """The cells of a column as a terminal may show them; most need no look at each one."""
+    joined = "".join(texts)
+    return texts if joined.isascii() and joined.isprintable() else [shown(text) for text in texts]
+
+
+def _width(texts: list[str]) -> int:
+    """The columns of a terminal that the widest of these cells takes."""
+    return max(map(len if _is_ascii(texts) else columns_of, texts), default=0)
+
+
+def _is_ascii(texts: list[str]) -> bool:
+    return "".join(texts).isascii()
+
+
 def _fit(texts: list[str], width: int, out: Terminal, *, is_padded: bool, right: bool) -> list[str]:
     """The cells of a column, cut to its width and, if wanted, padded to it."""
-    if max(map(len, texts), default=0) <= width and all(map(str.isascii, texts)):  # most are
+    if _is_ascii(texts) and _width(texts) <= width:  # most are
         if not is_padded:
             return texts
         return [text.rjust(width) if right else text.ljust(width) for text in texts]

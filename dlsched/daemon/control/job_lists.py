@@ -52,7 +52,6 @@ class JobLists:
         waiting.sort(key=lambda row: (position(row.job) or 1 << 60, row.job))
         facts = cluster.driver.table.of
         present.sort(key=lambda row: (facts(row.job).started_at or 0.0, row.job))
-        views.forget()
         folded: list[control_pb2.FoldedView] = []
         if not request.unfold:
             waiting, folded = self._fold(waiting)
@@ -60,7 +59,7 @@ class JobLists:
             page = control_pb2.QueuePage()
             jobs = cluster.driver.committed.jobs  # jobs that end meanwhile leave the list
             page.jobs.extend(
-                views.of(jobs[row.job])
+                views.of(jobs[row.job], brief=request.brief)
                 for row in some
                 if row.job in jobs and not jobs[row.job].status.is_terminal
             )

@@ -1,13 +1,14 @@
 """Jobs as users see them: one message a job, from the committed ledger and the job table.
 
-A view is made again only when the job, its reason or its place in the order has changed; running
-times are filled in as it goes out. So listing ten thousand jobs twice costs one making.
+Views are made when they are asked for and not kept, which would cost more memory than all else of
+a waiting job; fields that were not said cost next to nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from dlsched.daemon.cluster import Cluster
@@ -19,7 +20,7 @@ from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
 from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, without_words
-from dlsched.protocol.messages import JobId, RunId, StepRecord, StopReason
+from dlsched.protocol.messages import RunId, StepRecord, StopReason
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.job_fields import put_fields
@@ -54,48 +55,61 @@ def for_caller(view: control_pb2.JobView, caller: Identity) -> None:
 
 
 class Views:
-    """Makes and keeps views."""
+    """Makes views."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._made: dict[JobId, tuple[Any, control_pb2.JobView]] = {}
 
-    def forget(self) -> None:
-        """Drop views of jobs that have left memory."""
-        jobs = self._cluster.driver.committed.jobs
-        if len(self._made) > len(jobs) + 1000:
-            self._made = {job: kept for job, kept in self._made.items() if job in jobs}
-
-    def of(self, row: Job) -> control_pb2.JobView:
-        """The view of a job in memory, with its times up to now."""
+    def of(self, row: Job, *, brief: bool = False) -> control_pb2.JobView:
+        """The view of a job in memory, with its times up to now; `brief`: without `asked`."""
         cluster = self._cluster
         driver, live = cluster.driver, cluster.live
-        facts = driver.table.of(row.job)
+        spec, facts = driver.table.spec(row), driver.table.of(row.job)
         pending = row.status is JobStatus.PENDING
+        run = None if pending else driver.committed.live_run(row.job)
         gave_way = row.status is JobStatus.SUSPENDED and live.claims.home(row.job) is not None
-        reason = self.reason(row) if pending or gave_way else self.doubt(row) or row.reason
-        position = live.position(row.job) if pending else None
-        key = (row, facts.version, reason, position)
-        kept = self._made.get(row.job)
-        if kept is not None and kept[0][0] is row and kept[0][1:] == key[1:]:
-            view = kept[1]
-        else:
-            view = self._make(row, reason, position)
-            self._made[row.job] = (key, view)
+        view = base_view(row, spec, facts.updated, brief=brief)
+        if run is not None:
+            _put_calls(view, facts.calls, run)
+        view.state = word(row, run)
+        view.reason = self.reason(row) if pending or gave_way else self.doubt(row) or row.reason
+        view.array_limit = driver.table.array_limit(row)
+        _put_facts(view, facts)
+        view.run_s = facts.executed_now(boottime())
+        view.held = bool(facts.held)
+        _put(view, progress=facts.step, position=live.position(row.job) if pending else None)
+        if run is None and not row.status.is_terminal:
+            view.ClearField("started_at")
+        if not pending:
+            self._put_run(view, row, run)
+            _put_range(view, spec)
+        if run is not None and facts.clock.running_since is not None:
+            since = 0.0 if facts.started_at is None else cluster.now - facts.started_at
+            view.gpu_s = facts.gpu_s + max(0.0, since) * driver.committed.gpus_of(run)
         mine = cluster.curves.jobs.get(row.job)
-        run = None if row.status is JobStatus.PENDING else driver.committed.live_run(row.job)
         if mine is not None or run is not None:
-            view.training.Clear()
             _put(view.training, **values_now(cluster, row.job, run))
             if mine is not None:
                 view.training.not_finite.extend(sorted(mine.not_finite))
-        if facts.clock.running_since is not None:
-            now = boottime()
-            view.run_s = facts.executed_now(now)
-            if facts.started_at is not None:
-                since = max(0.0, cluster.now - facts.started_at)
-                view.gpu_s = facts.gpu_s + since * driver.committed.gpus_of(run)
         return view
+
+    def _put_run(self, view: control_pb2.JobView, row: Job, run: Run | None) -> None:
+        """Put in where a job runs, or ran."""
+        ledger = self._cluster.driver.committed
+        last = run if run is not None else self._last_run(row)
+        if last is not None:
+            view.nodes.extend(last.members)
+        if run is None:
+            return
+        held = 0
+        for member in run.members.values():
+            node = ledger.nodes[member.node]
+            places = {gpu: k for k, gpu in enumerate(node.gpus)}
+            held += len(member.gpus)
+            view.where.add(
+                node=member.node, gpus=sorted(places[g] for g in member.gpus if g in places)
+            )
+        view.gpus = held
 
     def reason(self, row: Job) -> str:
         """Why a pending job waits; never empty."""
@@ -113,39 +127,6 @@ class Views:
             return ""
         nodes = driver.state.doubtful_nodes(run)
         return f"KeeperLost({', '.join(nodes)}: processes may be alive)" if nodes else ""
-
-    def _make(self, row: Job, reason: str, position: int | None) -> control_pb2.JobView:
-        driver = self._cluster.driver
-        ledger, table = driver.committed, driver.table
-        spec, facts = table.spec(row), table.of(row.job)
-        run = ledger.live_run(row.job)
-        view = base_view(row, spec, facts.updated)
-        if run is not None:
-            _put_calls(view, facts.calls, run)
-        view.state = word(row, run)
-        view.reason = reason
-        _put_facts(view, facts)
-        if run is None and not row.status.is_terminal:
-            view.ClearField("started_at")
-        view.run_s = facts.executed_now(boottime())
-        view.held = bool(facts.held)
-        view.array_limit = table.array_limit(row)
-        _put(view, progress=facts.step, position=position)
-        last = run if run is not None else self._last_run(row)
-        if last is not None:
-            view.nodes.extend(last.members)
-        if run is not None:
-            held = 0
-            for member in run.members.values():
-                node = ledger.nodes[member.node]
-                places = {gpu: k for k, gpu in enumerate(node.gpus)}
-                held += len(member.gpus)
-                view.where.add(
-                    node=member.node, gpus=sorted(places[g] for g in member.gpus if g in places)
-                )
-            view.gpus = held
-        _put_range(view, spec)
-        return view
 
     def _last_run(self, row: Job) -> Run | None:
         ledger = self._cluster.driver.committed
@@ -167,7 +148,7 @@ def _put_range(view: control_pb2.JobView, spec: JobSpec) -> None:
         return
     view.gang[:] = gang[:1] * len(view.nodes)
     view.gpus = sum(view.gang)
-    if spec.body.cpus is not None:
+    if spec.body.cpus is not None and view.HasField("asked"):
         view.asked.cpus = spec.body.cpus * len(view.nodes) // len(gang)
 
 
@@ -183,36 +164,34 @@ def _put_calls(
 
 def _put_facts(view: control_pb2.JobView, facts: JobFacts) -> None:
     """Put in a job's history in numbers."""
-    _put(
-        view,
-        first_started_at=facts.first_started_at,
-        started_at=facts.started_at,
-        ended_at=facts.ended_at,
-        restart_s=facts.restart_s,
-    )
-    for name in ("gpu_s", "starts", "migrations", "resizes", "lost_s", "cancelled_by"):
-        setattr(view, name, getattr(facts, name))
+    for name in _FACTS:
+        value = getattr(facts, name)
+        if value is not None:
+            setattr(view, name, value)
     view.starting_s = facts.starting_s + facts.run_restart_s
 
 
 # of the last run that is over
 _USED = ("cpu_s", "peak_memory_bytes", "script_cpu_s", "script_peak_bytes")
-_KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
-_HERE = tuple(  # the fields that a view has itself; the others are in its `asked`
-    row for row in _KEPT if row.shown and row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name
+_FACTS = (
+    *("first_started_at", "started_at", "ended_at", "restart_s", "gpu_s"),
+    *("starts", "migrations", "resizes", "lost_s", "cancelled_by"),
 )
-_ELSEWHERE = {row.name for row in _KEPT if row.shown} - {row.name for row in _HERE}
+_KEPT = tuple(row for row in FIELDS if row.kept != "no" and row.form != "own")
+_OF_BODY = tuple(row.name for row in _KEPT if row.kept == "body")
+_SHOWN = {row.name for row in _KEPT if row.shown}
+_HERE = tuple(sorted(_SHOWN & set(control_pb2.JobView.DESCRIPTOR.fields_by_name)))
+_ELSEWHERE = _SHOWN - set(_HERE)  # the fields that a view has in its `asked`
+_values_of_body, _values_here = attrgetter(*_OF_BODY), attrgetter(*_HERE)
 
 
 def fields_now(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job by name as they stand, updates and terms included."""
     request, terms = row.request, row.terms
-    values: dict[str, Any] = {
-        each.name: updated[each.name] if each.name in updated else spec.field(each.name)
-        for each in _KEPT
-        if each.kept == "body"
-    }
+    values: dict[str, Any] = dict(zip(_OF_BODY, _values_of_body(spec.body), strict=True))
     return values | {
+        "name": spec.name,
+        **{name: value for name, value in updated.items() if name in values},
         "retries": terms.retries,
         "grace_s": terms.grace_s,
         "mode": request.mode.value,
@@ -221,25 +200,28 @@ def fields_now(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> dict[str,
     }
 
 
-def base_view(row: Job, spec: JobSpec, updated: Mapping[str, Any]) -> control_pb2.JobView:
+def base_view(
+    row: Job, spec: JobSpec, updated: Mapping[str, Any], *, brief: bool = False
+) -> control_pb2.JobView:
     """What a view has of the ledger's row and the body, updates included."""
-    values = fields_now(row, spec, updated)
+    here: dict[str, Any] = dict(zip(_HERE, _values_here(spec.body), strict=True))
+    here["name"] = spec.name
+    for name in updated.keys() & here.keys():
+        here[name] = updated[name]
     view = control_pb2.JobView(
         job=row.job,
         user=spec.user,
-        gang=spec.body.gang or (),
+        gang=spec.body.gang,
         submitted_at=spec.submitted_at,
         preemptions=row.preemptions,
         failures=row.failures,
         run=row.runs,
         interactive=bool(spec.body.terminal),
+        **here,
     )
-    for each in _HERE:
-        if each.form == "names":
-            getattr(view, each.name).extend(values[each.name])
-        elif values[each.name] is not None:
-            setattr(view, each.name, values[each.name])
-    put_fields(view.asked, {name: values[name] for name in _ELSEWHERE})
+    if not brief:
+        values = fields_now(row, spec, updated)
+        put_fields(view.asked, {name: values[name] for name in _ELSEWHERE})
     if spec.array is not None and spec.task is not None:
         view.array_job = row.job - spec.index
         view.array_task = spec.task

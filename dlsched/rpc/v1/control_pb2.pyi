@@ -665,14 +665,16 @@ class ArrayElements(_message.Message):
     def __init__(self, array_job: _Optional[int] = ..., tasks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class QueueRequest(_message.Message):
-    __slots__ = ("filter", "predict", "unfold")
+    __slots__ = ("filter", "predict", "unfold", "brief")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PREDICT_FIELD_NUMBER: _ClassVar[int]
     UNFOLD_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     filter: Filter
     predict: bool
     unfold: bool
-    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., predict: _Optional[bool] = ..., unfold: _Optional[bool] = ...) -> None: ...
+    brief: bool
+    def __init__(self, filter: _Optional[_Union[Filter, _Mapping]] = ..., predict: _Optional[bool] = ..., unfold: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class FoldedView(_message.Message):
     __slots__ = ("first", "tasks", "count")
