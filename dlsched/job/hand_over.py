@@ -3,12 +3,14 @@
 Each new rank listens, and gets the states that all ranks have in common either from rank 0 of the
 running ranks or, where that is nearer, from another new rank that has them already; the daemon's
 plan says from which. A state of one rank alone comes from the running rank of the same number.
-Nothing is written to a file. A new rank uses what it has only when its keeper says so.
+Nothing is written to a file. A new rank uses what it has only when its keeper says so. Before a
+connection has proved that it knows the plan's word, nothing that it sends is decoded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import json
 import socket
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlsched.job.errors import JobError
+from dlsched.job.greetings import Greetings
 
+PROOF = hashlib.sha256
 LENGTH = struct.Struct("!Q")
 LONGEST_HEADER = 1 << 20  # bytes
 CHUNK = 1 << 20
@@ -126,8 +130,9 @@ class Receiver:
         """Listen on a free port."""
         self._rank = rank
         self._word = ""
-        self._listener = socket.create_server(("", 0), backlog=16)
-        self.port: int = self._listener.getsockname()[1]
+        listener = socket.create_server(("", 0), backlog=16)
+        self.port: int = listener.getsockname()[1]
+        self._greetings = Greetings(listener, PROOF().digest_size)
         self.copied = 0
         self._common: Parcel | None = None
         self._own: Parcel | None = None
@@ -137,19 +142,19 @@ class Receiver:
         self._word = word
 
     def fileno(self) -> int:
-        """The descriptor that is readable when a rank has connected."""
-        return self._listener.fileno()
+        """The descriptor that is readable when `take` has something to do."""
+        return self._greetings.fileno()
 
     def take(self) -> None:
-        """Take what one connection brings, and pass it on; whatever is wrong with it is dropped."""
-        with contextlib.suppress(OSError, NotHandedOver):
-            link, _ = self._listener.accept()
-            with link:
-                link.settimeout(PATIENCE_S)
-                self._receive(link)
+        """Take what ranks bring, and pass it on; whatever is wrong with it is dropped."""
+        for proof, link in self._greetings.take():
+            with link, contextlib.suppress(OSError, NotHandedOver):
+                if self._word and hmac.compare_digest(proof, _proof(self._word)):
+                    link.settimeout(PATIENCE_S)
+                    self._receive(link)
 
     def _receive(self, link: socket.socket) -> None:
-        header, payload = _received(link, self._word)
+        header, payload = _received(link)
         names: list[tuple[str, int]] = header["states"]
         states, at = {}, 0
         for name, size in names:
@@ -181,12 +186,16 @@ class Receiver:
 
     def close(self) -> None:
         """Listen no more."""
-        self._listener.close()
+        self._greetings.close()
+
+
+def _proof(word: str) -> bytes:
+    """What a rank that knows the word sends first."""
+    return PROOF(word.encode()).digest()
 
 
 def _send(link: socket.socket, plan: Plan, parcel: Parcel) -> None:
     header = {
-        "word": plan.word,
         "plan": plan.to_text(),
         "step": parcel.step,
         "own": parcel.own,
@@ -194,23 +203,20 @@ def _send(link: socket.socket, plan: Plan, parcel: Parcel) -> None:
         "states": [[name, len(data)] for name, data in parcel.states.items()],
     }
     packed = json.dumps(header).encode()
-    link.sendall(LENGTH.pack(len(packed)) + packed)
+    link.sendall(_proof(plan.word) + LENGTH.pack(len(packed)) + packed)
     for data in parcel.states.values():
         link.sendall(data)
 
 
-def _received(link: socket.socket, word: str) -> tuple[dict[str, Any], bytearray]:
+def _received(link: socket.socket) -> tuple[dict[str, Any], bytearray]:
     (length,) = LENGTH.unpack(_exactly(link, LENGTH.size))
     if length > LONGEST_HEADER:
         raise NotHandedOver("not a header")
     try:
         header = json.loads(_exactly(link, length))
-        known = bool(word) and hmac.compare_digest(str(header["word"]), word)
         size = sum(int(each) for _, each in header["states"])
     except (ValueError, TypeError, KeyError) as error:
         raise NotHandedOver(f"not a header: {error}") from None
-    if not known:
-        raise NotHandedOver("a stranger")
     return header, _exactly(link, size)
 
 

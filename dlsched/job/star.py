@@ -15,10 +15,12 @@ from collections.abc import Sequence
 
 from dlsched.job.agreement import NOTHING, Numbers
 from dlsched.job.errors import JobError
+from dlsched.job.greetings import Greetings
 from dlsched.job.runtime import Runtime
 
 NUMBERS = struct.Struct("!5q")
 GREETING = 192  # bytes, padded
+LOOK_S = 1.0  # between two looks for connections that say no greeting
 
 
 class Star:
@@ -97,24 +99,16 @@ class Star:
                 f"cannot listen on MASTER_PORT={runtime.master_port}: {error.strerror}; "
                 "make the process group before the first step, or give another port"
             ) from None
-        with listener:
+        greetings = Greetings(listener, GREETING)
+        with contextlib.closing(greetings):
             while len(self._peers) < runtime.world_size - 1:
-                listener.settimeout(self._left("the other ranks did not connect in time"))
-                try:
-                    peer, _ = listener.accept()
-                except TimeoutError:
-                    continue
-                self._admit(peer)
+                left = self._left("the other ranks did not connect in time")
+                for greeting, peer in greetings.take(min(left, LOOK_S)):
+                    self._admit(greeting, peer)
 
-    def _admit(self, peer: socket.socket) -> None:
-        peer.settimeout(5.0)
-        try:
-            greeting = _exactly(peer, GREETING)
-        except OSError:
-            greeting = None
+    def _admit(self, greeting: bytes, peer: socket.socket) -> None:
         for rank in range(1, self._runtime.world_size):
             if greeting == _greeting(self._runtime, rank) and rank not in self._peers:
-                peer.settimeout(None)
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._peers[rank] = peer
                 return
@@ -179,8 +173,6 @@ def _exactly(link: socket.socket, count: int) -> bytes | None:
     while len(found) < count:
         try:
             more = link.recv(count - len(found))
-        except TimeoutError:
-            raise
         except OSError:
             return None
         if not more:

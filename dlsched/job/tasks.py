@@ -37,6 +37,7 @@ class TaskRunner:
         self._link = link
         self._waiting: deque[tuple[int, str]] = deque()
         self._had: set[int] = set()  # every task that was ever given to this process
+        self._all_ends: dict[int, tuple[int, int, int, float]] = {}  # by number
         self._bundle = 0  # tasks held after the last answer
         self._ends: list[tuple[int, int, int, float]] = []  # number, code, signal, seconds
         self._told: list[tuple[int, int, int, float]] = []  # on their way
@@ -90,6 +91,8 @@ class TaskRunner:
             if number not in self._had:
                 self._had.add(number)
                 self._waiting.append((number, line))
+            elif number in self._all_ends:  # its end was lost with an older database
+                self._ends.append(self._all_ends[number])
         self._bundle = len(self._waiting)
 
     def _should_ask(self) -> bool:
@@ -163,7 +166,8 @@ class TaskRunner:
             self._ended(number, code, 0, ran_s, f"exit {code}" if code else "")
 
     def _ended(self, number: int, code: int, by: int, ran_s: float, why: str) -> None:
-        self._ends.append((number, code, by, ran_s))
+        self._all_ends[number] = (number, code, by, ran_s)
+        self._ends.append(self._all_ends[number])
         if why:
             self.failed += 1
             print(f"dlsched: task {number}: {why}", file=sys.stderr, flush=True)

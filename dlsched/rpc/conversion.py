@@ -68,7 +68,11 @@ def wire_name(value: Enum) -> str:
 
 
 def to_wire(value: Any) -> Message:
-    """The generated message of a protocol value."""
+    """The generated message of a protocol value.
+
+    A number or text that its field cannot hold, such as one that a job has made up, becomes the
+    nearest one that it can: no run may make a message of its node impossible.
+    """
     message = WIRE[type(value)]()
     for field in dataclasses.fields(value):
         _set(message, field.name, getattr(value, field.name), type(value))
@@ -92,7 +96,20 @@ def _set(message: Message, name: str, value: Any, owner: type) -> None:
     elif type(value) in WIRE:
         getattr(message, name).CopyFrom(to_wire(value))
     else:
-        setattr(message, name, value)
+        try:
+            setattr(message, name, value)
+        except ValueError:  # out of range, or not UTF-8
+            setattr(message, name, _nearest(message.DESCRIPTOR.fields_by_name[name], value))
+
+
+def _nearest(field: Any, value: Any) -> Any:
+    """The value that a field can hold in place of one that it cannot."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    unsigned = field.type in (field.TYPE_UINT32, field.TYPE_UINT64)
+    bits = 32 if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_UINT32) else 64
+    least, most = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return min(max(value, least), most)
 
 
 def from_wire(kind: type[T], message: Message) -> T:

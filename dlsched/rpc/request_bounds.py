@@ -41,6 +41,7 @@ ELEMENTS: dict[str, int] = {
     "JobRequest.only_nodes": 100_000,
     "JobRequest.not_nodes": 100_000,
     "JobRequest.dependencies": 20_000,
+    "JobRequest.tasks": 100_000,
     "JobRequest.extra": 400_000,
     "SetSpeedsRequest.speeds": 20_000,
     "WhatIfRequest.gpus": 100,

@@ -223,11 +223,12 @@ class LocalCluster:
             if not fresh:
                 break
             for process in fresh:
-                process.suspend()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
             stopped.update(fresh)
         self.kill(name)
         for process in stopped:
-            if process.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
     @staticmethod

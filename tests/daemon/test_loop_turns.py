@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import pytest
 
+from dlsched.jobs.short_tasks import MOST_TASKS
 from dlsched.rpc.authorisation import OPERATOR, RULES
 from dlsched.rpc.v1 import control_pb2 as c
 from dlsched.rpc.v1.attach_pb2 import AttachInput, AttachTarget
@@ -121,6 +122,7 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
 
     single = [job(held=True, name=f"job{i}") for i in range(count)]
     needy = job(held=True, not_nodes=[f"x{i}" for i in range(9_999)])
+    lines = [f"echo {i:036}" for i in range(MOST_TASKS)]
     return {
         "Submit": [
             submit(jobs=[job(array=f"0-{count - 1}", held=True)]),
@@ -128,6 +130,7 @@ def largest(k: Any, count: int, first: int) -> dict[str, list[Call]]:
             submit(jobs=[job(held=True, environment=variables) for _ in range(min(count, 250))]),
             submit(jobs=single),
             submit(jobs=[needy]),
+            submit(jobs=[job(held=True, array="0-9", tasks=lines)]),
             submit(jobs=single, test_only=True),
         ],
         "Queue": [

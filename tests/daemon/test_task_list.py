@@ -65,6 +65,23 @@ def test_a_new_leader_knows_what_is_stored() -> None:
     assert tasks.give(RunId("a"), [2], 1) == [3]
 
 
+def test_what_is_stored_is_not_stored_again() -> None:
+    tasks, run = TaskList(["true"] * 3), RunId("a")
+    tasks.give(run, [], 1)
+    known = tasks.end(run, [end(1)])
+    tasks.unstored.difference_update(each.task for each in known)
+    assert tasks.end(run, [end(1)]) == ()
+
+
+def test_a_run_keeps_what_an_older_database_does_not_know() -> None:
+    tasks, run, other = TaskList(["true"] * 6), RunId("a"), RunId("b")
+    assert (tasks.give(run, [], 2), tasks.give(other, [], 2)) == ([1], [2])
+    assert tasks.adopt(run, [1, 2, 3, 4]) == [3, 4]  # 2 is another run's by now
+    assert tasks.end(run, [end(4)]) == (end(4),)
+    assert tasks.adopt(run, [3, 4]) == []
+    assert tasks.waiting == 2
+
+
 class Lists(RuleBasedStateMachine):
     """Runs come and go, answers are lost and told again."""
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +103,28 @@ def test_an_unknown_connection_at_the_port_is_refused(ranks: Any, free_port: int
     os.kill(first.pid, signal.SIGTERM)
     assert ranks.end(first)[0] == 143
     stranger.kill()
+
+
+def test_connections_that_say_no_greeting_delay_no_gang(ranks: Any, free_port: int) -> None:
+    names = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+    start = partial(ranks.start, PROGRAM, "0", "20")
+    first = start(environment={"RANK": "0", **names})
+    with contextlib.ExitStack() as held:
+        for _ in range(70):  # more than may wait
+            held.enter_context(connected(free_port)).sendall(b"dlsched 1 ")
+        second = start(environment={"RANK": "1", **names})
+        assert [ranks.end(each)[0] for each in (first, second)] == [0, 0]
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to a port at which something will listen."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 5)
+        except ConnectionRefusedError:
+            assert time.monotonic() < until, "nothing listens"
+            time.sleep(0.02)
 
 
 # -- the rendezvous as such ------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -206,7 +208,8 @@ def receivers(count: int, word: str = "w") -> Iterator[list[Receiver]]:
 
     def take(each: Receiver) -> None:
         while not done.is_set():
-            each.take()
+            if select.select([each], [], [], 0.5)[0]:
+                each.take()
 
     threads = [threading.Thread(target=take, args=(each,), daemon=True) for each in made]
     for receiver, thread in zip(made, threads, strict=True):
@@ -215,8 +218,6 @@ def receivers(count: int, word: str = "w") -> Iterator[list[Receiver]]:
     yield made
     done.set()
     for receiver, thread in zip(made, threads, strict=True):
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", receiver.port), 5).close()
         thread.join(10)
         receiver.close()
 
@@ -259,16 +260,37 @@ def test_a_stranger_and_half_a_parcel_change_nothing() -> None:
         plan = plan_for(made, [-1], word="guess")
         with pytest.raises(NotHandedOver):
             bring(plan, COMMON, [0])
-        for junk in (b"", b"\0" * 7, LENGTH.pack(1 << 60), LENGTH.pack(2) + b"[]"):
+        for junk in (b"", b"\0" * 7, b"\0" * 32 + LENGTH.pack(2) + b"[]"):
             with socket.create_connection(("127.0.0.1", made[0].port), 5) as link:
                 link.sendall(junk)
+        proof = hashlib.sha256(b"w").digest()
         header = json.dumps({
-            "word": "w", "plan": plan.to_text(), "step": 1, "own": False, "own_ranks": 0,
+            "plan": plan.to_text(), "step": 1, "own": False, "own_ranks": 0,
             "states": [["a", 1000]],
         }).encode()  # fmt: skip
-        with socket.create_connection(("127.0.0.1", made[0].port), 5) as link:
-            link.sendall(LENGTH.pack(len(header)) + header + b"x" * 999)
+        for half in (LENGTH.pack(1 << 60), LENGTH.pack(len(header)) + header + b"x" * 999):
+            with socket.create_connection(("127.0.0.1", made[0].port), 5) as link:
+                link.sendall(proof + half)
         bring(plan_for(made, [-1]), COMMON, [0])  # it still listens
+        assert made[0].step == 5
+
+
+@pytest.mark.parametrize("text", [b"[" * 200_000, b'{"states": [["a", Infinity]]}'])
+def test_nothing_of_a_stranger_is_decoded(text: bytes) -> None:
+    """Each of these texts is more than the decoder can bear."""
+    with receivers(1) as made:
+        with socket.create_connection(("127.0.0.1", made[0].port), 5) as link:
+            link.sendall(b"\0" * 32 + LENGTH.pack(len(text)) + text)
+        bring(plan_for(made, [-1]), COMMON, [0])
+        assert made[0].step == 5
+
+
+def test_strangers_that_say_nothing_delay_no_state() -> None:
+    with receivers(1) as made, contextlib.ExitStack() as held:
+        for said in [b"", b"\0"] * 40:  # more than may wait
+            link = socket.create_connection(("127.0.0.1", made[0].port), 5)
+            held.enter_context(link).sendall(said)
+        bring(plan_for(made, [-1]), COMMON, [0])  # while all of them are connected
         assert made[0].step == 5
 
 

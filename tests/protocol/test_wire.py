@@ -125,3 +125,12 @@ def test_generated_code_is_current(tmp_path: Path) -> None:
     assert here == set(made)
     stale = [p for p in made if (tmp_path / p).read_text() != (ROOT / p).read_text()]
     assert not stale
+
+
+def test_no_value_of_a_run_makes_a_message_impossible() -> None:
+    step = plain.StepRecord(number=-(2**70), name="\udcff", nodes="n1", tasks=2**40, began_at=2.0)
+    message = conversion.to_wire(step)
+    sent = type(message).FromString(message.SerializeToString())
+    assert conversion.from_wire(plain.StepRecord, sent) == plain.StepRecord(
+        number=-(2**31), name="?", nodes="n1", tasks=2**31 - 1, began_at=2.0
+    )

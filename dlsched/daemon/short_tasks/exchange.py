@@ -51,21 +51,26 @@ class TaskLists:
         run_id = run.key.run_id
         if self._is_over(run_id):  # perhaps since the call
             raise NotPossible(f"run {run.key} is over")
+        adopted = tasks.adopt(run_id, (*told.held, *told.ended))
         known = tasks.end(run_id, ends)
         tasks.take_back(self._is_over)
         given = tasks.give(run_id, told.held, self._tokens(array, len(spec.array.tasks)))
         now = wall()
         rows: list[TasksEnded | TasksGiven] = []
+
+        def store_given(numbers: list[int]) -> None:
+            if numbers:
+                node, both = NodeName(told.node), tuple(numbers)
+                rows.append(TasksGiven(job=array, run_id=run_id, node=node, tasks=both, at=now))
+
+        store_given(adopted)
         if known:
             rows.append(TasksEnded(job=array, run_id=run_id, ends=known, at=now))
-        if given:
-            gone = TasksGiven(
-                job=array, run_id=run_id, node=NodeName(told.node), tasks=tuple(given), at=now
-            )
-            rows.append(gone)
+        store_given(given)
         over = not tasks.waiting
         if rows:
             await driver.attach(*rows)
+        tasks.unstored.difference_update(end.task for end in known)
         return control_pb2.TaskBundle(
             numbers=given, lines=[lines[task - 1] for task in given], over=over
         )

@@ -31,6 +31,7 @@ class TaskList:
     Attributes:
         ended: numbers of tasks that have ended.
         given: tasks that have not ended, by the run that has them.
+        unstored: tasks whose end is not known to be stored.
     """
 
     def __init__(self, lines: Sequence[str], rows: Iterable[TaskRun] = ()) -> None:
@@ -38,6 +39,7 @@ class TaskList:
         self.lines = lines
         self.ended: set[int] = set()
         self.given: dict[RunId, set[int]] = {}
+        self.unstored: set[int] = set()
         self._times = RunTimes()
         seen: set[int] = set()
         for row in rows:
@@ -63,17 +65,32 @@ class TaskList:
         self._times.finished(_STAGE, ran_s)
 
     def end(self, run: RunId, ends: Iterable[TaskEnd]) -> tuple[TaskEnd, ...]:
-        """Note tasks that have ended; returns those that were this run's, or were so before."""
+        """Note tasks that have ended; returns those whose end is to be stored, once or again."""
         mine = self.given.get(run, set())
         found = []
         for each in ends:
             if each.task in mine:
                 mine.remove(each.task)
                 self._note_end(each.task, each.ran_s)
+                self.unstored.add(each.task)
                 found.append(each)
-            elif each.task in self.ended:
-                found.append(each)  # told again: the database knows the first end
+            elif each.task in self.unstored:
+                found.append(each)  # told again; should both be stored, the first one counts
         return tuple(found)
+
+    def adopt(self, run: RunId, told: Iterable[int]) -> list[int]:
+        """Let a run have the waiting tasks that it tells of; returns their numbers.
+
+        It was given them before the database was restored to an older state.
+        """
+        mine = self.given.setdefault(run, set())
+        unknown = {task for task in told if task not in mine and task not in self.ended}
+        if not unknown:
+            return []
+        found = sorted(unknown.intersection(self._waiting))
+        self._waiting = sorted(set(self._waiting).difference(found))
+        mine.update(found)
+        return found
 
     def take_back(self, is_over: Callable[[RunId], bool]) -> None:
         """Let the tasks of runs that are over wait again."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # few agents have a node policy, and it loads numpy
     from dlsched.nodeagent.agent.gpu_limits import GpuLimits, Send
 
 log = logging.getLogger(__name__)
+TASKS_S = 0.1  # a run tells of its short tasks at most once in so long
 
 
 class AgentDriver:
@@ -203,11 +204,12 @@ class AgentDriver:
         elif "checkpoint" in message:
             key = self.key(run_id)  # now: the run may end before its last checkpoint is committed
             if key is not None:
-                self.tasks.start(self._commit(key, message["checkpoint"]))
+                self.tasks.of_job(self._commit(key, message["checkpoint"]))
         elif "want_tasks" in message:
             key = self.key(run_id)
             if key is not None:
-                self.tasks.start(self._exchange_tasks(key, message["want_tasks"]))
+                told, number = message["want_tasks"], message.get("number")
+                self.tasks.of_job(self._exchange_tasks(key, told, number))
         elif "turn" in message:
             self.turns.from_keeper(run_id, message["turn"])
         else:
@@ -224,12 +226,17 @@ class AgentDriver:
         result["held"] = list(answer.held)
         self.keepers.send(key.run_id, {"committed": result})
 
-    async def _exchange_tasks(self, key: m.RunKey, told: dict[str, Any]) -> None:
+    async def _exchange_tasks(self, key: m.RunKey, told: dict[str, Any], number: object) -> None:
         """Pass on which short tasks of a run have ended; give it those that it gets."""
-        request = control_pb2.TaskExchange(node=self.state.node, key=to_wire(key), **told)
-        found = await self.leader.exchange_tasks(request)
+        until = clock.boottime() + TASKS_S
+        try:
+            request = control_pb2.TaskExchange(node=self.state.node, key=to_wire(key), **told)
+            found = await self.leader.exchange_tasks(request)
+        except (ValueError, TypeError):  # a number that no message can hold
+            found = control_pb2.TaskBundle(over=True)
+        await asyncio.sleep(max(until - clock.boottime(), 0.0))
         given = {"numbers": list(found.numbers), "lines": list(found.lines), "over": found.over}
-        self.keepers.send(key.run_id, {"tasks": given})
+        self.keepers.send(key.run_id, {"tasks": given, "number": number})
 
     # -- commands ------------------------------------------------------------------------------
 

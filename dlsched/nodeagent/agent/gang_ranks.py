@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from grpc import aio
 
 from dlsched.core.errors import DlschedError
@@ -76,7 +76,7 @@ class GangRanks:
             request = message["ranks"]
             key = (run_id, int(request["call"]), str(request["node"]))
             window = _Window()
-            task = self.tasks.start(self._start_elsewhere(run_id, request, window))
+            task = self.tasks.of_job(self._start_elsewhere(run_id, request, window))
             self._streams[key] = (task, window)
         elif "ranks_received" in message:
             taken = message["ranks_received"]
@@ -91,7 +91,7 @@ class GangRanks:
             request = message["ranks_signal"]
             for key in list(self._streams):
                 if key[:2] == (run_id, int(request["call"])):
-                    self.tasks.start(self._signal_elsewhere(run_id, key[2], request))
+                    self.tasks.of_job(self._signal_elsewhere(run_id, key[2], request))
         elif "rank_event" in message:
             event = message["rank_event"]
             queue = self._events.get((run_id, int(event["call"])))
@@ -122,6 +122,8 @@ class GangRanks:
             why = error.details() or error.code().name.lower()
         except DlschedError as error:
             why = str(error)
+        except ParseError as error:  # its program or environment is not UTF-8
+            why = f"ranks on other nodes: {error}"
         finally:
             self._streams.pop((run_id, call, node), None)
         if why:

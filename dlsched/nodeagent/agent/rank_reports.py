@@ -48,7 +48,7 @@ class RankReports:
         try:
             report = self._message(key, values)
         except (ValueError, TypeError) as error:  # a number that the message cannot hold
-            log.warning("report-unclear run=%s why=%s", key, error)
+            log.debug("report-unclear run=%s why=%.200s", key, error)  # it is counted
             report = self._message(key, {"rank": 0, "ignored": 1})
         if report.calls:
             self._calls[key.run_id] = control_pb2.RunReport(

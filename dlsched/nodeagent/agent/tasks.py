@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, TypeVarTuple
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 
 class AgentTasks:
-    """The tasks of one agent; a failure of any of them ends the agent."""
+    """The tasks of one agent; a failure ends the agent, but not of those `of_job`."""
 
     def __init__(self) -> None:
         """Prepare to run tasks; an event loop must be running."""
@@ -27,6 +29,17 @@ class AgentTasks:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    def of_job(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """As `start`, of work whose content a job has chosen; its failure is only logged."""
+
+        async def whole() -> None:
+            try:
+                await work
+            except Exception as error:
+                log.error("of-job-failed why=%.300s", f"{type(error).__name__}: {error}")
+
+        return self.start(whole())
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -30,6 +30,7 @@ from dlsched.nodeagent.ranks.rank_plan import (
     CannotPlace,
     RankCommand,
     RankPlace,
+    check_count,
     part_of,
     plan_ranks,
 )
@@ -328,6 +329,7 @@ class Call:
         layout = part_of(spec.desired.layout, request.nodes, request.gpus, taken)
         if layout is None:
             return
+        check_count("processors of each rank", request.cpus_per_task)
         plans = plan_ranks(
             layout,
             request.ntasks,

@@ -55,6 +55,7 @@ def part_of(
     Raises:
         CannotPlace: when the allocation has no such part.
     """
+    check_count("GPUs on each node", gpus or 0)
     own = {str(share.node): share for share in layout}
     for name in nodes:
         if name not in own:
@@ -87,11 +88,11 @@ def ranks_per_node(
     Raises:
         CannotPlace: when they do not fit.
     """
+    check_count("ranks", ntasks)
+    check_count("ranks on each node", per_node)
     room = [max(1, len(share.gpus)) for share in layout]
     if not ntasks:
         return [per_node] * len(layout) if per_node else room
-    if ntasks > MAX_RANKS:
-        raise CannotPlace(f"{ntasks} ranks: at most {MAX_RANKS} a call")
     if per_node:
         if ntasks > per_node * len(layout):
             raise CannotPlace(
@@ -137,9 +138,11 @@ def plan_ranks(
     Raises:
         CannotPlace: when they, or their GPUs, do not fit.
     """
+    check_count("GPUs of each rank", gpus_per_task)
     found: list[list[RankPlace]] = []
     rank = 0
     counts = ranks_per_node(layout, ntasks, per_node, overcommit=overcommit)
+    check_count("ranks", sum(counts))
     for share, count in zip(layout, counts, strict=True):
         if count * gpus_per_task > len(share.gpus):
             raise CannotPlace(
@@ -154,6 +157,14 @@ def plan_ranks(
             )
             rank += 1
         found.append(here)
-    if rank > MAX_RANKS:
-        raise CannotPlace(f"{rank} ranks: at most {MAX_RANKS} a call")
     return found
+
+
+def check_count(what: str, count: int) -> None:
+    """Refuse a number that no call has, before any work is done for it.
+
+    Raises:
+        CannotPlace: it is negative or too large.
+    """
+    if not 0 <= count <= MAX_RANKS:
+        raise CannotPlace(f"{what}: 0 to {MAX_RANKS} are possible in one call")

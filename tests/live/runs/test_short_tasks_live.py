@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,3 +155,61 @@ def test_tasks_of_a_lost_node_run_again_and_a_killed_daemon_gives_none_twice() -
         times = Counter(marks.read_text().split())
         # those that were lost had not yet written
         assert times == Counter(str(number) for number in range(1, 81))
+
+
+def test_no_task_is_lost_when_the_database_is_an_older_one() -> None:
+    """The copy is from before most tasks were given; tokens run on meanwhile, and one has ended."""
+    with LocalCluster(nodes=1, gpus="2:v100") as cluster:
+        marks, first, last = (cluster.folder / name for name in ("marks", "first", "last"))
+        lines = [f"echo $DLSCHED_TASK >> {marks}"] * 60
+        for number, gate in ((3, first), (41, first), (58, last)):
+            lines[number] = f"while [ ! -e {gate} ]; do sleep 0.05; done; {lines[number]}"
+        job = submit_tasks(cluster, lines, 2)
+        eventually("some have ended", lambda: counts(cluster, job)["done"] >= 10)
+        copy, file = cluster.folder / "older.db", cluster.folder / "dlsched.db"
+        config = str(cluster.folder / "dlsched.toml")
+        cluster.cli("admin", "backup", str(copy), "--config", config)
+        first.touch()
+        eventually("more have ended", lambda: counts(cluster, job)["done"] >= 50)
+        both = (job, job + 1)
+        eventually("a token ends", lambda: "COMPLETED" in [cluster.job(k).state for k in both])
+        cluster.kill("daemon")
+        for part in ("", "-wal", "-shm"):
+            Path(f"{file}{part}").unlink(missing_ok=True)
+        shutil.copy2(copy, file)
+        cluster.start_daemon()
+        last.touch()
+        for element in both:
+            cluster.until(element, "COMPLETED", within=90)
+        assert counts(cluster, job)["done"] == 60
+        assert set(marks.read_text().split()) == {str(number) for number in range(1, 61)}
+
+
+# one task that asks in the name of its token, again and again
+ASKS = """
+import json, os, socket, time
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+    line.connect(os.environ["DLSCHED_CTL_SOCK"])
+    for number in (2**70, -1, 1):
+        told = {"ended": [number], "codes": [number], "signals": [0], "ran_s": [1.0]}
+        packet = json.dumps({"type": "want_tasks", "held": [number] * 1500, **told}).encode()
+        for _ in range(300):
+            line.send(packet)
+print("asked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_message_of_a_token_takes_its_node_away(pair: LocalCluster) -> None:
+    program = pair.folder / "asks.py"
+    program.write_text(ASKS)
+    job = submit_tasks(pair, [f"exec {sys.executable} {program}", "true"], 1)
+    output = pair.out / f"{job}-0.out"
+    eventually("it has asked", lambda: output.exists() and "asked" in output.read_text())
+    node = pair.job(job).nodes[0]
+    heard = eventually("it is heard", lambda: pair.node(node).heard_ago_s)
+    assert heard < 5
+    assert pair.processes[node].poll() is None
+    assert pair.until(pair.submit("exit 5", nodelist=node), "FAILED").exit_code == 5
+    pair.cli("cancel", str(job))
+    pair.until(job, "CANCELLED")

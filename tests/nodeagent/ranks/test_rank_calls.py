@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -51,6 +53,58 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reason() -> None:
     with pytest.raises(CannotPlace, match="2 ranks with 2 GPUs each: node n0 has 2"):
         plan_ranks(shares(2, 2), 0, 0, 2)
     assert plan_ranks(shares(4), 2, 0, 2)[0][1].gpus == ("g02", "g03")
+
+
+@pytest.mark.parametrize(
+    ("ntasks", "per_node", "gpus_per_task"),
+    [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 10**9, 0), (10**300, 0, 0), (0, 4096, 0)],
+)
+def test_numbers_that_no_call_has_cost_no_work(
+    ntasks: int, per_node: int, gpus_per_task: int
+) -> None:
+    with pytest.raises(CannotPlace, match="0 to 4096 are possible in one call"):
+        plan_ranks(shares(2, 2), ntasks, per_node, gpus_per_task)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ({"environment": {"X": "\udcff"}}, "ranks on other nodes: "),
+        ({"argv": ["/bin/true", "\udcff"]}, "ranks on other nodes: "),
+        ({"argv": ["\udcff"], "ntasks": 1}, "exited"),
+        ({"cpus_per_task": 2**40}, "refused"),
+        ({"per_node": 10**9}, "refused"),
+        ({"ntasks": -1}, "refused"),
+    ],
+    ids=["environment", "argument", "program", "processors", "ranks", "below"],
+)
+def test_nothing_that_a_job_asks_for_ends_an_agent(
+    cluster: Any, said: dict[str, Any], answer: str
+) -> None:
+    leader = cluster.up("n1", "n2")
+    program = cluster.folder / "asks.py"
+    program.write_text(ASKS)
+    message = {"type": "run", "argv": ["/bin/true"], "working_directory": "/tmp", **said}
+    words = shlex.join([sys.executable, str(program), json.dumps(message), answer])
+    job, output = batch(cluster, f"exec {words}")
+    assert leader.wait(job).status is JobStatus.COMPLETED, output.read_text()
+    assert all(agent.alive for agent in cluster.agents.values())
+
+
+# sends one message to the keeper, and looks for a text in the answers
+ASKS = """
+import base64, json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+    line.connect(os.environ["DLSCHED_CTL_SOCK"])
+    line.send(sys.argv[1].encode())
+    heard = ""
+    while packet := line.recv(200_000):
+        heard += packet.decode()
+        heard += base64.b64decode(json.loads(packet).get("data", "")).decode()
+        if any(word in heard for word in ('"done"', '"refused"')):
+            break
+sys.exit(sys.argv[2] not in heard)
+"""
 
 
 def words_of(pid: int, what: str = "cmdline") -> bytes:
