@@ -325,6 +325,13 @@ def _policies(work: Workloads) -> Iterator[Case]:
             command=replay(trace, cluster, policy),
             compared_to="" if policy == "fifo" else "policy/fifo",
         )
+    queue = work.philly(2_000, cluster="16x8", load=1.5)
+    for policy in ("easy", "conservative"):  # each end makes conservative plan anew
+        yield Case(
+            name=f"policy/{policy}-noisy",
+            command=replay(queue, "16x8", policy, "--estimate", "noise:1.0"),
+            compared_to="" if policy == "easy" else "policy/easy-noisy",
+        )
 
 
 def _deadlines(work: Workloads) -> Iterator[Case]:

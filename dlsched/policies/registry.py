@@ -35,7 +35,7 @@ _OURS: dict[str, dict[str, str]] = {
         "las": _SCHEDULING + "las:Las",
         "multi-queue": _SCHEDULING + "multi_queue:MultiQueue",
         "easy": _SCHEDULING + "backfill:Easy",
-        "conservative": _SCHEDULING + "backfill:Conservative",
+        "conservative": _SCHEDULING + "conservative:Conservative",
         "tiresias": _SCHEDULING + "tiresias:Tiresias",
         "gavel": _SCHEDULING + "gavel.policy:Gavel",
         "gandiva-fair": _SCHEDULING + "gandiva_fair.policy:GandivaFair",
