@@ -27,13 +27,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from dlsched.job.errors import JobError
-from dlsched.job.gradient_noise import GradientNoise, Scaling, rate_factor
-from dlsched.job.gradients import Gradients
 from dlsched.job.job import Job
 from dlsched.job.messages import Trained
-from dlsched.job.preconditioner import Preconditioner
 from dlsched.job.pytorch.loading import keys_of, seeded_loader
-from dlsched.job.step_times import BatchLimits, StepTimes, split
+from dlsched.job.scaling.gradient_noise import GradientNoise, Scaling, rate_factor
+from dlsched.job.scaling.gradients import Gradients
+from dlsched.job.scaling.preconditioner import Preconditioner
+from dlsched.job.scaling.step_times import BatchLimits, StepTimes, split
 from dlsched.job.torch import optimizers_of, register_training
 
 REPORT_S = 30.0  # at most between two reports to the scheduler

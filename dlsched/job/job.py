@@ -19,15 +19,15 @@ from types import TracebackType
 from typing import Any
 
 from dlsched.job import messages as words
-from dlsched.job.agreement import Agreement, Exchange, Wish
-from dlsched.job.in_place import InPlace
+from dlsched.job.gang.agreement import Agreement, Exchange, Wish
+from dlsched.job.gang.in_place import InPlace
+from dlsched.job.gang.star import Star
 from dlsched.job.keeper_link import KeeperLink
 from dlsched.job.reported import ReportedValues
 from dlsched.job.runtime import PREEMPTED, Runtime
 from dlsched.job.sampler import ElasticSampler
 from dlsched.job.saving.checkpoints import Checkpoints
 from dlsched.job.saving.save_signal import SaveSignal
-from dlsched.job.star import Star
 from dlsched.job.step_signs import StepSigns
 from dlsched.job.stop_signal import StopSignal
 from dlsched.job.throttle import Throttle, percent_of
@@ -330,7 +330,7 @@ class Job:
         if not self._gang or self.world_size == 1:
             return None
         if _has_group():
-            from dlsched.job.group_exchange import GroupExchange  # noqa: PLC0415  # only when it is used
+            from dlsched.job.gang.group_exchange import GroupExchange  # noqa: PLC0415  # only when it is used
 
             return GroupExchange()
         return Star(self.runtime)

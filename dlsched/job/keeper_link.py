@@ -13,7 +13,7 @@ import sys
 from collections import deque
 
 from dlsched.job import messages as words
-from dlsched.job.hand_over import Receiver
+from dlsched.job.gang.hand_over import Receiver
 from dlsched.job.stacks import offer
 
 CAPABILITIES = (

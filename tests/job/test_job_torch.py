@@ -82,7 +82,7 @@ def test_a_gang_goes_on_with_more_and_with_fewer_ranks(
 ALONE = """
 import torch
 from dlsched.job import attach
-from dlsched.job.group_exchange import GroupExchange
+from dlsched.job.gang.group_exchange import GroupExchange
 from dlsched.job.torch import data_loader, init_process_group, register_training
 
 torch.manual_seed(1)

@@ -48,8 +48,8 @@ def plan_of(
         word: that they expect.
 
     Returns:
-        the plan as `dlsched.job.hand_over` reads it: JSON of the word and, for each new rank, its
-        host, its port and which rank brings it the states: a new one, or -1 for the run before.
+        the plan as `dlsched.job.gang.hand_over` reads it: JSON of the word and, for each new rank,
+        its host, its port and which rank brings it the states: a new one, or -1 for the run before.
     """
     places = [before, *node_of]  # 0: rank 0 of the run before
 

@@ -16,7 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 HARMLESS_HOOKS = (  # modules of hooks that a pass of zero gradients does not change
-    "dlsched.job.gradients",
+    "dlsched.job.scaling.gradients",
     "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
 )
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from dlsched.job.agreement import NOT_WRITTEN, WRITTEN, Agreement
 from dlsched.job.errors import DamagedCheckpoint, JobError
+from dlsched.job.gang.agreement import NOT_WRITTEN, WRITTEN, Agreement
 from dlsched.job.keeper_link import KeeperLink
 from dlsched.job.messages import CheckpointAnswer, CheckpointMade
 from dlsched.job.runtime import Runtime

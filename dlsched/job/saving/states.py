@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from dlsched.job.agreement import Agreement
 from dlsched.job.errors import JobError
+from dlsched.job.gang.agreement import Agreement
 from dlsched.job.runtime import Runtime
 from dlsched.job.saving.background import Writer, copy_of
 from dlsched.job.saving.checkpoint_folder import (

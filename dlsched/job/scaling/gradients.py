@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from dlsched.job.gradient_noise import GradientNoise
-from dlsched.job.preconditioner import Preconditioner
+from dlsched.job.scaling.gradient_noise import GradientNoise
+from dlsched.job.scaling.preconditioner import Preconditioner
 
 
 class Gradients:

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 
 from dlsched.job import messages as words
-from dlsched.job.agreement import Agreement, Numbers
 from dlsched.job.errors import JobError
-from dlsched.job.hand_over import FROM_BEFORE, Parcel, Plan, Receiver, bring
+from dlsched.job.gang.agreement import Agreement, Numbers
+from dlsched.job.gang.hand_over import FROM_BEFORE, Parcel, Plan, Receiver, bring
 from dlsched.job.keeper_link import KeeperLink
 from dlsched.job.runtime import PREEMPTED, Runtime
 from dlsched.job.saving.states import States

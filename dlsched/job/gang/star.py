@@ -13,9 +13,9 @@ import struct
 import time
 from collections.abc import Sequence
 
-from dlsched.job.agreement import NOTHING, Numbers
 from dlsched.job.errors import JobError
-from dlsched.job.greetings import Greetings
+from dlsched.job.gang.agreement import NOTHING, Numbers
+from dlsched.job.gang.greetings import Greetings
 from dlsched.job.runtime import Runtime
 
 NUMBERS = struct.Struct("!5q")

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from dlsched.job.errors import JobError
-from dlsched.job.gradient_noise import GradientNoise, rate_factor
-from dlsched.job.step_times import BatchLimits, StepTimes, split
+from dlsched.job.scaling.gradient_noise import GradientNoise, rate_factor
+from dlsched.job.scaling.step_times import BatchLimits, StepTimes, split
 
 
 def measured(count: int, part: float, *, steps: int = 4000, seed: int = 1) -> GradientNoise:

@@ -20,7 +20,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def adam() -> ModuleType:
     """The trainings; they import PyTorch, which collecting the tests does not."""
-    return importlib.import_module("tests.job.adam_trainings")
+    return importlib.import_module("tests.job.scaling.adam_trainings")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.job import messages as words
-from dlsched.job.agreement import Agreement, Numbers, Wish
+from dlsched.job.gang.agreement import Agreement, Numbers, Wish
 
 # Ranks that are not coupled but by the library, of unequal speed. Each prints the step it stops at.
 PROGRAM = """

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dlsched.job.agreement import NOTHING, Numbers
+from dlsched.job.gang.agreement import NOTHING, Numbers
 
 
 class GroupExchange:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from dlsched.job.gradient_noise import GradientNoise
-from dlsched.job.gradients import Gradients
-from dlsched.job.preconditioner import Preconditioner
+from dlsched.job.scaling.gradient_noise import GradientNoise
+from dlsched.job.scaling.gradients import Gradients
+from dlsched.job.scaling.preconditioner import Preconditioner
 
 BETAS, EPS = (0.9, 0.99), 1e-3
 Optimizer = Callable[..., torch.optim.Optimizer]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dlsched.job import messages as words
-from dlsched.job.hand_over import (
+from dlsched.job.gang.hand_over import (
     FROM_BEFORE,
     LENGTH,
     NotHandedOver,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlsched.job.errors import JobError
-from dlsched.job.greetings import Greetings
+from dlsched.job.gang.greetings import Greetings
 
 PROOF = hashlib.sha256
 LENGTH = struct.Struct("!Q")
