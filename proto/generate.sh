@@ -17,3 +17,5 @@ done
 mkdir -p "$target"
 "${PYTHON:-python3}" -m grpc_tools.protoc -I "$work/in" --python_out="$target" --pyi_out="$target" \
     --grpc_python_out="$target" "$work"/in/dlsched/rpc/v1/*.proto
+# the fields of messages, for clients that do without protobuf
+[[ $# -gt 0 ]] || "${PYTHON:-python3}" message_fields.py --write

@@ -171,7 +171,8 @@ def product_files_with(word: str) -> list[str]:
     return sorted(
         str(path.relative_to(ROOT))
         for path in found
-        if "_pb2" not in path.name and word in path.read_text()
+        if path.parent.name != "v1" or path.suffix == ".proto"
+        if word in path.read_text()
     )
 
 

@@ -17,7 +17,7 @@ from dlsched.client.connection import Connection
 from dlsched.client.daemon_address import find_daemon
 from dlsched.client.errors import ConnectionLost, RequestRefused, Unavailable
 from dlsched.core.errors import BadInput, shorten
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc import messages
 
 if TYPE_CHECKING:  # methods import what they need: most of a command's time is its start
     from dlsched.client.attaching.attachment import Attachment, Told
@@ -41,21 +41,21 @@ REFUSED_S = 5.0  # a node may learn of a running job with this delay
 WHAT_IF_S = 120.0  # the daemon answers earlier, or says why it does not
 RECONNECT_S = 600.0  # how long a waiting call tries to reach a daemon that stopped
 ACTIONS = {
-    "cancel": control_pb2.ACTION_CANCEL,
-    "hold": control_pb2.ACTION_HOLD,
-    "release": control_pb2.ACTION_RELEASE,
-    "requeue": control_pb2.ACTION_REQUEUE,
-    "suspend": control_pb2.ACTION_SUSPEND,
-    "resume": control_pb2.ACTION_RESUME,
-    "signal": control_pb2.ACTION_SIGNAL,
+    "cancel": messages.ACTION_CANCEL,
+    "hold": messages.ACTION_HOLD,
+    "release": messages.ACTION_RELEASE,
+    "requeue": messages.ACTION_REQUEUE,
+    "suspend": messages.ACTION_SUSPEND,
+    "resume": messages.ACTION_RESUME,
+    "signal": messages.ACTION_SIGNAL,
 }
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}", re.ASCII)
 # Repeating these actions has a further effect.
 _ONCE = {"requeue", "signal"}
 _NODE_ACTIONS = {
-    "drain": control_pb2.NODE_ACTION_DRAIN,
-    "resume": control_pb2.NODE_ACTION_RESUME,
-    "down": control_pb2.NODE_ACTION_DOWN_CONFIRMED,
+    "drain": messages.NODE_ACTION_DRAIN,
+    "resume": messages.NODE_ACTION_RESUME,
+    "down": messages.NODE_ACTION_DOWN_CONFIRMED,
 }
 
 
@@ -152,7 +152,7 @@ class Client:
         test_only: bool = False,
         require_sla: bool = False,
         request_id: str = "",
-    ) -> control_pb2.SubmitReply:
+    ) -> messages.SubmitReply:
         """Submit all jobs or none, in one transaction.
 
         The request has an id, so that repeating it after a lost answer cannot submit jobs twice.
@@ -176,7 +176,7 @@ class Client:
         request_id = request_id or str(uuid.uuid4())
         shared = _shared([submission.environment for submission in submissions])
         common = shared.items()
-        request = control_pb2.SubmitRequest(
+        request = messages.SubmitRequest(
             request_id=request_id, test_only=test_only, require_sla=require_sla
         )
         for variable, value in sorted(shared.items()):
@@ -193,9 +193,7 @@ class Client:
             for variable, value in own[id(mapping)]:
                 job.environment.add(name=variable, value=value)
         try:
-            reply: control_pb2.SubmitReply = self._connection.ask(
-                "Submit", request, repeatable=True
-            )
+            reply: messages.SubmitReply = self._connection.ask("Submit", request, repeatable=True)
         except (Unavailable, KeyboardInterrupt) as error:
             stopped = isinstance(error, KeyboardInterrupt)
             if test_only or not (stopped or self._connection.fate_unknown):
@@ -210,7 +208,7 @@ class Client:
 
     def queue(
         self,
-        chosen: control_pb2.Filter | None = None,
+        chosen: messages.Filter | None = None,
         *,
         predict: bool = False,
         unfold: bool = False,
@@ -223,12 +221,10 @@ class Client:
         """
         from dlsched.client.record_reading import queue_of, queue_page_of  # noqa: PLC0415
 
-        request = control_pb2.QueueRequest(
-            filter=chosen, predict=predict, unfold=unfold, brief=brief
-        )
+        request = messages.QueueRequest(filter=chosen, predict=predict, unfold=unfold, brief=brief)
         return queue_of(self._connection.gather("Queue", request, queue_page_of))
 
-    def show(self, chosen: control_pb2.Filter, *, why_order: bool = False) -> list[Detail]:
+    def show(self, chosen: messages.Filter, *, why_order: bool = False) -> list[Detail]:
         """Return all that is known of some jobs; `why_order` adds the policy's numbers."""
         found, total = self.show_page(chosen, why_order=why_order)
         while len(found) < total:
@@ -239,18 +235,18 @@ class Client:
         return found
 
     def show_page(
-        self, chosen: control_pb2.Filter, *, why_order: bool = False, skip: int = 0
+        self, chosen: messages.Filter, *, why_order: bool = False, skip: int = 0
     ) -> tuple[list[Detail], int]:
         """Return all that is known of at most 100 jobs after the first `skip`, and their number."""
         from dlsched.client.record_reading import detail_of  # noqa: PLC0415
 
-        request = control_pb2.ShowRequest(filter=chosen, why_order=why_order, skip=skip)
+        request = messages.ShowRequest(filter=chosen, why_order=why_order, skip=skip)
         reply = self._connection.ask("Show", request, repeatable=True)
         return [detail_of(each) for each in reply.jobs], max(reply.total, len(reply.jobs))
 
     def history(
         self,
-        chosen: control_pb2.Filter | None = None,
+        chosen: messages.Filter | None = None,
         *,
         since: float | None = None,
         until: float | None = None,
@@ -268,7 +264,7 @@ class Client:
         """
         from dlsched.client.record_reading import job_of  # noqa: PLC0415
 
-        request = control_pb2.HistoryRequest(
+        request = messages.HistoryRequest(
             filter=chosen, since=since, until=until, limit=limit, live_too=live_too
         )
         for page in self._connection.stream("History", request, first_again=True):
@@ -278,15 +274,15 @@ class Client:
         """Return nodes, all or by name."""
         from dlsched.client.record_reading import node_of  # noqa: PLC0415
 
-        request = control_pb2.NodesRequest(names=list(names))
+        request = messages.NodesRequest(names=list(names))
         reply = self._connection.ask("Nodes", request, repeatable=True)
         return [node_of(each) for each in reply.nodes]
 
-    def checkpoints(self, chosen: control_pb2.Filter) -> list[Checkpoint]:
+    def checkpoints(self, chosen: messages.Filter) -> list[Checkpoint]:
         """Return the checkpoints of jobs that are there, latest first."""
         from dlsched.client.record_reading import checkpoint_of  # noqa: PLC0415
 
-        request = control_pb2.CheckpointsRequest(filter=chosen)
+        request = messages.CheckpointsRequest(filter=chosen)
         reply = self._connection.ask("Checkpoints", request, repeatable=True)
         return [checkpoint_of(each) for each in reply.checkpoints]
 
@@ -294,7 +290,7 @@ class Client:
         """Return GPU time by account, or by user."""
         from dlsched.client.record_reading import usage_of  # noqa: PLC0415
 
-        request = control_pb2.UsageRequest(by_user=by_user, since=since)
+        request = messages.UsageRequest(by_user=by_user, since=since)
         reply = self._connection.ask("Usage", request, repeatable=True)
         return [usage_of(each) for each in reply.usage]
 
@@ -302,13 +298,13 @@ class Client:
         """Return the tree of fair shares."""
         from dlsched.client.record_reading import shares_of  # noqa: PLC0415
 
-        request = control_pb2.UsageRequest(shares=True)
+        request = messages.UsageRequest(shares=True)
         return shares_of(self._connection.ask("Usage", request, repeatable=True))
 
-    def status(self) -> control_pb2.StatusReply:
+    def status(self) -> messages.StatusReply:
         """Return the state of daemon and cluster."""
-        reply: control_pb2.StatusReply = self._connection.ask(
-            "Status", control_pb2.StatusRequest(), repeatable=True
+        reply: messages.StatusReply = self._connection.ask(
+            "Status", messages.StatusRequest(), repeatable=True
         )
         return reply
 
@@ -317,7 +313,7 @@ class Client:
     def act(
         self,
         action: str,
-        chosen: control_pb2.Filter,
+        chosen: messages.Filter,
         *,
         signal: int = 0,
         reason: str = "",
@@ -335,10 +331,10 @@ class Client:
             fresh: an ended job that is requeued begins without a checkpoint.
         """
         given = here().exported("ALL", {}) if action == "requeue" else {}
-        request = control_pb2.ActRequest(
+        request = messages.ActRequest(
             fresh=fresh,
             environment=[
-                control_pb2.EnvironmentVariable(name=name, value=value)
+                messages.EnvironmentVariable(name=name, value=value)
                 for name, value in given.items()
             ],
             action=ACTIONS[action],
@@ -352,13 +348,13 @@ class Client:
 
     def update(
         self,
-        chosen: control_pb2.Filter,
+        chosen: messages.Filter,
         fields: Mapping[str, str],
         *,
-        dependencies: Iterable[control_pb2.Dependency] | None = None,
+        dependencies: Iterable[messages.Dependency] | None = None,
     ) -> Acted:
         """Change fields of jobs, and their dependencies if `dependencies` is not None."""
-        request = control_pb2.UpdateRequest(
+        request = messages.UpdateRequest(
             filter=chosen,
             fields=dict(fields),
             set_dependencies=dependencies is not None,
@@ -384,154 +380,150 @@ class Client:
             now: drain: preempt the jobs that run there.
             by_at: drain: preempt jobs that still run at this time, in seconds since the epoch.
         """
-        request = control_pb2.SetNodesRequest(
+        request = messages.SetNodesRequest(
             action=_NODE_ACTIONS[action], names=list(names), reason=reason, now=now, by_at=by_at
         )
         return _acted(self._connection.ask("SetNodes", request, repeatable=True))
 
     def set_policy(
         self, parts: Mapping[str, str], options: Iterable[str] = ()
-    ) -> control_pb2.SetPolicyReply:
+    ) -> messages.SetPolicyReply:
         """Switch parts of the policy while the daemon runs."""
-        request = control_pb2.SetPolicyRequest(parts=dict(parts), options=list(options))
-        reply: control_pb2.SetPolicyReply = self._connection.ask(
-            "SetPolicy", request, repeatable=True
-        )
+        request = messages.SetPolicyRequest(parts=dict(parts), options=list(options))
+        reply: messages.SetPolicyReply = self._connection.ask("SetPolicy", request, repeatable=True)
         return reply
 
-    def what_if(self, request: control_pb2.WhatIfRequest) -> control_pb2.WhatIfReply:
+    def what_if(self, request: messages.WhatIfRequest) -> messages.WhatIfReply:
         """Return what would become of a job, or of all, in some alternatives; nothing changes."""
-        reply: control_pb2.WhatIfReply = self._connection.ask(
+        reply: messages.WhatIfReply = self._connection.ask(
             "WhatIf", request, repeatable=True, within_s=WHAT_IF_S
         )
         return reply
 
-    def shadow(self) -> control_pb2.ShadowReply:
+    def shadow(self) -> messages.ShadowReply:
         """Return what has come of the policy in the shadow."""
-        request = control_pb2.ShadowRequest()
-        reply: control_pb2.ShadowReply = self._connection.ask("Shadow", request, repeatable=True)
+        request = messages.ShadowRequest()
+        reply: messages.ShadowReply = self._connection.ask("Shadow", request, repeatable=True)
         return reply
 
     def set_shadow(
         self, parts: Mapping[str, str] | None, options: Iterable[str] = ()
-    ) -> control_pb2.ShadowReply:
+    ) -> messages.ShadowReply:
         """Have another policy decide without acting; None: none."""
-        request = control_pb2.SetShadowRequest(off=parts is None, parts=parts, options=options)
-        reply: control_pb2.ShadowReply = self._connection.ask("SetShadow", request, repeatable=True)
+        request = messages.SetShadowRequest(off=parts is None, parts=parts, options=options)
+        reply: messages.ShadowReply = self._connection.ask("SetShadow", request, repeatable=True)
         return reply
 
-    def calibration(self, since: float | None = None) -> control_pb2.CalibrationReply:
+    def calibration(self, since: float | None = None) -> messages.CalibrationReply:
         """Return how exact first predictions were: by basis, by policy, and by class of jobs."""
-        request = control_pb2.CalibrationRequest(since=since)
-        reply: control_pb2.CalibrationReply = self._connection.ask(
+        request = messages.CalibrationRequest(since=since)
+        reply: messages.CalibrationReply = self._connection.ask(
             "Calibration", request, repeatable=True
         )
         return reply
 
-    def orphans(self, end: Iterable[str] = ()) -> control_pb2.OrphansReply:
+    def orphans(self, end: Iterable[str] = ()) -> messages.OrphansReply:
         """Return the runs that nodes hold and the database does not know.
 
         Args:
             end: run ids of those to end; their processes are killed.
         """
-        request = control_pb2.OrphansRequest(end=end)
-        reply: control_pb2.OrphansReply = self._connection.ask("Orphans", request, repeatable=True)
+        request = messages.OrphansRequest(end=end)
+        reply: messages.OrphansReply = self._connection.ask("Orphans", request, repeatable=True)
         return reply
 
-    def audit(self, request: control_pb2.AuditRequest) -> Iterator[control_pb2.AuditLine]:
+    def audit(self, request: messages.AuditRequest) -> Iterator[messages.AuditLine]:
         """Return events of the cluster, the newest first."""
         for page in self._connection.stream("Audit", request, first_again=True):
             yield from page.lines
 
     def confirm_over(self, jobs: Iterable[str]) -> Acted:
         """Confirm that no process of these jobs' runs is left where their nodes cannot tell."""
-        request = control_pb2.ConfirmOverRequest(jobs=jobs)
+        request = messages.ConfirmOverRequest(jobs=jobs)
         return _acted(self._connection.ask("ConfirmOver", request, repeatable=True))
 
     def speeds(
         self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
-    ) -> list[control_pb2.SpeedView]:
+    ) -> list[messages.SpeedView]:
         """Return the speeds of kinds of trainings; an argument that is not given means all."""
-        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        request = messages.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
         return list(self._connection.ask("Speeds", request, repeatable=True).speeds)
 
-    def set_speeds(self, speeds: Iterable[control_pb2.SpeedView]) -> int:
+    def set_speeds(self, speeds: Iterable[messages.SpeedView]) -> int:
         """Store speeds that were measured elsewhere; return their number."""
-        request = control_pb2.SetSpeedsRequest(speeds=speeds)
+        request = messages.SetSpeedsRequest(speeds=speeds)
         return int(self._connection.ask("SetSpeeds", request, repeatable=True).count)
 
     def forget_speeds(
         self, model: str = "", batch_size: int | None = None, gpu_type: str = ""
     ) -> int:
         """Forget speeds; return their number."""
-        request = control_pb2.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
+        request = messages.SpeedsRequest(model=model, batch_size=batch_size, gpu_type=gpu_type)
         return int(self._connection.ask("ForgetSpeeds", request, repeatable=True).count)
 
-    def tenants(self, kind: str = "") -> list[control_pb2.Tenant]:
+    def tenants(self, kind: str = "") -> list[messages.Tenant]:
         """Return users, accounts, VCs, partitions, classes and quotas, all or of one kind."""
-        request = control_pb2.TenantsRequest(kind=kind)
+        request = messages.TenantsRequest(kind=kind)
         return list(self._connection.ask("Tenants", request, repeatable=True).tenants)
 
     def set_tenant(
         self,
-        tenant: control_pb2.Tenant,
+        tenant: messages.Tenant,
         fields: Iterable[str],
         *,
         create: bool,
         ignore_jobs: bool = False,
     ) -> list[str]:
         """Add a tenant, or change some fields of one; return what changed, old -> new."""
-        request = control_pb2.SetTenantRequest(
+        request = messages.SetTenantRequest(
             tenant=tenant, fields=list(fields), create=create, ignore_jobs=ignore_jobs
         )
         return list(self._connection.ask("SetTenant", request, repeatable=not create).lines)
 
     def remove_tenant(self, kind: str, name: str) -> list[str]:
         """Remove a tenant; return what changed."""
-        request = control_pb2.RemoveTenantRequest(kind=kind, name=name)
+        request = messages.RemoveTenantRequest(kind=kind, name=name)
         return list(self._connection.ask("RemoveTenant", request, repeatable=False).lines)
 
     def reload(self) -> list[str]:
         """Let the daemon read its configuration again; return what changed."""
-        reply = self._connection.ask("Reload", control_pb2.ReloadRequest(), repeatable=True)
+        reply = self._connection.ask("Reload", messages.ReloadRequest(), repeatable=True)
         return list(reply.changes)
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state that the policy sees, in pieces of one file."""
         for chunk in self._connection.stream(
-            "Snapshot", control_pb2.SnapshotRequest(), first_again=True
+            "Snapshot", messages.SnapshotRequest(), first_again=True
         ):
             yield chunk.data
 
     def create_token(
         self, user: str, lifetime_s: float, comment: str = ""
-    ) -> control_pb2.CreateTokenReply:
+    ) -> messages.CreateTokenReply:
         """Return a token for use from other machines; an empty user is the caller."""
-        request = control_pb2.CreateTokenRequest(user=user, lifetime_s=lifetime_s, comment=comment)
-        reply: control_pb2.CreateTokenReply = self._connection.ask(
+        request = messages.CreateTokenRequest(user=user, lifetime_s=lifetime_s, comment=comment)
+        reply: messages.CreateTokenReply = self._connection.ask(
             "CreateToken", request, repeatable=False
         )
         return reply
 
-    def list_tokens(
-        self, user: str = "", *, all_users: bool = False
-    ) -> list[control_pb2.TokenView]:
+    def list_tokens(self, user: str = "", *, all_users: bool = False) -> list[messages.TokenView]:
         """Return the stored tokens without their secrets, oldest first."""
-        request = control_pb2.ListTokensRequest(user=user, all_users=all_users)
+        request = messages.ListTokensRequest(user=user, all_users=all_users)
         return list(self._connection.ask("ListTokens", request, repeatable=True).tokens)
 
-    def revoke_token(self, token_id: str) -> control_pb2.TokenView:
+    def revoke_token(self, token_id: str) -> messages.TokenView:
         """End a token now."""
-        request = control_pb2.RevokeTokenRequest(token_id=token_id)
+        request = messages.RevokeTokenRequest(token_id=token_id)
         reply = self._connection.ask("RevokeToken", request, repeatable=True)
-        view: control_pb2.TokenView = reply.view
+        view: messages.TokenView = reply.view
         return view
 
     # -- waiting ----------------------------------------------------------------------------------
 
     def wait(
         self,
-        chosen: control_pb2.Filter,
+        chosen: messages.Filter,
         *,
         on_lost: Callable[[str], None] = lambda _: None,
     ) -> Iterator[Job]:
@@ -542,7 +534,7 @@ class Client:
         from dlsched.client.record_reading import job_of  # noqa: PLC0415
 
         told: set[int] = set()
-        request = control_pb2.WaitRequest(filter=chosen)
+        request = messages.WaitRequest(filter=chosen)
         for reply in self._stream_again("Wait", lambda: request, on_lost):
             job = job_of(reply.job)
             if job.job_id not in told:
@@ -561,19 +553,19 @@ class Client:
         """Return the course of a job's loss, speed and own metrics."""
         from dlsched.client.record_reading import metrics_of  # noqa: PLC0415
 
-        request = control_pb2.MetricsRequest(job=job)
+        request = messages.MetricsRequest(job=job)
         return metrics_of(self._connection.ask("Metrics", request, repeatable=True))
 
     def sweep(self, job: int) -> Sweep:
         """Return the jobs of a sweep, by task; `job` is the array or any of its jobs."""
         from dlsched.client.record_reading import sweep_of  # noqa: PLC0415
 
-        request = control_pb2.SweepRequest(job=job)
+        request = messages.SweepRequest(job=job)
         return sweep_of(self._connection.ask("Sweep", request, repeatable=True))
 
     def short_tasks(
         self, job: int, *, after: int = 0, only_failed: bool = False
-    ) -> control_pb2.TasksReply:
+    ) -> messages.TasksReply:
         """Return how a job's short tasks stand, and a page of them.
 
         Args:
@@ -581,8 +573,8 @@ class Client:
             after: the page begins behind the task of this number.
             only_failed: only tasks that have failed.
         """
-        request = control_pb2.TasksRequest(job=job, after=after, only_failed=only_failed)
-        reply: control_pb2.TasksReply = self._connection.ask("Tasks", request, repeatable=True)
+        request = messages.TasksRequest(job=job, after=after, only_failed=only_failed)
+        reply: messages.TasksReply = self._connection.ask("Tasks", request, repeatable=True)
         return reply
 
     def logs(
@@ -609,7 +601,7 @@ class Client:
             follow: continue while the job writes.
             on_lost: is called with the error once each time the connection is lost.
         """
-        request = control_pb2.LogsRequest(
+        request = messages.LogsRequest(
             job=job,
             run=run,
             rank=rank,
@@ -624,7 +616,7 @@ class Client:
             return
         seen = passed = 0
 
-        def again() -> control_pb2.LogsRequest:
+        def again() -> messages.LogsRequest:
             nonlocal passed
             passed = 0
             return request
@@ -744,7 +736,7 @@ def filter_of(
     nodes: Iterable[str] = (),
     called: Iterable[str] = (),
     all_users: bool = False,
-) -> control_pb2.Filter:
+) -> messages.Filter:
     """Return a filter; if it names jobs or users, it covers the jobs of all users.
 
     Args:
@@ -759,7 +751,7 @@ def filter_of(
     """
     from dlsched.client.job_ids import job_names  # noqa: PLC0415
 
-    chosen = control_pb2.Filter(
+    chosen = messages.Filter(
         users=list(users),
         partitions=list(partitions),
         vcs=list(vcs),
@@ -809,7 +801,7 @@ def _shared(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _acted(reply: control_pb2.ActReply) -> Acted:
+def _acted(reply: messages.ActReply) -> Acted:
     return Acted(
         done=tuple(reply.done),
         failed=tuple((each.subject, each.why) for each in reply.failed),

@@ -24,6 +24,7 @@ from dlsched.client.errors import ConnectionLost, NotTrusted, Unavailable, refus
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.rpc.channels import ClientTrust, open_blocking_channel
 from dlsched.rpc.endpoint import NOT_TAKEN, Endpoint, parse_endpoint
+from dlsched.rpc.messages import as_protobuf
 from dlsched.rpc.v1.control_pb2_grpc import ControlStub
 
 T = TypeVar("T")
@@ -88,8 +89,9 @@ class GrpcConnection:
         Raises:
             DlschedError: with one line that says why.
         """
+        message = as_protobuf(request)
         answer = self._repeat(
-            lambda stub: getattr(stub, method)(request, timeout=within_s), repeatable=repeatable
+            lambda stub: getattr(stub, method)(message, timeout=within_s), repeatable=repeatable
         )
         self.answered = True
         return answer
@@ -102,8 +104,9 @@ class GrpcConnection:
         Raises:
             DlschedError: as for `ask`.
         """
+        message = as_protobuf(request)
         return self._repeat(  # type: ignore[no-any-return]  # grpc has no types
-            lambda stub: list(map(read, getattr(stub, method)(request, timeout=within_s))),
+            lambda stub: list(map(read, getattr(stub, method)(message, timeout=within_s))),
             repeatable=True,
         )
 
@@ -124,7 +127,7 @@ class GrpcConnection:
         """
 
         def begin(stub: Any) -> tuple[Any, list[Any]]:
-            call = getattr(stub, method)(request)
+            call = getattr(stub, method)(as_protobuf(request))
             return call, list(islice(call, 1 if first_again else 0))
 
         call, first = self._repeat(begin, repeatable=True, patient=patient)

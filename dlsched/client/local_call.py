@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dlsched.core.errors import DlschedError
 from dlsched.rpc.endpoint import check_socket
 from dlsched.rpc.local_frames import FRAME, MESSAGE, REFUSED, calls_path, head_of, parsed_refusal
+from dlsched.rpc.messages import decoded
 from dlsched.rpc.peer_credentials import peer_uid
 
 T = TypeVar("T")
@@ -56,8 +57,7 @@ def local_call(
         _connect(line, calls_path(path))
         line.settimeout(within_s)
         line.sendall(head_of(method, len(body)) + body)
-        decode = _reply_type(method).FromString
-        return [read(decode(each)) for each in _answers(line, deadline)]
+        return [read(decoded(method, each)) for each in _answers(line, deadline)]
 
 
 def _connect(line: socket.socket, path: str) -> None:
@@ -96,10 +96,3 @@ def _answers(line: socket.socket, deadline: float) -> Iterator[bytes]:
             raise Refused(code, text, not_taken=not_taken)
         else:
             return
-
-
-def _reply_type(method: str) -> Any:
-    from dlsched.rpc.v1 import control_pb2  # noqa: PLC0415
-
-    known = control_pb2.DESCRIPTOR.services_by_name["Control"].methods_by_name
-    return getattr(control_pb2, known[method].output_type.name)

@@ -1,4 +1,7 @@
-"""From protobuf messages to records; zero and empty become None if they mean "not known"."""
+"""From messages to records; zero and empty become None if they mean "not known".
+
+The messages are a client's or protobuf's: both have the same attributes.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
-
-from google.protobuf.descriptor import Descriptor
-from google.protobuf.message_factory import GetMessageClass
 
 from dlsched.client.records import (
     Checkpoint,
@@ -36,8 +36,9 @@ from dlsched.client.records import (
 from dlsched.client.submission.texts import wrapped_line
 from dlsched.jobs.field import Value
 from dlsched.jobs.sweep import Halving
+from dlsched.rpc import messages
 from dlsched.rpc.job_fields import SENT, get_fields, said_fields
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc.messages import message_class
 
 T = TypeVar("T")
 
@@ -66,32 +67,32 @@ _THEIRS: dict[type, dict[str, str]] = {
 
 
 @cache
-def _names(kind: type, message: Descriptor) -> dict[int, tuple[str, bool]]:
+def _names(kind: type, message: str) -> dict[int, tuple[str, bool]]:
     """A record's name of each field of its message, by the field's number, and: is it a list?"""
     theirs = _THEIRS.get(kind, {})
     ours = {theirs.get(each.name, each.name): each.name for each in fields(kind)}
     return {
         each.number: (ours[each.name], each.is_repeated)
-        for each in message.fields
+        for each in message_class(message).fields_by_name.values()
         if each.name in ours
     }
 
 
 @cache
-def _unsaid(kind: type, message: Descriptor) -> dict[str, Any]:
+def _unsaid(kind: type, message: str) -> dict[str, Any]:
     """What a record has of an empty message."""
-    empty = GetMessageClass(message)()
+    empty = message_class(message)()
     unknown = {each.name for each in fields(kind) if each.default is None}
     return {
         ours: () if is_list else None if ours in unknown else getattr(empty, name)
         for number, (ours, is_list) in _names(kind, message).items()
-        for name in (message.fields_by_number[number].name,)
+        for name in (message_class(message).fields_by_number[number].name,)
     }
 
 
 def _said(kind: type, view: Any) -> dict[str, Any]:
     """The fields of a record that its message says."""
-    names = _names(kind, view.DESCRIPTOR)
+    names = _names(kind, type(view).__name__)
     found = {}
     for field, value in view.ListFields():
         known = names.get(field.number)
@@ -102,7 +103,7 @@ def _said(kind: type, view: Any) -> dict[str, Any]:
 
 def _read(kind: type, view: Any) -> dict[str, Any]:
     """The fields of a record that its message has, said or not."""
-    return _unsaid(kind, view.DESCRIPTOR) | _said(kind, view)
+    return _unsaid(kind, type(view).__name__) | _said(kind, view)
 
 
 def _record(kind: type[T], view: Any, **own: Any) -> T:
@@ -110,8 +111,9 @@ def _record(kind: type[T], view: Any, **own: Any) -> T:
     return kind(**(_read(kind, view) | own))
 
 
+_VIEW = message_class("JobView").fields_by_name
 # fields that the message has itself and a `Job` only among those asked for
-_FURTHER = {row.name for row in SENT if row.name in control_pb2.JobView.DESCRIPTOR.fields_by_name}
+_FURTHER = {row.name for row in SENT if row.name in _VIEW}
 _FURTHER -= set(Job.__dataclass_fields__)
 
 
@@ -120,7 +122,7 @@ def _counts(name: str, value: Value) -> bool:
     return value not in (None, "", ()) and name not in Job.__dataclass_fields__
 
 
-_UNSAID = get_fields(control_pb2.JobRequest())
+_UNSAID = get_fields(messages.JobRequest())
 _QUIET = {name: value for name, value in _UNSAID.items() if _counts(name, value)}
 
 
@@ -135,8 +137,7 @@ def _of_training(view: Any) -> dict[str, Any]:
     return _said(Job, view) | {"metrics": dict(sorted(view.metrics.items()))}
 
 
-_VIEW = control_pb2.JobView.DESCRIPTOR
-_PLAIN = {number: name for number, (name, is_list) in _names(Job, _VIEW).items() if not is_list}
+_PLAIN = {n: name for n, (name, is_list) in _names(Job, "JobView").items() if not is_list}
 _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "gang": lambda gang: {"gang": tuple(gang)},
     "gpu_types": lambda types: {"gpu_types": tuple(types)},
@@ -146,7 +147,7 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "steps": lambda steps: {"steps": tuple(_record(Step, each) for each in steps)},
     "training": _of_training,
 }
-_PARTS = {_VIEW.fields_by_name[name].number: read for name, read in _READ.items()}
+_PARTS = {_VIEW[name].number: read for name, read in _READ.items()}
 
 
 def job_of(view: Any) -> Job:

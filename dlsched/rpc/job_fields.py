@@ -1,19 +1,25 @@
-"""Job fields on the wire: from the table's values to a `JobRequest`'s or `JobView`'s, and back."""
+"""Job fields on the wire: from the table's values to a `JobRequest`'s or `JobView`'s, and back.
+
+The messages are a client's or protobuf's: both have the same attributes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlsched.jobs.field import Field, Value
 from dlsched.jobs.fields import FIELDS
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc import messages
+
+if TYPE_CHECKING:
+    from dlsched.rpc.v1 import control_pb2
 
 SENT = tuple(row for row in FIELDS if row.wire and row.form != "own")
-_WIRE = control_pb2.JobRequest.DESCRIPTOR.fields_by_name
+_WIRE = messages.message_class("JobRequest").fields_by_name
 _NUMBERS: dict[str, dict[str, int]] = {  # of enumerations, by their words
     row.name: {
-        word: next(v.number for v in _WIRE[row.wire].enum_type.values if v.name.endswith(suffix))
+        word: next(n for name, n in _WIRE[row.wire].numbers.items() if name.endswith(suffix))
         for word in row.choices
         for suffix in (f"_{word.upper().replace('-', '_')}",)
     }
@@ -24,7 +30,7 @@ _WORDS = {
     name: {number: word for word, number in words.items()} for name, words in _NUMBERS.items()
 }
 _FLAG_NUMBERS = {
-    "keep_on_broken_dependency": control_pb2.BROKEN_KEEP
+    "keep_on_broken_dependency": _WIRE["broken_dependency"].numbers["BROKEN_KEEP"]
 }  # flags that are enumerations
 _MAY_LACK = {row.name for row in SENT if _WIRE[row.wire].has_presence}
 _BY_NAME = {row.name: row for row in SENT}
@@ -70,7 +76,7 @@ def get_field(message: control_pb2.JobRequest, row: Field) -> Value:
     return plain
 
 
-_UNSAID = {row.name: get_field(control_pb2.JobRequest(), row) for row in SENT}
+_UNSAID = {row.name: get_field(messages.JobRequest(), row) for row in SENT}
 _BY_WIRE = {row.wire: row for row in SENT}
 
 

@@ -105,7 +105,7 @@ def _request(
     word: str | None, layer: dict[str, str], counts: list[int], kinds: list[str]
 ) -> WhatIfRequest:
     """The question, but for policies and output."""
-    from dlsched.rpc.v1.control_pb2 import WhatIfRequest  # noqa: PLC0415
+    from dlsched.rpc.messages import WhatIfRequest  # noqa: PLC0415
 
     request = WhatIfRequest(gpus=counts, gpu_types=kinds)
     if word is not None and word.strip()[:1].isdigit():

@@ -15,7 +15,7 @@ from dlsched.client.submission.moments import refuse_past
 from dlsched.client.submission.values import read_value, word_of
 from dlsched.jobs.field import Value
 from dlsched.jobs.fields import FIELDS
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc import messages
 
 _ROWS = {row.options[0].key: row for row in FIELDS if row.update != "never" and row.options}
 
@@ -62,14 +62,14 @@ def _text(form: str, value: Value) -> str:
     return str(value)
 
 
-def wire_dependencies(what: str, text: str) -> list[control_pb2.Dependency]:
+def wire_dependencies(what: str, text: str) -> list[messages.Dependency]:
     """Return the dependencies of a job as messages; an empty text means none.
 
     Raises:
         BadInput: the text is malformed.
     """
     return [
-        control_pb2.Dependency(
+        messages.Dependency(
             kind=each.kind, job=each.job, task=each.task, delay_s=each.delay_s, or_next=each.or_next
         )
         for each in (parse_dependencies(what, text) if text.strip() else ())

@@ -18,10 +18,10 @@ from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
 from dlsched.core.errors import BadInput, not_known, shorten
 from dlsched.jobs.field import Value
+from dlsched.rpc import messages
 from dlsched.rpc.job_fields import SENT, put_fields
-from dlsched.rpc.v1 import control_pb2, run_pb2
 
-_RANKED = (run_pb2.LAUNCH_MODE_NODE, run_pb2.LAUNCH_MODE_GPU)
+_RANKED = (messages.LAUNCH_MODE_NODE, messages.LAUNCH_MODE_GPU)
 _BY_HAND = {"name", "working_directory", "truncate", "keep_on_broken_dependency"}
 _OF_SWEEPS = {"sweep", "sweep_concurrent", "halving"}
 _PLAIN = {
@@ -77,7 +77,7 @@ class Command:
 class Submission:
     """A request, and what the client itself is to do."""
 
-    request: control_pb2.JobRequest
+    request: messages.JobRequest
     environment: Mapping[str, str] = field(repr=False)  # not yet in the request
     notes: tuple[str, ...] = ()
     command: Command = Command()
@@ -111,7 +111,7 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         if warning.overlaps_reservations:
             notes.append("--signal: R: has no effect; there are no reservations to overlap with")
     check_container(options.get("container", ""), options.get("container_mounts", ""))
-    request = control_pb2.JobRequest(
+    request = messages.JobRequest(
         argv=check_words("arguments", command.argv), script=command.script
     )
     put_fields(request, values)
@@ -162,7 +162,7 @@ def _one_of(options: Mapping[str, str], key: str, known: tuple[str, ...]) -> str
     return word
 
 
-def _set_lists(request: control_pb2.JobRequest, options: Mapping[str, str]) -> None:
+def _set_lists(request: messages.JobRequest, options: Mapping[str, str]) -> None:
     """What is more than one value: arrays, dependencies and further columns."""
     if "array" in options:
         from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
@@ -180,7 +180,7 @@ def _set_lists(request: control_pb2.JobRequest, options: Mapping[str, str]) -> N
 
 
 def _refuse_contradictions(
-    request: control_pb2.JobRequest, options: Mapping[str, str], caller: Caller
+    request: messages.JobRequest, options: Mapping[str, str], caller: Caller
 ) -> None:
     if options.get("input", "/dev/null") not in {"/dev/null", "none"}:
         raise BadInput(
@@ -202,7 +202,7 @@ def _refuse_contradictions(
         request.resume_from = "_".join(map(str, (name.job, *name.tasks)))
     if request.requeue_on_timeout and request.no_requeue:
         raise BadInput("--requeue-on-timeout: not together with --no-requeue")
-    if request.label == control_pb2.LABEL_YES and request.mode not in _RANKED:
+    if request.label == messages.LABEL_YES and request.mode not in _RANKED:
         raise BadInput("--label: only with --launch node or gpu; in a script: dlsched run --label")
     both = set(request.only_nodes) & set(request.not_nodes)
     if both:

@@ -9,13 +9,13 @@ from dlsched.client.submission.table_files import decoded
 from dlsched.client.submission.texts import whole_number
 from dlsched.core.errors import BadInput
 from dlsched.jobs import short_tasks as limits
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc import messages
 
 MOST_TOKENS = 100_000  # a site allows less
 
 
 def put_short_tasks(
-    request: control_pb2.JobRequest, options: Mapping[str, str], directory: str
+    request: messages.JobRequest, options: Mapping[str, str], directory: str
 ) -> None:
     """Put the tasks of a file into a request, whose array are the tokens.
 

@@ -13,7 +13,7 @@ from dlsched.client.submission.table_files import csv_lines, decoded, is_json, j
 from dlsched.client.submission.texts import check_text, whole_number
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs import sweep as grammar
-from dlsched.rpc.v1 import control_pb2
+from dlsched.rpc import messages
 
 MOST_ROWS = 100_000  # a site allows less
 _LIMITED = re.compile(r"(.+)%(\d{1,9})", re.DOTALL | re.ASCII)
@@ -21,7 +21,7 @@ _HALVING = "metric=loss,mode=min,eta=3,rung=100,max=10000"
 
 
 def put_sweep(
-    request: control_pb2.JobRequest, options: Mapping[str, str], directory: str, *, line: bool
+    request: messages.JobRequest, options: Mapping[str, str], directory: str, *, line: bool
 ) -> list[str]:
     """Put a sweep into a request, where the options have one.
 
@@ -64,7 +64,7 @@ def put_sweep(
 
 
 def swept_command(
-    table: control_pb2.SweepTable, place: int, words: tuple[str, ...], *, line: bool
+    table: messages.SweepTable, place: int, words: tuple[str, ...], *, line: bool
 ) -> str:
     """One job's command with its parameters behind it, on one line.
 
@@ -87,7 +87,7 @@ def _file_and_limit(text: str, directory: str) -> tuple[str, int]:
     return match[1], whole_number("--sweep (after %)", match[2], least=1)
 
 
-def _read(table: control_pb2.SweepTable, name: str, directory: str) -> list[str]:
+def _read(table: messages.SweepTable, name: str, directory: str) -> list[str]:
     """Read the table of a file; returns remarks about it."""
     try:
         with open(os.path.join(directory, os.path.expanduser(name)), "rb") as file:
@@ -118,7 +118,7 @@ def _read(table: control_pb2.SweepTable, name: str, directory: str) -> list[str]
 
 
 def _rows(
-    table: control_pb2.SweepTable, name: str, text: str
+    table: messages.SweepTable, name: str, text: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The rows of a table, whose columns are put into the message first."""
 
@@ -151,7 +151,7 @@ def _value(place: str, column: str, value: Any) -> str:
     return check_text(what, str(value), longest=grammar.LONGEST_VALUE)
 
 
-def _check_texts(request: control_pb2.JobRequest, file: str) -> None:
+def _check_texts(request: messages.JobRequest, file: str) -> None:
     """Check every text that has parameters, as it is written and as each job gets it."""
     columns = request.sweep.columns
     texts = [("arguments", word) for word in request.argv]
@@ -170,7 +170,7 @@ def _check_texts(request: control_pb2.JobRequest, file: str) -> None:
             output_pattern(what, text)
 
 
-def _halving(what: str, text: str) -> control_pb2.Halving:
+def _halving(what: str, text: str) -> messages.Halving:
     """Read the rule of `--halving`."""
     given: dict[str, str] = {}
     for pair in text.split(","):
@@ -185,7 +185,7 @@ def _halving(what: str, text: str) -> control_pb2.Halving:
     mode = given.get("mode", "min")
     if mode not in grammar.MODES:
         raise BadInput(f"{what}: mode {shorten(mode)!r} is neither min nor max")
-    rule = control_pb2.Halving(
+    rule = messages.Halving(
         metric=check_text(f"{what}: metric", given.get("metric", "loss"), longest=64),
         mode=mode,
         eta=whole_number(f"{what}: eta", given.get("eta", "3"), least=2, most=1000),
