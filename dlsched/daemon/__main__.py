@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dlsched.core.errors import DlschedError
 from dlsched.daemon.daemon import Daemon
+from dlsched.daemon.long_lived import share_one_heap
 from dlsched.daemon.settings import Settings, load_settings
 from dlsched.system.log_lines import log_to_stderr
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{given.config}: fine")  # the answer
             return 0
         _log(settings.daemon.log_level)
+        share_one_heap()
         return asyncio.run(run(settings, given.config, given.insecure_loopback))
     except DlschedError as error:
         print(f"dlsched daemon: {error}", file=sys.stderr)

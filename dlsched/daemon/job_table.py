@@ -52,7 +52,6 @@ class Facts(JobFacts):
 def _facts_of(known: JobFacts) -> Facts:
     """Facts in memory of what the database has."""
     facts = Facts(**{each.name: getattr(known, each.name) for each in fields(JobFacts)})
-    facts.updated = dict(facts.updated)
     facts.step = None if facts.progress is None else facts.progress.step
     return facts
 
@@ -175,7 +174,8 @@ class JobTable:
             case HoldChanged(job=job, held=held):
                 self.of(job).held = held
             case FieldsChanged(job=job, fields=updated):
-                self.of(job).updated.update(updated)
+                facts = self.of(job)
+                facts.updated = {**facts.updated, **updated}
             case CheckpointCommitted(job=job):
                 self.of(job).checkpoint = row
             case CheckpointsMarked(job=job, paths=paths):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from posixpath import basename, isabs, splitext
@@ -51,11 +52,11 @@ class ContentGiven:
 def program_of(content: JobContent, working_directory: str) -> str:
     """Which script or command it is, with all arguments: a word, "#" and a digest; empty for none.
 
-    A command with a relative path is another one in another folder.
+    A command with a relative path is another one in another folder. Equal texts are one object.
     """
     if content.script:
         arguments = "".join(f"\0{word}" for word in content.argv)
-        return f"script#{_digest(content.script + _bytes(arguments))}"
+        return sys.intern(f"script#{_digest(content.script + _bytes(arguments))}")
     argv = content.argv
     if not argv:
         return ""
@@ -63,7 +64,7 @@ def program_of(content: JobContent, working_directory: str) -> str:
     source = argv[ends[0] if ends else 0]
     where = "" if isabs(source) else working_directory
     said = _bytes("\0".join((where, *argv)))
-    return f"{basename(source.rstrip('/'))}#{_digest(said)}"
+    return sys.intern(f"{basename(source.rstrip('/'))}#{_digest(said)}")
 
 
 def _bytes(text: str) -> bytes:

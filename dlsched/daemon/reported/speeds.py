@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,13 @@ def kind_of(body: JobBody) -> Kind:
     size = int(body.batch_size or 0)
     if body.model:
         return body.model, size
-    word, mark, digest = body.program.rpartition("#")
+    return _kind_of_program(body.program, size)
+
+
+@lru_cache(1024)
+def _kind_of_program(program: str, size: int) -> Kind:
+    """One object for the many jobs of a program."""
+    word, mark, digest = program.rpartition("#")
     return f"{word}{mark}{digest[:_DIGITS]}", size
 
 

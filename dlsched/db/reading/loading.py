@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, func, select
@@ -39,6 +40,8 @@ from dlsched.protocol.json_form import loads, value_of
 from dlsched.protocol.ledger import Job, Ledger, Member, Node, Request, Run
 from dlsched.protocol.messages import Epoch, JobId, NodeName, RequestId, RunId
 
+UNCHANGED: Mapping[str, Any] = MappingProxyType({})  # one object for the many jobs
+
 
 @dataclass(slots=True, kw_only=True)
 class JobFacts(JobOverhead):
@@ -46,7 +49,7 @@ class JobFacts(JobOverhead):
 
     job: JobId
     held: str = ""  # "", "user", "admin"
-    updated: dict[str, Any] = field(default_factory=dict)  # fields changed since submission
+    updated: Mapping[str, Any] = field(default_factory=lambda: UNCHANGED)  # since submission
     submitted_at: float = 0.0
     first_started_at: float | None = None
     started_at: float | None = None  # of the latest run

@@ -95,10 +95,10 @@ def carry_out(
     before, after = known.ledger, apply_all(known.ledger, writes)
     attached = (write.row for write in writes if isinstance(write, Attach))
     submission = Submission(at, (row for row in attached if isinstance(row, ContentGiven)))
-    for write in writes:
-        if isinstance(write, Submit):
+    for some in chunks(write for write in writes if isinstance(write, Submit)):
+        for write in some:
             submission.take(write, after.jobs[write.job])
-    submission.store(connection)
+        submission.store(connection)
     growth, ends, used = _store_runs(connection, before, after, at)
     charge(connection, used, half_life_s)
     _store_jobs(connection, known, after, growth, ends, submission, at)

@@ -127,7 +127,7 @@ def apply_all(ledger: Ledger, writes: Iterable[change.Write]) -> Ledger:
 
 
 def _submit(ledger: Ledger, writes: Sequence[change.Submit]) -> Ledger:
-    jobs = [(w.job, Job(job=w.job, request=w.request)) for w in writes]
+    jobs = [(w.job, w.row) for w in writes]
     requests = [((w.request.user, w.request.request_id), w.job) for w in writes]
     return replace(
         ledger,

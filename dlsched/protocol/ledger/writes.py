@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger.rows import (
+    Job,
     Ledger,
     NodeStatus,
     Request,
@@ -19,6 +20,11 @@ class Submit:
 
     request: Request
     job: m.JobId
+    row: Job = field(init=False, repr=False, compare=False)  # one for every ledger that has the job
+
+    def __post_init__(self) -> None:
+        """Make the job's row."""
+        object.__setattr__(self, "row", Job(job=self.job, request=self.request))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

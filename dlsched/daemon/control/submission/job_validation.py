@@ -542,11 +542,14 @@ def checked_environment(
     return variables
 
 
-def _extra(columns: Mapping[str, str]) -> dict[str, str]:
+_NO_COLUMNS: Mapping[str, str] = {}  # one object for the many jobs without
+
+
+def _extra(columns: Mapping[str, str]) -> Mapping[str, str]:
     bounds.check_count("further columns", len(columns), 64)
     for name, value in columns.items():
         if not NAME.fullmatch(name):
             raise BadInput(f"column {name[:40]!r} is not a name")
         bounds.check_text(f"column {name}", value)
     check_steps(columns)
-    return dict(sorted(columns.items()))
+    return dict(sorted(columns.items())) if columns else _NO_COLUMNS
