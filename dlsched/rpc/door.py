@@ -78,6 +78,9 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         self._guarded: dict[str, tuple[Any, Any]] = {}
         self._places = {True: _Places(), False: _Places()}  # of users, and of all others
         self._calls: Counter[Identity] = Counter()
+        self._working: WeakValueDictionary[tuple[Identity, str], asyncio.Semaphore] = (
+            WeakValueDictionary()
+        )
         self._decoders = ThreadPoolExecutor(2, thread_name_prefix="dlsched-decoder")
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
@@ -164,7 +167,17 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
             except _Refused as refused:
                 await _refuse(method, context, refused)
             remember(context, caller)
+            if caller.kind == "user" and not caller.is_operator and not bounds.is_lasting(method):
+                await held.enter_async_context(self._place_to_work(caller, method))
             yield request
+
+    def _place_to_work(self, caller: Identity, method: str) -> asyncio.Semaphore:
+        """The places of a user and method; a call that enters waits until one is free."""
+        places = self._working.get((caller, method))
+        if places is None:
+            places = asyncio.Semaphore(bounds.WORKING_OF_ONE)
+            self._working[caller, method] = places
+        return places
 
     async def _caller(self, method: str, context: Any) -> tuple[Rule, Identity]:
         """The method's rule, and the caller, when it may call it."""

@@ -87,10 +87,22 @@ UNDECODED_OF_ONE = 2  # of one caller
 ARRIVAL_S = 30.0  # in which a message arrives, once the server reads it
 CALLS_OF_ONE = 512  # of one caller at a time
 
+# -- calls that work ---------------------------------------------------------------------------
+
+WORKING_OF_ONE = 4  # of one user and method; others wait, so that no user has all turns of the loop
+LASTING = frozenset(  # methods that mostly wait, for as long as their caller likes
+    {"Control/Wait", "Control/Logs", "Control/Attach", "Control/Forward", "Control/WhatIf"}
+)
+
 
 def byte_bound(method: str) -> int:
     """The most bytes of a request, by its method's full name."""
     return BYTES.get(_short(method), OTHER_METHODS)
+
+
+def is_lasting(method: str) -> bool:
+    """Whether calls of a method, by its full name, mostly wait."""
+    return _short(method) in LASTING
 
 
 def element_bound(field: str) -> int:

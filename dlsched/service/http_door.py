@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from dlsched.service.frames import MOST_BYTES
 
 MOST_HEAD = 64 * 1024  # bytes
 MOST_CONNECTIONS = 4096
+MOST_HELD = 256 << 20  # bytes of all requests and answers that are here at once
 PATIENCE_S = 30.0  # in which a client sends its request, and takes its answer
 
 Answer = Callable[[bytes], Awaitable[bytes]]
@@ -40,6 +42,11 @@ class Declined(Exception):
         return head.encode() + body
 
 
+def most_connections() -> int:
+    """How many connections may be open: half of the descriptors that this process has."""
+    return min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
 @dataclass(slots=True)
 class Door:
     """Takes requests over HTTP.
@@ -47,16 +54,23 @@ class Door:
     Attributes:
         answer: gives the answer to a request, both as they are sent; raises `Declined`.
         open: how many connections there are.
+        held: bytes of requests and answers that are here.
     """
 
     answer: Answer
     open: int = 0
+    held: int = 0
+    _most: int = field(default_factory=most_connections)
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         self.open += 1
+        size = 0
         try:
-            writer.write(await self._answered(reader))
+            answer = await self._answered(reader)
+            size = len(answer)
+            self.held += size
+            writer.write(answer)
             async with asyncio.timeout(PATIENCE_S):
                 await writer.drain()
                 writer.close()
@@ -65,17 +79,29 @@ class Door:
             writer.transport.abort()
         finally:
             self.open -= 1
+            self.held -= size
 
     async def _answered(self, reader: asyncio.StreamReader) -> bytes:
+        size = 0
         try:
-            if self.open > MOST_CONNECTIONS:
+            if self.open > self._most:
                 raise Declined(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
             async with asyncio.timeout(PATIENCE_S):
-                request = await read_request(reader)
+                head, length = await read_head(reader)
+                if self.held + len(head) + length > MOST_HELD:
+                    raise Declined(HTTPStatus.SERVICE_UNAVAILABLE, "too many bytes wait already")
+                size = len(head) + length
+                self.held += size
+                request = head + await _body(reader, length)
+            return await self._asked(reader, request)
         except Declined as refused:
             return refused.answer
         except TimeoutError:
             return Declined(HTTPStatus.REQUEST_TIMEOUT, "the request is not complete").answer
+        finally:
+            self.held -= size
+
+    async def _asked(self, reader: asyncio.StreamReader, request: bytes) -> bytes:
         # a client that has gone away waits for nothing: its request leaves the queue
         asked = asyncio.ensure_future(self.answer(request))
         left = asyncio.ensure_future(reader.read(1))
@@ -84,14 +110,14 @@ class Door:
             asked.cancel()
             raise ConnectionError("the client has gone away")
         left.cancel()
-        try:
-            return await asked
-        except Declined as refused:
-            return refused.answer
+        return await asked
 
 
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """A whole request, as a server gets it that is to close the connection afterwards.
+async def read_head(reader: asyncio.StreamReader) -> tuple[bytes, int]:
+    """The head of a request, as a server gets it that is to close the connection afterwards.
+
+    Returns:
+        It, and the bytes of the body that follows.
 
     Raises:
         Declined: it is no request, or too long.
@@ -109,22 +135,36 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
     words = first.split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
         raise Declined(HTTPStatus.BAD_REQUEST, "not a request of HTTP/1.1")
-    length, kept = 0, [first]
+    lengths, kept = set(), [first]
     for line in lines:
         name, colon, value = line.partition(b":")
-        word = name.strip().lower()
+        word = name.lower()
         if not colon or word == b"transfer-encoding":
             raise Declined(HTTPStatus.LENGTH_REQUIRED, "a body needs its Content-Length")
+        if word != word.strip():  # servers differ in what they read here
+            raise Declined(HTTPStatus.BAD_REQUEST, "a space before a header's name or colon")
         if word == b"content-length":
-            if not value.strip().isdigit():
-                raise Declined(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
-            length = int(value)
+            lengths.add(value.strip())
         if word not in (b"connection", b"keep-alive", b"expect"):
             kept.append(line)
+    length = _length(lengths)
     if length + len(head) > MOST_BYTES:
         raise Declined(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {MOST_BYTES} bytes")
+    return b"\r\n".join([*kept, b"Connection: close", b"", b""]), length
+
+
+def _length(told: set[bytes]) -> int:
+    """The bytes of a body, as one header or several equal ones say."""
+    if not told:
+        return 0
+    text = told.pop()
+    if told or not text.isdigit():
+        raise Declined(HTTPStatus.BAD_REQUEST, "Content-Length is not one number")
+    return int(text) if len(text) <= 20 else MOST_BYTES + 1
+
+
+async def _body(reader: asyncio.StreamReader, length: int) -> bytes:
     try:
-        body = await reader.readexactly(length)
+        return await reader.readexactly(length)
     except asyncio.IncompleteReadError:
         raise ConnectionError("the client has sent a part of its request") from None
-    return b"\r\n".join([*kept, b"Connection: close", b"", b""]) + body

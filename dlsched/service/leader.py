@@ -54,6 +54,7 @@ class Leader:
     _met: set[int] = field(default_factory=set)  # replicas whose present job has greeted
     _failures: int = 0  # jobs of replicas in a row that never did
     _looked_at: float = -math.inf
+    _declined: list[str] = field(default_factory=list)  # why, since it was last told
 
     def __post_init__(self) -> None:
         """Begin with all replicas cold."""
@@ -109,6 +110,9 @@ class Leader:
         self._desk.match()
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
+            if self._declined:
+                _say(f"{plural(len(self._declined), 'request')} declined: {self._declined[-1]}")
+                self._declined.clear()
             await self._look()
         for number in self._replicas.ask([self._scaler.needed], now):
             try:
@@ -148,7 +152,7 @@ class Leader:
             seconds = time.monotonic() - began
             return found
         except Declined as refused:
-            _say(f"a request is declined: {refused.why}")
+            self._declined.append(refused.why)
             raise
         finally:
             self._scaler.answered(seconds, time.monotonic())
@@ -160,7 +164,7 @@ class Leader:
                 number = self._number(await reader.readline())
                 writer.write(b"welcome\n")
                 await writer.drain()
-        except (TimeoutError, ValueError, ConnectionError):
+        except (TimeoutError, ValueError, TypeError, RecursionError, ConnectionError):
             writer.transport.abort()
             return
         slot = Slot(number, reader, writer)

@@ -11,7 +11,7 @@ import pytest
 
 from dlsched.service.desk import MOST_TRIES, Desk, Slot
 from dlsched.service.frames import read_frame, write_frame
-from dlsched.service.http_door import Door, read_request
+from dlsched.service.http_door import MOST_HELD, Door, read_head
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -26,6 +26,7 @@ class Scene:
     allowed: set[int] = field(default_factory=lambda: {1, 2, 3})
     used: list[int] = field(default_factory=list)
     open: list[asyncio.StreamWriter] = field(default_factory=list)
+    door: Door = field(init=False)
     met: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
 
     async def replica(self, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -65,7 +66,8 @@ async def scene(most: int = 10, longest_s: float = 60.0) -> AsyncIterator[Scene]
             writer.transport.abort()
 
     inner = await asyncio.start_server(meet, "127.0.0.1", 0)
-    outer = await asyncio.start_server(Door(desk.ask).meet, "127.0.0.1", 0, limit=64 * 1024)
+    made.door = Door(desk.ask)
+    outer = await asyncio.start_server(made.door.meet, "127.0.0.1", 0, limit=64 * 1024)
     async with inner, outer:
         made.inner = inner.sockets[0].getsockname()[1]
         made.outer = outer.sockets[0].getsockname()[1]
@@ -179,6 +181,10 @@ def test_a_client_that_goes_away_leaves_the_queue() -> None:
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/2\r\n\r\n", b"400"),
         (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length : 3\r\n\r\nabc", b"400"),
+        (b"POST / HTTP/1.1\r\nA: b\r\n Content-Length: 3\r\n\r\nabc", b"400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"413"),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"411"),
         (b"POST / HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n", b"413"),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", b"431"),
@@ -197,9 +203,30 @@ def test_a_request_keeps_its_words_and_body() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data(b"POST /a HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\n")
         reader.feed_data(b"Content-Length: 3\r\n\r\nabcdef")
-        found = await read_request(reader)
-        assert found == (
-            b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"
+        head, length = await read_head(reader)
+        assert head == (
+            b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\n"
         )
+        assert (length, await reader.readexactly(length)) == (3, b"abc")
+
+    run(work)
+
+
+def test_bodies_that_do_not_come_take_no_more_than_the_bound() -> None:
+    """Announced bytes count, so no crowd of clients can fill the memory of the leader."""
+    size = 15 << 20
+    head = f"POST / HTTP/1.1\r\nContent-Length: {size}\r\n\r\n".encode()
+
+    async def work() -> None:
+        async with scene() as made:
+            crowd = [await asyncio.open_connection("127.0.0.1", made.outer) for _ in range(30)]
+            for _, writer in crowd:
+                writer.write(head)
+            await until(lambda: made.door.held > MOST_HELD - size)
+            assert made.door.held <= MOST_HELD
+            assert (await made.get(head)).startswith(b"HTTP/1.1 503")
+            for _, writer in crowd:
+                writer.close()
+            await until(lambda: made.door.held == 0)
 
     run(work)
