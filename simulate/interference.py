@@ -11,13 +11,14 @@ from dlsched.core.arrays import Floats
 from dlsched.core.errors import BadInput, not_known
 from dlsched.core.speed.colocation import ColocationTable, MeasuredPairs
 from dlsched.core.speed.interference import Interference, NoInterference, TablePairs
+from dlsched.core.speed.overlap import OverlappingJobs
 from dlsched.core.speed.stages import MEASURED_FACTORS, MOST_TOGETHER, StagedJobs, Stages
 from dlsched.core.speed.utilisation import LoadedGpus
 from simulate.profiles.jobs import Profiled
 from simulate.profiles.workloads import workloads
 from simulate.traces.trace import Trace
 
-SOURCES = ("none", "measured", "stages", "utilisation")
+SOURCES = ("none", "measured", "stages", "overlap", "utilisation")
 STAGE_COLUMNS = tuple(f"{name}_ms" for name in Stages._fields)
 STAGED = (*STAGE_COLUMNS, "iteration_ms")
 PER_SECOND, WHOLE_PERCENT = 1000.0, 100.0
@@ -70,8 +71,8 @@ def interference_of(
     name, colon, factors = name.partition(":")
     if name not in ("", *SOURCES) or (colon and name != "stages"):
         raise not_known("--interference:", name, SOURCES)
-    if name == "none":
-        return NoInterference()
+    if name in ("none", "overlap"):
+        return NoInterference() if name == "none" else _overlapping(trace)
     if name == "stages":
         return _staged(trace, _factors(factors) if colon else MEASURED_FACTORS)
     if name == "utilisation":
@@ -90,9 +91,23 @@ def interference_of(
 
 
 def _staged(trace: Trace, factors: tuple[float, ...] = MEASURED_FACTORS) -> StagedJobs:
-    stages = np.stack([_column(trace, each, "stages") for each in STAGE_COLUMNS], axis=1)
-    iteration = _column(trace, "iteration_ms", "stages")
-    return StagedJobs(stages / PER_SECOND, iteration / PER_SECOND, factors)
+    return StagedJobs(*_measured_stages(trace, "stages"), factors)
+
+
+def _measured_stages(trace: Trace, source: str) -> tuple[Floats, Floats]:
+    """Seconds of each job's stages, [job, stage], and of its iteration alone.
+
+    Raises:
+        BadInput: no job has one of them, or one is negative.
+    """
+    stages = np.stack([_column(trace, each, source) for each in STAGE_COLUMNS], axis=1)
+    return stages / PER_SECOND, _column(trace, "iteration_ms", source) / PER_SECOND
+
+
+def _overlapping(trace: Trace) -> OverlappingJobs:
+    kinds = trace.columns.get("guarantee", np.full(len(trace), "", np.object_))
+    is_opportunistic = np.asarray(kinds == "opportunistic", np.bool_)
+    return OverlappingJobs(*_measured_stages(trace, "overlap"), is_opportunistic)
 
 
 def _factors(text: str) -> tuple[float, ...]:

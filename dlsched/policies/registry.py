@@ -53,6 +53,7 @@ _OURS: dict[str, dict[str, str]] = {
         "afs": _SCHEDULING + "afs:Afs",
         "gandiva": _SCHEDULING + "gandiva.policy:Gandiva",
         "muri": _SCHEDULING + "muri.policy:Muri",
+        "muri-antman": _SCHEDULING + "muri.antman:MuriAntMan",
         "mlfs": _SCHEDULING + "mlfs.policy:Mlfs",
         "dl2": _SCHEDULING + "dl2.policy:Dl2",
         "optimus": _SCHEDULING + "optimus.policy:Optimus",

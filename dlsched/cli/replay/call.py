@@ -109,10 +109,10 @@ class ReplayCall:
     )
     interference: Text = typed(
         "--interference NAME|PART",
-        "How jobs on the same GPUs slow each other down: none, measured (pairs), stages or "
-        "utilisation. With profiles of applications: the part of its speed that a training on "
-        "several nodes loses beside another such. [default: as pairs were measured, else by "
-        "stages where the trace has them, else none]",
+        "How jobs on the same GPUs slow each other down: none, measured (pairs), stages, "
+        "overlap or utilisation. With profiles of applications: the part of its speed that a "
+        "training on several nodes loses beside another such. [default: as pairs were measured, "
+        "else by stages where the trace has them, else none]",
     )
     checkpoint_interval: Seconds = typed(
         "--checkpoint-interval S",

@@ -33,6 +33,15 @@ class Placement(NamedTuple):
             return self.masks[0].bit_count()
         return sum(mask.bit_count() for mask in self.masks)
 
+    @classmethod
+    def of_gpu_ids(cls, ids: Iterable[int], cluster: Cluster) -> Placement:
+        """The GPUs of global ids."""
+        masks: dict[int, int] = {}
+        for gpu in sorted(ids):
+            node = int(cluster.first_gpu.searchsorted(gpu, side="right")) - 1
+            masks[node] = masks.get(node, 0) | 1 << gpu - cluster.first_gpu.item(node)
+        return cls(tuple(masks), tuple(masks.values()))
+
     def gpu_ids(self, cluster: Cluster) -> list[int]:
         """Global GPU ids, node by node, ascending inside a node."""
         ids: list[int] = []

@@ -50,6 +50,20 @@ def may_join(row: int, holder: int, walk: Walk) -> bool:
     )
 
 
+def is_known_beside(row: int, node: int, gpu: int, walk: Walk) -> bool:
+    """Is it known how fast a row is beside those on a GPU, where this world asks for it?"""
+    perf, occupancy = walk.ctx.perf, walk.occupancy
+    if perf.sharing is None:
+        return True
+    there = [other for other in occupancy.rows_on(node) if _has(occupancy.held[other], node, gpu)]
+    name = occupancy.cluster.gpu_types[occupancy.type_of.item(node)]
+    return not there or not np.isnan(perf.together((row, *there), name, 1)).any()
+
+
+def _has(placement: Placement, node: int, gpu: int) -> bool:
+    return any(n == node and mask >> gpu & 1 for n, mask in zip(*placement, strict=True))
+
+
 def _are_awaited(placement: Placement, walk: Walk) -> bool:
     """Has a row reserved one of these GPUs, for when its holder has left?"""
     here = dict(zip(placement.nodes, placement.masks, strict=True))

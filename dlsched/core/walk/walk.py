@@ -486,17 +486,22 @@ class Walk:
             for node, mask in enumerate(self.occupancy.free)
         ]
 
-    def reserve(self, row: int, placement: Placement) -> None:
+    def reserve(self, row: int, placement: Placement, *, whole: bool = True) -> None:
         """Keep GPUs for a waiting row until their holders have left; no other row gets them.
 
         The reservation stands until it is claimed or opened again, in this decision or a later one.
+
+        Args:
+            row: the unit.
+            placement: the GPUs.
+            whole: they are its whole gang; else perhaps a part of it.
 
         Raises:
             PolicyFailed: the row does not wait, or may not use these GPUs.
             InvariantBroken: another row has reserved one of them.
         """
         self._check_may_use(row, placement)
-        self._check_may_start(row, placement.gpus)
+        self._check_may_start(row, placement.gpus if whole else self.table.gang.item(row))
         self.occupancy.reserve(row, placement)
         self._journal.append(("reserve", row, placement))
 

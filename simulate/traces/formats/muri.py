@@ -26,6 +26,12 @@ def _jobs(table: Table) -> Rows:
         table.refuse(
             np.flatnonzero(~(values >= 0)), f"{name} is not known", f"{name} must be 0 or more"
         )
+    opportunistic = table.number("opportunistic")
+    table.refuse(
+        np.flatnonzero(~np.isin(opportunistic, (0, 1))),
+        "opportunistic is not known",
+        "opportunistic must be 0 or 1",
+    )
     iteration_s = numbers["iteration_ms"] * MEASURED_FACTORS[0] * MS
     return Rows.of(
         table,
@@ -37,7 +43,7 @@ def _jobs(table: Table) -> Rows:
             "model": table.text("model"),
             "batch_size": table.number("batch_size"),
             **numbers,
-            "opportunistic": table.number("opportunistic"),
+            "guarantee": np.where(opportunistic == 1, "opportunistic", "guaranteed").astype(object),
             "restart_overhead": table.number("restart_overhead"),
         },
     )

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from dlsched.cli.main import app
 from dlsched.core.errors import BadInput
+from dlsched.core.speed.overlap import iterations_beside
+from dlsched.core.speed.stages import Stages
 
 HEADER = (
     "job_id,submit_time,num_gpus,duration,model,batch_size,total_iterations,iteration_ms,"
@@ -21,6 +23,7 @@ TRACE = f"""{HEADER}
 a,0,8,999,gpt2,4,1000,437,0.6,419,49,0
 b,0,8,999,a2c,64,1000,555,502,14,0.4,0
 """
+A, B = Stages(0.6, 419, 49), Stages(502, 14, 0.4)  # milliseconds
 TOGETHER_S = 0.676662  # gpt2 and a2c, in the artifact
 
 
@@ -62,3 +65,31 @@ def test_where_nothing_is_known_of_groups_none_is_formed(tmp_path: Path) -> None
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     spans = sorted((float(row["first_start_time"]), float(row["finish_time"])) for row in rows)
     assert spans[0][1] <= spans[1][0]
+
+
+def test_antman_as_muris_authors_simulate_it(tmp_path: Path) -> None:
+    """Beside a, b takes ceil(502 / 468) + ceil(0.4 / 419.6) iterations of a for each of its own."""
+    (tmp_path / "jobs.csv").write_text(TRACE.removesuffix("0\n") + "1\n")
+    words = ["--policy", "muri-antman", "-o", "semantics=muri", "--restart-overhead", "0"]
+    given = ["replay", str(tmp_path / "jobs.csv"), "--cluster", "1x8", *words]
+    result = CliRunner().invoke(app, [*given, "--interference", "overlap", "--jobs-out", "-"])
+    assert result.exit_code == 0, result.output
+    rows = {row["job_id"]: row for row in csv.DictReader(io.StringIO(result.stdout))}
+    alone = {"a": 437 * 1.015, "b": 555 * 1.015}
+    assert float(rows["a"]["finish_time"]) == pytest.approx(1000 * alone["a"] / 1e3)
+    assert rows["b"]["beside"] == "a"
+    beside_s = 1000 * alone["a"] / 1e3
+    done = beside_s / (iterations_beside(B, A) * alone["a"] / 1e3)
+    assert float(rows["b"]["finish_time"]) == pytest.approx(
+        beside_s + (1000 - done) * alone["b"] / 1e3
+    )
+
+
+def test_overlap_needs_stages(tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text("job_id,submit_time,num_gpus,duration\n1,0,1,60\n")
+    given = ["replay", str(tmp_path / "plain.csv"), "--cluster", "1x8", "--policy", "muri-antman"]
+    result = CliRunner().invoke(app, [*given, "--interference", "overlap"])
+    assert isinstance(result.exception, BadInput)
+    assert str(result.exception) == (
+        "--interference overlap: no job of plain has data_ms, in the trace or in --profiles"
+    )

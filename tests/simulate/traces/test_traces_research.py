@@ -156,7 +156,7 @@ def test_muri_jobs_take_their_iterations_each_a_little_longer_for_being_measured
     assert trace.submit_time.tolist() == [5]
     assert trace.duration[0] == pytest.approx(1000 * 0.437 * 1.015)
     assert trace.columns["data_ms"].tolist() == [0.6]
-    assert trace.columns["opportunistic"].tolist() == [1]
+    assert trace.columns["guarantee"].tolist() == ["opportunistic"]
     assert np.isnan(trace.columns["restart_overhead"]).all()
 
 

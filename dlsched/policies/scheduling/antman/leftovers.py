@@ -15,6 +15,7 @@ from dlsched.core.arrays import Bools, Floats
 from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.gpu_request import GpuRequest
 from dlsched.core.units import UnitTable
+from dlsched.core.walk.co_location import is_known_beside
 from dlsched.core.walk.walk import Walk
 
 WHOLE = 100.0  # percent
@@ -114,7 +115,7 @@ class Leftovers:
         allowed &= (self._opportunistic[here] < self._most_opportunistic) & (most + needs <= has)
         shut = occupancy.closed.get(node, 0)
         for gpu in np.flatnonzero(allowed).tolist():
-            allowed[gpu] = not shut >> gpu & 1 and self._is_known_beside(row, node, gpu)
+            allowed[gpu] = not shut >> gpu & 1 and is_known_beside(row, node, gpu, self._walk)
         chosen = best(used, allowed, gang)
         if not chosen:
             return None, 0.0
@@ -122,21 +123,6 @@ class Leftovers:
         if not self._walk.has_host_for(row, placement):
             return None, 0.0
         return placement, score(used, allowed)
-
-    def _is_known_beside(self, row: int, node: int, gpu: int) -> bool:
-        """Is it known how fast a row is beside those on a GPU, where this world asks for it?"""
-        perf, occupancy = self._walk.ctx.perf, self._walk.occupancy
-        if perf.sharing is None:
-            return True
-        there = [
-            other for other in occupancy.rows_on(node) if _has(occupancy.held[other], node, gpu)
-        ]
-        name = occupancy.cluster.gpu_types[occupancy.type_of.item(node)]
-        return not there or not np.isnan(perf.together((row, *there), name, 1)).any()
-
-
-def _has(placement: Placement, node: int, gpu: int) -> bool:
-    return any(n == node and mask >> gpu & 1 for n, mask in zip(*placement, strict=True))
 
 
 def _nodes_of(walk: Walk, row: int) -> list[int]:
