@@ -71,7 +71,7 @@ class BetweenRounds:
         semantics, recorder, progress = world.semantics, world.recorder, world.progress
         if type(progress) is not LazyProgress or semantics.grid is None:
             return None
-        if world.table.parents or world.table.array_limits:
+        if world.table.parents or world.table.array_limits or world.table.gpu_limits:
             return None
         if recorder.keeps_timeline or recorder.keeps_segments or recorder.keeps_trajectories:
             return None

@@ -14,8 +14,10 @@ from dlsched.core.cluster.pools import Pools
 from dlsched.core.errors import BadInput, plural
 from dlsched.core.gpu_request import FreeGpus, GpuRequest, HostResources
 from dlsched.core.host_shares import HostPolicy
+from dlsched.core.parts import parts_of
 from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
+from dlsched.core.sharing.gpu_limits import REASONS, limit_of
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
@@ -105,9 +107,23 @@ def refuse_impossible(
         | _unentitled(units, parts, cluster)
         | _too_large(units, pools, cluster)
         | _larger_in_a_step(units, parts, cluster)
+        | _beyond_limits(units)
     )
     units.status[list(refusals)] = Status.REFUSED
     return refusals
+
+
+def _beyond_limits(units: UnitTable) -> dict[int, Refused]:
+    """Units that need more GPUs than their priority class, or a user in it, may have at once."""
+    limits, found = units.gpu_limits, dict[int, Refused]()
+    needs = units.gang * parts_of(units.gpu_share)
+    for row, holders in limits.holders.items():
+        full = limits.in_use().full(holders, needs.item(row))
+        if full is not None:
+            asks, most = plural(units.gang.item(row), "GPU"), limit_of(full, limits.most)
+            why = f"needs {asks}, and {' '.join(full)} may have {most}"
+            found[row] = Refused(REASONS[full[0]], why)
+    return found
 
 
 def _unplaceable(

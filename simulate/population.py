@@ -15,6 +15,7 @@ from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
 from dlsched.core.parts import parts_of
 from dlsched.core.rewards import RewardCurve
+from dlsched.core.sharing.gpu_limits import Holder, RowLimits, holders_of, limits_of
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
 from simulate import restrictions
@@ -115,6 +116,7 @@ def populate(
         if column in trace.columns:
             codes, units.names[kind] = _codes(restrictions.texts(trace.columns[column]))
             setattr(units, kind, codes)
+    _put_in_default_class(units, cluster)
     for name, column in NUMBERS.items():
         if name in trace.columns:
             values = _numbers(name, trace.columns[name])
@@ -135,6 +137,7 @@ def populate(
         units.group, units.names["group"] = _codes(restrictions.texts(trace.columns["group"]))
     units.parents = restrictions.parents(trace)
     units.array_limits = restrictions.array_limits(trace)
+    units.gpu_limits = _limits_of_classes(units, cluster)
     units.shapes = restrictions.layouts(trace, units.gang)
     units.whole_nodes = restrictions.whole_nodes(trace)
     reserved = {*NUMBERS, *restrictions.COLUMNS, "group", "status"}
@@ -149,6 +152,30 @@ def populate(
     if work is None:
         work = trace.duration.astype(np.float64) if profiled is None else profiled.work.copy()
     return units, work, pools, visible
+
+
+def _put_in_default_class(units: UnitTable, cluster: Cluster) -> None:
+    """Put jobs that name no priority class into the one that the cluster has for these."""
+    default = next((each.name for each in cluster.rules.classes if each.is_default), None)
+    if default is not None:
+        names = tuple(dict.fromkeys((*units.names["priority_class"], default)))
+        nameless = units.priority_class < 0
+        units.names["priority_class"] = names
+        units.priority_class = np.where(nameless, names.index(default), units.priority_class)
+
+
+def _limits_of_classes(units: UnitTable, cluster: Cluster) -> RowLimits:
+    """Against which limits on the GPUs of classes, and of each user in them, jobs count."""
+    most = limits_of(cluster.rules.classes)
+    limited = {name for _, name in most}
+    names, users = units.names["priority_class"], units.names["user"]
+    found: dict[int, tuple[Holder, ...]] = {}
+    for code, name in enumerate(names) if limited else ():
+        for row in np.flatnonzero(units.priority_class == code).tolist() if name in limited else ():
+            user = units.user.item(row)
+            whose = "" if user < 0 else users[user]
+            found[row] = holders_of(most, {}, whose, "", "", name)
+    return RowLimits(most, found)
 
 
 def _numbers(name: str, column: np.ndarray[Any, Any]) -> Floats:

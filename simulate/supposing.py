@@ -192,8 +192,11 @@ def _until_submitted(
     table = engine.world.table
     if row in engine.refusals:
         raise BadInput(f"--what-if: job {trace.job_id[row]}: {engine.refusals[row]}")
-    if table.parents or table.array_limits:
-        raise BadInput("--what-if: a trace with dependencies or array limits has no forecasts")
+    if table.parents or table.array_limits or table.gpu_limits:
+        raise BadInput(
+            "--what-if: a trace with dependencies, or with limits of arrays or priority classes, "
+            "has no forecasts"
+        )
     engine.between_rounds = None  # which keeps what it knows to itself
     engine.horizon = math.nextafter(engine.coming.visible.item(row), -math.inf)
     engine.run()

@@ -23,6 +23,7 @@ from dlsched.core.cluster.occupancy import Placement
 from dlsched.core.deadlines import BEST_EFFORT
 from dlsched.core.parts import parts_of
 from dlsched.core.sharing.decayed_usage import DecayedUsage, owner_numbers
+from dlsched.core.sharing.gpu_limits import RowLimits
 from dlsched.jobs.fields import COLUMNS, AskedColumns
 
 
@@ -65,11 +66,12 @@ class UnitTable(AskedColumns):
 
     Besides those here it has the columns of `dlsched.jobs.fields.COLUMNS`, which users ask for.
     By row, where it matters: `parents`; `array_limits` (the array's number, and how many rows of it
-    may be there at once); `shapes` (GPUs on each of several nodes, where the gang may
-    not lie as it comes); `whole_nodes` (rows that have their nodes to themselves); `homes` (where a
-    suspended row is resident: it goes on there, or not at all). `fills_gpus`: rows that need parts
-    of GPUs join others while GPUs are free, as in clusters that give out parts. `usage` is what the
-    owners of units have used; None where no part asks for it.
+    may be there at once); `gpu_limits` (of priority classes and other holders); `shapes` (GPUs on
+    each of several nodes, where the gang may not lie as it comes); `whole_nodes` (rows that have
+    their nodes to themselves); `homes` (where a suspended row is resident: it goes on there, or not
+    at all). `fills_gpus`: rows that need parts of GPUs join others while GPUs are free, as in
+    clusters that give out parts. `usage` is what the owners of units have used; None where no part
+    asks for it.
     """
 
     # what the user asked for
@@ -122,6 +124,7 @@ class UnitTable(AskedColumns):
         }  # fmt: skip
         self.parents: dict[int, tuple[int, ...]] = {}
         self.array_limits: dict[int, tuple[int, int]] = {}
+        self.gpu_limits = RowLimits()
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.whole_nodes: set[int] = set()
         self.homes: dict[int, Placement] = {}
@@ -160,6 +163,7 @@ class UnitTable(AskedColumns):
         table.array_limits = {
             renumbered[r]: limit for r, limit in self.array_limits.items() if r in renumbered
         }
+        table.gpu_limits = self.gpu_limits.take(renumbered)
         table.shapes = {renumbered[r]: s for r, s in self.shapes.items() if r in renumbered}
         table.whole_nodes = {renumbered[row] for row in self.whole_nodes if row in renumbered}
         table.homes = {renumbered[r]: p for r, p in self.homes.items() if r in renumbered}

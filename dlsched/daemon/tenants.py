@@ -16,7 +16,8 @@ from dlsched.core.cluster.description import VirtualCluster
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.cluster.site_rules import SiteRules, refuse_mutual
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
-from dlsched.daemon.live.tenant_limits import QuotaHolder, limits_of_classes
+from dlsched.core.sharing.gpu_limits import Holder
+from dlsched.daemon.live.tenant_limits import limits_of_classes
 from dlsched.daemon.settings import Settings
 from dlsched.daemon.site_rules.priority_classes import NORMAL, check_class, class_for
 from dlsched.daemon.site_rules.vc_tree import check_tree
@@ -76,6 +77,13 @@ class Tenants:
         self.rows: dict[TenantKey, TenantSet] = {}
         self.take(TenantsConfigured(tenants=configured(settings), at=0.0))
 
+    @classmethod
+    def stored(cls, rows: Iterable[TenantSet]) -> Tenants:
+        """Those that a database has, whatever the configuration says now."""
+        found = cls(Settings())
+        found.rows = {key_of(row.tenant): row for row in rows}
+        return found
+
     # -- following what is stored ------------------------------------------------------------------
 
     def load(self, stored: Iterable[TenantSet], settings: Settings) -> bool:
@@ -129,7 +137,15 @@ class Tenants:
                 for a in self.accounts().values()
             ),
             classes=tuple(
-                rules.PriorityClass(name=k.name, priority=k.priority, preempts=k.preempts)
+                rules.PriorityClass(
+                    name=k.name,
+                    priority=k.priority,
+                    preempts=k.preempts,
+                    gpus=k.gpus,
+                    gpus_per_user=k.gpus_per_user,
+                    is_default=k.is_default,
+                    live_only=tuple(key for key in rules.LIVE_ONLY if getattr(k, key)),
+                )
                 for k in self.classes().values()
             ),
             half_life_s=settings.fair_share.half_life_s,
@@ -163,7 +179,7 @@ class Tenants:
         """Users with settings of their own, by name."""
         return {r.tenant.name: r.tenant for r in self.rows.values() if isinstance(r.tenant, User)}
 
-    def quotas(self) -> dict[QuotaHolder, Quota]:
+    def quotas(self) -> dict[Holder, Quota]:
         """Quotas, by kind and name of their holder."""
         rows = (row.tenant for row in self.rows.values())
         found = {(q.kind, q.name): q for q in rows if isinstance(q, Quota)}

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 FILE = "file"  # set by the configuration
 OPERATOR = "operator"  # set while the daemon ran
-EVERY_USER = "*"  # a quota's user: every user without a quota of their own
 QUOTA_KINDS = ("user", "account", "vc")
 TenantKey = tuple[str, str]
 

@@ -37,7 +37,20 @@ def _durations(engine: Engine) -> Iterator[str]:
     if not np.isnan(table.time_limit).all():
         yield "no time limit ends a job"
     if table.names.get("priority_class"):
+        yield from _classes(engine)
+
+
+def _classes(engine: Engine) -> Iterator[str]:
+    table, classes = engine.world.table, engine.world.occupancy.cluster.rules.classes
+    if not table.gpu_limits:
         yield "no limit of a priority class holds"
+        return
+    others = dict.fromkeys(name for each in classes for name in each.live_only)
+    yield (
+        "of limits of priority classes, only those on GPUs hold"
+        + (f" (not {', '.join(others)})" if others else "")
+        + ", and jobs under them get no more GPUs than they ask for"
+    )
 
 
 def _speeds(engine: Engine) -> Iterator[str]:

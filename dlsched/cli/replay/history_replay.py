@@ -13,9 +13,12 @@ from dlsched.core.cluster.description import Cluster
 from dlsched.core.errors import BadInput, DlschedError
 from dlsched.daemon.control.views import stored_view
 from dlsched.daemon.live.live_state import LiveState
+from dlsched.daemon.live.nodes import ClusterRules
 from dlsched.daemon.round.restore import cluster_of
 from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
+from dlsched.daemon.settings import Settings
+from dlsched.daemon.tenants import Tenants
 from dlsched.db.store import Store
 
 PAGE = 2000
@@ -72,6 +75,8 @@ def open_history(url: str, since: str | None) -> StoredHistory:
 
 
 def _cluster(store: Store) -> Cluster | None:
-    """Return the nodes as the daemon sees them."""
-    live = LiveState().successor(store.load(), 0.0)
+    """Return the nodes as the daemon sees them, with accounts and priority classes."""
+    loaded = store.load()
+    site = Tenants.stored(loaded.tenants).site_rules(Settings())
+    live = LiveState(ClusterRules(site=site)).successor(loaded, 0.0)
     return cluster_of(take_snapshot(RoundState(live), "full", 0.0))

@@ -96,8 +96,8 @@ def _tell(
     figures = [run.figures() for _, run in runs]
     if left := figures[0]["never_start"]:
         print(
-            f"  {left} never start: held, over a quota, after the failure or start of another job, "
-            "or too large for the nodes that there are",
+            f"  {left} never start: held, over a quota of GPU-hours, after the failure or start of "
+            "another job, or too large for the nodes that there are",
             file=out,
         )
     table = TextTable()

@@ -27,11 +27,15 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """What a priority class counts in an order, and the classes that it may preempt."""
+    """What a priority class counts in an order, the classes that it may preempt, and its limits."""
 
     name: str
     priority: float = 0.0  # larger is earlier
     preempts: tuple[str, ...] = ()
+    gpus: int | None = None  # of all its jobs at once
+    gpus_per_user: int | None = None
+    is_default: bool = False  # of jobs that name none
+    live_only: tuple[str, ...] = ()  # names of its rules that only a live cluster applies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,9 @@ class SiteRules:
                 if name not in classes:
                     raise not_known(f"class {each.name}: preempts", name, classes)
         refuse_mutual({each.name: each.preempts for each in self.classes})
+        defaults = [each.name for each in self.classes if each.is_default]
+        if len(defaults) > 1:
+            raise BadInput(f"class {defaults[1]}: class {defaults[0]} is the default already")
 
 
 def refuse_mutual(preempts: Mapping[str, tuple[str, ...]]) -> None:
@@ -104,9 +111,13 @@ def refuse_mutual(preempts: Mapping[str, tuple[str, ...]]) -> None:
                 open_ += preempts.get(other, ())
 
 
+# what a class says of submissions and of time, which a replay takes as the trace has it
+LIVE_ONLY = ("grace_s", "max_time_s", "jobs", "jobs_per_user", "users", "accounts")
 _KEYS = {
     "accounts": {"name", "parent", "weight"},
-    "classes": {"name", "priority", "preempts"},
+    "classes": {
+        *("name", "priority", "preempts", "gpus", "gpus_per_user", "default", *LIVE_ONLY),
+    },
     "fair_share": {"half_life_s", "level"},
 }
 
@@ -139,6 +150,10 @@ def rules_from_tables(document: Mapping[str, Any], *, where: str) -> SiteRules:
                     name=_text(entry, "name", at),
                     priority=_number(entry, "priority", at, 0.0),
                     preempts=_names(entry, "preempts", at),
+                    gpus=_count(entry, "gpus", at),
+                    gpus_per_user=_count(entry, "gpus_per_user", at),
+                    is_default=_flag(entry, "default", at),
+                    live_only=tuple(key for key in LIVE_ONLY if entry.get(key)),
                 )
                 for entry, at in _entries(document, "classes", where)
             ),
@@ -182,6 +197,20 @@ def _number(entry: Mapping[str, Any], key: str, at: str, default: float) -> floa
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         raise BadInput(f"{at}: {key} must be a number, not {value!r}")
     return float(value)
+
+
+def _count(entry: Mapping[str, Any], key: str, at: str) -> int | None:
+    value = entry.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise BadInput(f"{at}: {key} must be a whole number from 0 on, not {value!r}")
+    return value
+
+
+def _flag(entry: Mapping[str, Any], key: str, at: str) -> bool:
+    value = entry.get(key, False)
+    if not isinstance(value, bool):
+        raise BadInput(f"{at}: {key} must be true or false, not {value!r}")
+    return value
 
 
 def _names(entry: Mapping[str, Any], key: str, at: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, not_known
+from dlsched.core.sharing.gpu_limits import EVERY_USER
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
 from dlsched.daemon.control.reservations import check_reservation
@@ -16,7 +17,6 @@ from dlsched.daemon.tenants import with_window
 from dlsched.daemon.turns import in_turns
 from dlsched.db.records import Event, TenantRemoved, TenantSet
 from dlsched.db.tenants import (
-    EVERY_USER,
     KINDS,
     QUOTA_KINDS,
     Account,

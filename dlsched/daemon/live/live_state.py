@@ -15,10 +15,10 @@ import numpy as np
 
 from dlsched.core.arrays import Bools, Floats
 from dlsched.core.cluster.occupancy import Placement
+from dlsched.core.sharing.gpu_limits import Holder
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.live_columns import LiveColumns
 from dlsched.daemon.live.nodes import ClusterRules
-from dlsched.daemon.live.tenant_limits import QuotaHolder
 from dlsched.db.records import JobSpec
 from dlsched.db.tenants import Quota
 from dlsched.protocol.ledger import pause_after
@@ -88,7 +88,7 @@ class LiveState(LiveColumns):
         self.eligibility.limit_partitions(rules.longest_s, rules.access)
         self.request_round()
 
-    def set_quotas(self, quotas: Mapping[QuotaHolder, Quota], parents: Mapping[str, str]) -> None:
+    def set_quotas(self, quotas: Mapping[Holder, Quota], parents: Mapping[str, str]) -> None:
         """Set other quotas, and the parents of accounts; running jobs run on."""
         live = [(job, spec) for job, spec in self.requests.specs.items() if self._is_live(job)]
         self.eligibility.tenant_limits.change(quotas, parents, live)

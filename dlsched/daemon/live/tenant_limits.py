@@ -7,28 +7,24 @@ that still fits may pass an earlier one that does not. Running jobs are never st
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dlsched.core.arrays import Bools
-from dlsched.core.errors import plural
+from dlsched.core.sharing.gpu_limits import (
+    EACH_USER,
+    GpusInUse,
+    Holder,
+    RowLimits,
+    holders_of,
+    limit_of,
+)
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.job_columns import JobColumns
 from dlsched.db.records import JobSpec
-from dlsched.db.tenants import EVERY_USER, PriorityClass, Quota
+from dlsched.db.tenants import PriorityClass, Quota
 
-# kind (user, account, vc, class) and name of a tenant with a quota
-QuotaHolder = tuple[str, str]
-EACH_USER = "class user"  # the kind of a limit on each user in a class: "urgent ann" has the name
-ROUNDED = 1e-9  # of a GPU: ten tenths must make one
-GPUS = {
-    "user": "QOSMaxGRESPerUser",
-    "account": "AssocGrpGRES",
-    "vc": "QOSGrpGRES",
-    "class": "QOSGrpGRES",
-    EACH_USER: "QOSMaxGRESPerUser",
-}
 HOURS = {
     "user": "AssocGrpGRESMinutes",
     "account": "AssocGrpGRESMinutes",
@@ -36,9 +32,9 @@ HOURS = {
 }
 
 
-def limits_of_classes(classes: Iterable[PriorityClass]) -> dict[QuotaHolder, Quota]:
+def limits_of_classes(classes: Iterable[PriorityClass]) -> dict[Holder, Quota]:
     """The limits of classes as quotas: of a class as a whole, and of each user in it."""
-    found: dict[QuotaHolder, Quota] = {}
+    found: dict[Holder, Quota] = {}
     for each in classes:
         for kind, gpus, jobs in (
             ("class", each.gpus, each.jobs),
@@ -61,40 +57,31 @@ class TenantLimits:
             is divided evenly among them, so that no round can give them more than the quota.
     """
 
-    quotas: Mapping[QuotaHolder, Quota] = field(default_factory=dict)
+    quotas: Mapping[Holder, Quota] = field(default_factory=dict)
     parents: Mapping[str, str] = field(default_factory=dict)
-    used_hours: Mapping[QuotaHolder, float] = field(default_factory=dict)
+    used_hours: Mapping[Holder, float] = field(default_factory=dict)
     most: dict[int, int] = field(default_factory=dict)
-    _holders: dict[int, tuple[QuotaHolder, ...]] = field(default_factory=dict)
+    _holders: dict[int, tuple[Holder, ...]] = field(default_factory=dict)
 
     def holders_of(
         self, user: str, account: str, vc: str, priority_class: str = ""
-    ) -> tuple[QuotaHolder, ...]:
+    ) -> tuple[Holder, ...]:
         """The holders of all quotas that a job counts against."""
-        found: list[QuotaHolder] = []
-        if ("user", user) in self.quotas or ("user", EVERY_USER) in self.quotas:
-            found.append(("user", user))
-        seen: set[str] = set()
-        while account and account not in seen:
-            seen.add(account)
-            if ("account", account) in self.quotas:
-                found.append(("account", account))
-            account = self.parents.get(account, "")
-        if ("vc", vc) in self.quotas:
-            found.append(("vc", vc))
-        if ("class", priority_class) in self.quotas:
-            found.append(("class", priority_class))
-        if (EACH_USER, priority_class) in self.quotas:
-            found.append((EACH_USER, f"{priority_class} {user}"))
-        return tuple(found)
+        return holders_of(self.quotas, self.parents, user, account, vc, priority_class)
 
-    def quota(self, holder: QuotaHolder) -> Quota:
+    def quota(self, holder: Holder) -> Quota:
         """A holder's own quota, or else the quota of every user."""
-        kind, name = holder
-        if kind == EACH_USER:
-            return self.quotas[kind, name.partition(" ")[0]]
-        own = self.quotas.get(holder)
-        return own if own is not None else self.quotas["user", EVERY_USER]
+        return limit_of(holder, self.quotas)
+
+    def on_gpus(self, row_of: Mapping[int, int]) -> RowLimits:
+        """The quotas on GPUs at once, and the rows of jobs that count against them."""
+        most = {each: q.gpus for each, q in self.quotas.items() if q.gpus is not None}
+        found: dict[int, tuple[Holder, ...]] = {}
+        for job, holders in self._holders.items():
+            kept = tuple(each for each in holders if self.quota(each).gpus is not None)
+            if kept and job in row_of:
+                found[row_of[job]] = kept
+        return RowLimits(most, found)
 
     def note(self, job: int, spec: JobSpec) -> None:
         """Note against which quotas a job counts."""
@@ -112,7 +99,7 @@ class TenantLimits:
 
     def change(
         self,
-        quotas: Mapping[QuotaHolder, Quota],
+        quotas: Mapping[Holder, Quota],
         parents: Mapping[str, str],
         specs: Iterable[tuple[int, JobSpec]],
     ) -> None:
@@ -142,7 +129,7 @@ class TenantLimits:
             return {}
         given = set(claimed)
         holds = (jobs["phase"] == c.HOLDING) & (jobs["leaving"] != c.GIVES_WAY)
-        used: defaultdict[QuotaHolder, float] = defaultdict(float)
+        used = GpusInUse(lambda holder: self.quota(holder).gpus)
         base: dict[int, int] = {}  # GPUs that count already, of jobs that have some or may get some
         candidates: list[tuple[int, int]] = []
         for job, holders in self._holders.items():
@@ -151,7 +138,7 @@ class TenantLimits:
                 continue
             if holds[row] or job in given:
                 gpus = jobs.get("gpus_now", row) if holds[row] else jobs.get("gang", row)
-                _add(used, holders, gpus * jobs.get("gpu_share", row))
+                used.add(holders, gpus * jobs.get("gpu_share", row))
                 base[job] = gpus
             elif eligible[row]:
                 candidates.append((positions.get(job, 1 << 60), job))
@@ -165,14 +152,12 @@ class TenantLimits:
                 eligible[row] = False
                 reasons[job] = why
             else:
-                _add(used, self._holders[job], needs)
+                used.add(self._holders[job], needs)
                 base[job] = gang
         self._share_out(jobs, base, used)
         return reasons
 
-    def _share_out(
-        self, jobs: JobColumns, base: Mapping[int, int], used: Mapping[QuotaHolder, float]
-    ) -> None:
+    def _share_out(self, jobs: JobColumns, base: Mapping[int, int], used: GpusInUse) -> None:
         """Set how many GPUs elastic jobs may have."""
         elastic = [job for job in base if jobs.get("max_gpus", jobs.row_of[job]) >= 0]
         count = Counter(holder for job in elastic for holder in self._holders[job])
@@ -183,24 +168,14 @@ class TenantLimits:
                     more = int(max(quota - used[holder], 0) // count[holder])
                     self.most[job] = min(self.most.get(job, base[job] + more), base[job] + more)
 
-    def _forbids(
-        self, holders: tuple[QuotaHolder, ...], gpus: float, used: Mapping[QuotaHolder, float]
-    ) -> str:
+    def _forbids(self, holders: tuple[Holder, ...], gpus: float, used: GpusInUse) -> str:
+        full = used.full(holders, gpus)
+        if full is not None:
+            return used.why(full, gpus)
         for holder in holders:
             kind, name = holder
-            quota = self.quota(holder)
-            if quota.gpus is not None and used[holder] + gpus > quota.gpus + ROUNDED:
-                has = f"{kind} {name} has {used[holder]:.9g} of {plural(quota.gpus, 'GPU')}"
-                return f"{GPUS[kind]}: {has}, needs {gpus:.9g}"
-            spent = self.used_hours.get(holder, 0.0)
+            quota, spent = self.quota(holder), self.used_hours.get(holder, 0.0)
             if quota.gpu_hours is not None and spent >= quota.gpu_hours:
                 has = f"{kind} {name} has used {spent:.1f} of {quota.gpu_hours:g} GPU-hours"
                 return f"{HOURS[kind]}: {has}"
         return ""
-
-
-def _add(
-    used: defaultdict[QuotaHolder, float], holders: Iterable[QuotaHolder], gpus: float
-) -> None:
-    for holder in dict.fromkeys(holders):
-        used[holder] += gpus

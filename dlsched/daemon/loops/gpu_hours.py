@@ -14,15 +14,15 @@ from functools import partial
 from itertools import chain
 
 from dlsched.core.errors import DlschedError
+from dlsched.core.sharing.gpu_limits import EVERY_USER, Holder
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.leader_driver import LedgerFollower
-from dlsched.daemon.live.tenant_limits import QuotaHolder
 from dlsched.daemon.rounds import Rounds
 from dlsched.daemon.turns import in_turns
 from dlsched.daemon.writer import TermBegun
 from dlsched.db.reading.queries import RunUsage
 from dlsched.db.records import TenantRemoved, TenantsConfigured, TenantSet
-from dlsched.db.tenants import EVERY_USER, Quota
+from dlsched.db.tenants import Quota
 from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Attach, Write
 from dlsched.protocol.messages import JobId
@@ -94,7 +94,7 @@ class GpuHours(LedgerFollower):
             store = cluster.driver.store
             ended = await cluster.driver.read(partial(store.run_usage, now - longest))
             spent = chain(ended, self._live(now))
-        hours: defaultdict[QuotaHolder, float] = defaultdict(float)
+        hours: defaultdict[Holder, float] = defaultdict(float)
         async for each in in_turns(spent):
             for holder in limits.holders_of(each.user, each.account, each.vc):
                 quota = limits.quota(holder)
@@ -138,9 +138,7 @@ def _within(spent: RunUsage, quota: Quota, now: float) -> float:
     return spent.gpu_s / 3600.0 * min((spent.ended_at - begin) / took, 1.0)
 
 
-def _over(
-    hours: Mapping[QuotaHolder, float], quotas: Mapping[QuotaHolder, Quota]
-) -> set[QuotaHolder]:
+def _over(hours: Mapping[Holder, float], quotas: Mapping[Holder, Quota]) -> set[Holder]:
     """The holders of quotas whose hours are used up."""
     found = set()
     for holder, used in hours.items():

@@ -1,26 +1,31 @@
-"""Jobs of a snapshot that come later: at a time, after other jobs, or in turn with their array.
+"""Jobs of a snapshot that come later: at a time, after others, in turn with their array or tenant.
 
 No round sees them yet, so they are beside the rows that one decides on. Where a snapshot is run on,
 they arrive as in life, as far as that is known: jobs are taken to end well, so what waits for a
-failure, for the start of another job, for a quota or for a release by hand does not come.
+failure, for the start of another job, for a quota of GPU-hours or for a release by hand does not
+come. Quotas of GPUs at once leave room when their jobs end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from dlsched.core.arrays import Floats, Rows
+from dlsched.core.sharing.gpu_limits import REASONS, RowLimits
 from dlsched.core.units import UnitTable
 from dlsched.daemon.live import job_columns as c
 from dlsched.daemon.live.live_state import LiveState
 from dlsched.db.records import Dependency, JobSpec
 from dlsched.protocol.messages import JobId
 
-_COMES = ("BeginTime", "BackOff", "Dependency:", "JobArrayTaskLimit")  # how their reasons begin
+_COMES = (  # how their reasons begin
+    *("BeginTime", "BackOff", "Dependency:", "JobArrayTaskLimit"),
+    *(f"{reason}:" for reason in REASONS.values()),
+)
 
 
 def later_of(live: LiveState, now: float) -> dict[str, Any]:
@@ -28,11 +33,12 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
 
     Returns:
         `row` and `begin` (seconds of the policy's clock) of each job that comes, pairs `parents` of
-        its row and that of a job whose end it awaits, and `arrays`: row, number and limit of every
-        live element of an array with a limit.
+        its row and that of a job whose end it awaits, `arrays`: row, number and limit of every
+        live element of an array with a limit, and `gpu_limits`, as `RowLimits` has them.
     """
-    positions: dict[int, int] = {}
-    _, reasons = live.eligibility.judge(now, live.claims, positions)
+    places = {job: live.position(JobId(job)) or 0 for job in live.waiting()}
+    _, reasons = live.eligibility.judge(now, live.claims, places)
+    limits = live.eligibility.tenant_limits.on_gpus(live.jobs.row_of)
     rows: list[int] = []
     begins: list[float] = []
     parents: list[tuple[int, int]] = []
@@ -60,6 +66,7 @@ def later_of(live: LiveState, now: float) -> dict[str, Any]:
         "begin": np.array(begins, np.float64),
         "parents": np.array(parents, np.int64).reshape(-1, 2),
         "arrays": np.array(arrays, np.int64).reshape(-1, 3),
+        "gpu_limits": asdict(limits),
     }
 
 
@@ -124,5 +131,6 @@ class LaterArrivals:
             parents.setdefault(row, []).append(other)
         table.parents = {row: tuple(others) for row, others in parents.items()}
         table.array_limits = {row: (array, limit) for row, array, limit in later["arrays"].tolist()}
+        table.gpu_limits = RowLimits(**later.get("gpu_limits", {}))
         order = np.lexsort((rows, visible[rows]))
         return cls(rows[order], visible)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dlsched.daemon.live.tenant_limits import limits_of_classes
 from dlsched.daemon.round.later_arrivals import later_of
 from dlsched.daemon.round.running_on import RunOn, run_on
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.records import ArrayShape, Dependency
+from dlsched.db.tenants import PriorityClass, Quota
 
 NOW = 10.0
 
@@ -66,6 +68,24 @@ def test_elements_of_an_array_come_in_turn(live: Any) -> None:
     lab.round(0.0)
     assert len(lab.running()) == 2
     assert starts(ran_on(lab)) == {jobs[2]: 100.0, jobs[3]: 100.0, jobs[4]: 200.0}
+
+
+def test_jobs_over_a_quota_come_when_others_of_their_tenant_have_ended(live: Any) -> None:
+    lab = live.LiveLab((8,), parts={"scheduling": "fifo"})
+    classes = [PriorityClass(name="urgent", gpus=4, gpus_per_user=2)]
+    lab.live.set_quotas(limits_of_classes(classes), {})
+    ann = [a_job_of_100_s(lab, priority_class="urgent") for _ in range(2)]
+    bob = [a_job_of_100_s(lab, priority_class="urgent", user="bob") for _ in range(2)]
+    cat = a_job_of_100_s(lab, priority_class="urgent", user="cat")
+    lab.round(0.0)
+    assert set(lab.running()) == {ann[0], bob[0]}
+    found = ran_on(lab)
+    assert starts(found) == {ann[1]: 100.0, bob[1]: 100.0, cat: 200.0}
+    assert found.figures()["never_start"] == 0
+    hours = Quota(kind="user", name="ann", gpu_hours=1.0)
+    lab.live.set_quotas({("user", "ann"): hours}, {})
+    lab.live.eligibility.tenant_limits.used_hours = {("user", "ann"): 2.0}
+    assert ann[1] not in starts(ran_on(lab))  # it is not known when it may start
 
 
 def test_an_older_snapshot_has_none(live: Any) -> None:

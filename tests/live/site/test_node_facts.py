@@ -140,3 +140,15 @@ def test_ports_have_one_meaning_in_docs_and_packaging() -> None:
     for name, number in named.items():
         if isinstance(number, int):
             assert f"| {number} |" in table, name
+
+
+def test_a_node_with_gpus_of_two_types_serves_jobs_that_name_none() -> None:
+    with LocalCluster(nodes=1, gpus="1:v100+1:a100") as cluster:
+        node = cluster.node("n1")
+        assert (node.gpu_type, [each.type for each in node.devices]) == ("gpu", ["v100", "a100"])
+        refused = cluster.run("submit", "--gpus", "v100:1", "--", "true")
+        assert refused.returncode == 1
+        assert "GPU type 'v100' is not known" in refused.stderr
+        job = cluster.submit("echo $CUDA_VISIBLE_DEVICES", gpus="2")
+        cluster.until(job, "COMPLETED")
+        assert cluster.output(job).count("GPU-") == 2

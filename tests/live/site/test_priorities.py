@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +86,63 @@ def test_an_operator_may_submit_with_a_higher_priority(
     number = int(done.stdout)
     assert shared.job(number).priority == 3
     shared.cli("cancel", str(number))
+
+
+CLASSES = """[[classes]]
+name = "urgent"
+gpus = 2
+gpus_per_user = 1
+max_time_s = 3600
+"""
+NODES = """[[nodes]]
+name = "n1"
+gpus = 4
+"""
+
+
+def starts(file: Path, of_policy: str = "") -> list[float]:
+    """When jobs of a replay start, in seconds."""
+    rows = csv.DictReader(file.read_text().splitlines())
+    kept = [row for row in rows if row.get("name", "") == of_policy]
+    texts = [row["start_in" if of_policy else "first_start_time"] for row in kept]
+    return sorted(float(text) for text in texts if text)
+
+
+def test_limits_of_classes_hold_in_life_and_in_replays_of_it(tmp_path: Path) -> None:
+    with LocalCluster(nodes=1, gpus="4:v100") as cluster:
+        path = cluster.folder / "dlsched.toml"
+        path.write_text(path.read_text() + CLASSES)
+        cluster.cli("admin", "reload")
+        options = {"priority_class": "urgent", "expected": "100s", "time": "30m"}
+        running = cluster.submit("sleep 600", **options)
+        cluster.until(running, "RUNNING")
+        waiting = [cluster.submit("sleep 600", **options) for _ in range(2)]
+        plain = cluster.submit("sleep 600")
+        cluster.until(plain, "RUNNING")
+        for job in waiting:
+            assert cluster.job(job).reason.startswith("QOSMaxGRESPerUser: class user urgent ")
+        saved, told = str(tmp_path / "saved"), tmp_path / "told.csv"
+        cluster.cli("admin", "snapshot", "-o", saved)
+        words = ("--policy", "las", "--jobs-out", str(told))
+        assert "never start" not in cluster.cli("replay", "--snapshot", saved, *words)
+        first, second = starts(told, "las")
+        assert 50 < first <= 100
+        assert second == pytest.approx(first + 100, abs=1)
+        cluster.cli("cancel", *map(str, (running, *waiting, plain)))
+        short = [cluster.submit("sleep 0.5", **options) for _ in range(3)]
+        for job in short:
+            cluster.until(job, "COMPLETED")
+        trace, ids = tmp_path / "week.csv", ",".join(map(str, short))
+        cluster.cli("history", "-a", "--job", ids, "--export", str(trace))
+        names = (tmp_path / "limited.toml", tmp_path / "free.toml")
+        for name, text in zip(names, (NODES + CLASSES, NODES), strict=True):
+            name.write_text(text)
+        words = ("--policy", "fifo", "--jobs-out", str(told))
+        said = cluster.cli("replay", str(trace), "--cluster", str(names[0]), *words)
+        assert "only those on GPUs hold (not max_time_s)" in said
+        assert min(b - a for a, b in pairwise(starts(told))) >= 0.5
+        said = cluster.cli("replay", str(trace), "--cluster", str(names[1]), *words)
+        assert "no limit of a priority class holds" in said
+        assert min(b - a for a, b in pairwise(starts(told))) < 0.5
+        said = cluster.cli("replay", "--from-db", cluster.database, "--policy", "fifo")
+        assert "only those on GPUs hold (not max_time_s)" in said

@@ -98,7 +98,35 @@ BROKEN = {
     '[[nodes]]\ngpus = 4\n[[partitions]]\nname = "a"\nnodes = "n9"\n': "node n9 does not exist",
     '[[nodes]]\ngpus = 4\n[[partitions]]\nname = "a"\nmax = 1\n': "key 'max' is not known",
     "[[nodes]]\ngpus = 4\n[[partitions]]\n": ": [[partitions]] 1: name is missing",
+    '[[nodes]]\ngpus = 4\n[[classes]]\nname = "a"\ngpus = 1.5\n': (
+        ": [[classes]] 1: gpus must be a whole number from 0 on, not 1.5"
+    ),
+    '[[nodes]]\ngpus = 4\n[[classes]]\nname = "a"\ndefault = "yes"\n': (
+        ": [[classes]] 1: default must be true or false, not 'yes'"
+    ),
+    '[[nodes]]\ngpus = 4\n[[classes]]\nname = "a"\nmax_gpus = 1\n': (
+        ": [[classes]] 1: key 'max_gpus' is not known; known: "
+    ),
+    '[[nodes]]\ngpus = 4\n[[classes]]\nname = "a"\ndefault = true\n'
+    '[[classes]]\nname = "b"\ndefault = true\n': ": class b: class a is the default already",
 }
+
+
+def test_classes_may_have_all_keys_of_the_daemons_configuration(write):
+    (config,) = re.findall(
+        r"^\| `\[\[classes\]\]` .*?: (`name`.*) \|$",
+        (Path(__file__).parents[3] / "docs" / "daemon.md").read_text(),
+        re.MULTILINE,
+    )
+    values = {"name": '"a"', "preempts": "[]", "users": '["u"]', "accounts": '["x"]'}
+    lines = [f"{key} = {values.get(key, 2)}" for key in re.findall(r"`(\w+)`", config)]
+    text = "\n".join(["[[nodes]]", "gpus = 4", "[[classes]]", *lines])
+    cluster = open_cluster(str(write(text.replace("default = 2", "default = true"))))
+    (found,) = cluster.rules.classes
+    assert (found.gpus, found.gpus_per_user, found.is_default) == (2, 2, True)
+    assert found.live_only == (
+        *("grace_s", "max_time_s", "jobs", "jobs_per_user", "users", "accounts"),
+    )
 
 
 @pytest.mark.parametrize("text", BROKEN)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from dlsched.core.errors import BadInput, plural
+from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder
 from dlsched.daemon.cluster import Cluster
-from dlsched.daemon.live.tenant_limits import EACH_USER, GPUS, QuotaHolder
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
 from dlsched.protocol.gpu_shares import part_of
@@ -36,7 +36,7 @@ def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
         quota = limits.quota((kind, name))
         if quota.gpus is not None and least * part_of(body.gpu_share) > quota.gpus:
             raise BadInput(
-                f"{GPUS[kind]}: needs {plural(least, 'GPU')}, "
+                f"{REASONS[kind]}: needs {plural(least, 'GPU')}, "
                 f"and {kind} {name} may have {quota.gpus}"
             )
 
@@ -47,7 +47,7 @@ class JobQuotas:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._counted: Ledger | None = None
-        self._live: Counter[QuotaHolder] = Counter()
+        self._live: Counter[Holder] = Counter()
 
     def check(self, asked: Mapping[Tenants, int]) -> None:
         """Refuse more live jobs than a tenant may have; `asked` is how many are to come of each.
@@ -56,7 +56,7 @@ class JobQuotas:
             TooMuch: one line that names the quota.
         """
         limits = self._cluster.live.eligibility.tenant_limits
-        more: Counter[QuotaHolder] = Counter()
+        more: Counter[Holder] = Counter()
         for tenants, count in asked.items():
             for holder in limits.holders_of(*tenants):
                 if limits.quota(holder).jobs is not None:
@@ -68,7 +68,7 @@ class JobQuotas:
                 has = plural(live[kind, name], "live job")
                 raise TooMuch(f"{JOBS[kind]}: {kind} {name} has {has}, at most {most}")
 
-    def _live_jobs(self) -> Counter[QuotaHolder]:
+    def _live_jobs(self) -> Counter[Holder]:
         cluster, limits = self._cluster, self._cluster.live.eligibility.tenant_limits
         if self._counted is not cluster.driver.reserved:
             self._counted, self._live = cluster.driver.reserved, Counter()
