@@ -34,6 +34,7 @@ class Outlook:
         ends: likewise the end of each row.
         gpu_s: of the first scenario, the GPU time that each row takes from now on.
         segments: of the first scenario, when each row has which GPUs; None: they were not recorded.
+        refused: of the first scenario, why rows were refused for good.
         was_cut: whether the first scenario was stopped before its end.
     """
 
@@ -72,6 +73,7 @@ class Outlook:
         self.ends: list[Floats] = []
         self.gpu_s: Floats = np.zeros(0)
         self.segments: Segments | None = None
+        self.refused: dict[int, str] = {}
         self.was_cut = False
 
     @property
@@ -112,6 +114,8 @@ class Outlook:
         self.ends.append(found.finish)
         if is_first:
             self.was_cut = ran.was_cut
+            cycle = ran.engine.cycle
+            self.refused = {row: cycle.refusals[row].detail for row in cycle.refused}
             self.gpu_s = self._gpu_s(ran.engine)
             self.segments = ran.engine.world.recorder.segments(ran.engine.now)
         return not ran.was_cut

@@ -53,6 +53,7 @@ class JobForecast:
         on_time: the chance that it meets its deadline; NaN without one.
         gpus: that it asks for.
         source: of its own duration.
+        refused: why the policy would refuse it for good; empty where it would not.
     """
 
     at: float
@@ -65,6 +66,7 @@ class JobForecast:
     on_time: float = math.nan
     gpus: int | None = None
     source: str = ""
+    refused: str = ""
 
     @classmethod
     def of(cls, told: Foreseen, origin: float) -> JobForecast:
@@ -80,6 +82,7 @@ class JobForecast:
             on_time=told.on_time,
             gpus=told.gpus,
             source=told.source,
+            refused=told.refused,
         )
 
 
@@ -196,11 +199,14 @@ class Predictions(LedgerFollower):
         for some in specs:
             mine = ids[place : place + len(some)]
             place += len(some)
-            starts = [found[job] for job in mine if job in found and not math.isnan(found[job].at)]
+            told = [found[job] for job in mine if job in found]
+            starts = [each for each in told if not math.isnan(each.at)]
             if not some:
                 answers.append("")
             elif starts:
                 answers.append(min(starts, key=lambda start: start.at))
+            elif refused := next((each.refused for each in told if each.refused), ""):
+                answers.append(f"would be declined: {refused}")
             elif mine[0] in waits:
                 answers.append("not predicted: none within the time looked ahead")
             else:

@@ -158,5 +158,17 @@ def test_a_reward_curve_says_the_deadline_and_only_a_strict_one_ends_the_job(
         code, out, err = await submit("--sla", "0:1 1h:2 2h:0")
         assert (code, out) == (0, "Submitted job 5\n")
         assert "the curve rises" in err
+        # a kind needs a deadline in updates, too
+        assert (await submit())[:2] == (0, "Submitted job 6\n")
+        alone = "job 6: deadline kind: strict, and the job has no deadline"
+        code, _, err = await dlsched(running, "update", "6", "--deadline-kind", "strict")
+        assert (code, alone in err) == (1, True), err
+        later = ("--deadline", "now+9hours")
+        both = ("update", "6", "--deadline-kind", "strict", *later)
+        assert (await dlsched(running, *both))[0] == 0
+        code, _, err = await dlsched(running, "update", "6", "--deadline", "")
+        assert (code, alone in err) == (1, True), err
+        cleared = ("update", "6", "--deadline", "", "--deadline-kind", "")
+        assert (await dlsched(running, *cleared))[0] == 0
 
     play(tmp_path, scene)

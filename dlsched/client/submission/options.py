@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dlsched.client.submission.gpus import parse_gres
 from dlsched.client.submission.texts import as_flag
-from dlsched.core.errors import BadInput
+from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.field import Option
 from dlsched.jobs.fields import OPTIONS
 
@@ -29,6 +29,13 @@ _TOGETHER = (
     {"priority", "nice"},
 )
 _GROUP_OF = {key: group for group in _TOGETHER for key in group}
+_YES_OR_NO = ("yes", "no")
+# flags that say a word of another option: --best-effort is --deadline-kind best-effort
+_WORD_FLAGS = {
+    option.key: option
+    for option in OPTIONS
+    if option.kind == "flag" and option.says not in _YES_OR_NO
+}
 _NOT_OPTIONS = {"DIR", "HOST"}  # what a job is told of its submission
 
 
@@ -64,17 +71,31 @@ def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
     """Enter an option's text into a layer, as the option wants it.
 
     Raises:
-        BadInput: a flag that is neither yes nor no, or a text that cannot be converted.
+        BadInput: a flag that is neither yes nor no, a text that cannot be converted, or one that
+            contradicts a flag of the same layer.
     """
     if option.kind == "flag":
         if as_flag(what, text) == "yes":
+            _refuse_contradiction(layer, option, what, option.says)
             layer[option.key] = option.says
-        else:
+        elif option.says in _YES_OR_NO:
             layer[option.key] = "no" if option.says == "yes" else "yes"
         return
+    _refuse_contradiction(layer, option, what, text)
     if option.grammar == "gres":  # as `--gpus-per-node` has it
         wish = parse_gres(what, text)
         text = "|".join(f"{kind}:{wish.count}" for kind in wish.types) or str(wish.count)
     if option.kind == "many" and option.key in layer:
         text = f"{layer[option.key]}\n{text}"
     layer[option.key] = text
+
+
+def _refuse_contradiction(layer: Layer, option: Option, what: str, text: str) -> None:
+    """Refuse a flag that says a word beside an option that says another one, in either order."""
+    flag, before = _WORD_FLAGS.get(option.key), layer.get(option.key)
+    if flag is None or before is None or before.strip().lower() == text.strip().lower():
+        return
+    if option is flag:
+        raise BadInput(f"{what}: not together with --{option.key.replace('_', '-')} {before}")
+    if before == flag.says:
+        raise BadInput(f"{what} {shorten(text)}: not together with {flag.words[-1]}")

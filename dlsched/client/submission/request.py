@@ -179,6 +179,19 @@ def _set_lists(request: messages.JobRequest, options: Mapping[str, str]) -> None
         request.extra[check_text("--set", key, longest=64)] = check_text("--set", value, empty=True)
 
 
+def _refuse_kind_alone(request: messages.JobRequest, options: Mapping[str, str]) -> None:
+    """Refuse a kind of a deadline that the job does not have."""
+    kind = options.get("deadline_kind", "best-effort").strip().lower()
+    if request.HasField("deadline_at") or kind == "best-effort":
+        return
+    if not request.sla:
+        raise BadInput("--deadline-kind: only with --deadline or --sla")
+    from dlsched.core.rewards import RewardCurve  # noqa: PLC0415
+
+    if RewardCurve.of_text(request.sla).deadline is None:
+        raise BadInput("--deadline-kind: only with --deadline or an --sla with a deadline")
+
+
 def _refuse_contradictions(
     request: messages.JobRequest, options: Mapping[str, str], caller: Caller
 ) -> None:
@@ -190,9 +203,7 @@ def _refuse_contradictions(
         from dlsched.client.submission.moments import refuse_past  # noqa: PLC0415
 
         refuse_past("--deadline", options["deadline"], request.deadline_at, now=caller.now)
-    has_deadline = "deadline" in options or "sla" in options
-    if not has_deadline and options.get("deadline_kind") in ("strict", "soft"):
-        raise BadInput("--deadline-kind: only with --deadline or --sla")
+    _refuse_kind_alone(request, options)
     if request.resume_from:
         from dlsched.client.job_ids import job_name  # noqa: PLC0415
 

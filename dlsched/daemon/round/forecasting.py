@@ -142,6 +142,8 @@ def foreseen(
 ) -> list[Foreseen]:
     """When each pending job would start, and each job end, under the snapshot's policy.
 
+    Jobs that it would refuse are told, too, with the reason.
+
     Args:
         snapshot: the present.
         horizon_s: look no further.
@@ -161,14 +163,15 @@ def foreseen(
     basis = basis_of(prepared)
     on_time = outlook.chance_to_meet_deadlines()
     gpus, sources = prepared.ctx.table.gang[outlook.rows], _sources(prepared, outlook.rows)
+    refused = [outlook.refused.get(row, "") for row in outlook.rows.tolist()]
     columns = (
         *(outlook.jobs, start, finish, early, late, first, last, on_time, gpus),
-        np.array(sources, np.object_),
+        *(np.array(texts, np.object_) for texts in (sources, refused)),
     )
     return [
         Foreseen(job, start_at, end_at, basis, *rest)
         for job, start_at, end_at, *rest in zip(*(c.tolist() for c in columns), strict=True)
-        if not (math.isnan(start_at) and math.isnan(end_at))
+        if rest[-1] or not (math.isnan(start_at) and math.isnan(end_at))
     ]
 
 

@@ -18,6 +18,7 @@ class Foreseen(NamedTuple):
         on_time: the chance that it meets its deadline; NaN where it has none.
         gpus: that it asks for.
         source: of its own duration.
+        refused: why the policy would refuse it for good; empty where it would not.
     """
 
     job: int
@@ -31,3 +32,4 @@ class Foreseen(NamedTuple):
     on_time: float
     gpus: int
     source: str
+    refused: str

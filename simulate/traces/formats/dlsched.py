@@ -119,6 +119,13 @@ def _refuse_unclear_deadlines(table: Table) -> None:
         "deadline_kind is unknown",
         lambda row: f"deadline_kind is {kinds[row]!r}, none of {', '.join(DEADLINE_KINDS)}",
     )
+    curves = table.text("sla")
+    unsaid = np.flatnonzero(np.isnan(deadline) & np.isin(kinds, ("strict", "soft"))).tolist()
+    table.refuse(
+        np.array([row for row in unsaid if not _may_have_deadline(curves[row])], np.int64),
+        "deadline_kind without a deadline",
+        lambda row: f"deadline_kind is {kinds[row]}, and the job has no deadline",
+    )
     guarantees = table.text("guarantee")
     table.refuse(
         np.flatnonzero(~np.isin(guarantees, ("", *GUARANTEES))),
@@ -127,6 +134,14 @@ def _refuse_unclear_deadlines(table: Table) -> None:
     )
     _refuse_unclear(table, "deadline_steps", deadline_steps, lambda _: f"not {STEPS_FORM}")
     _refuse_unclear(table, "sla", RewardCurve.of_text, lambda error: f"{error} ({FORM})")
+
+
+def _may_have_deadline(curve: str) -> bool:
+    """Does a reward curve say a deadline? One that cannot be read is refused elsewhere."""
+    try:
+        return bool(curve) and RewardCurve.of_text(curve).deadline is not None
+    except ValueError:
+        return True
 
 
 def _refuse_unclear(

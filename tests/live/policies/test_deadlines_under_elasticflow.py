@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,9 +44,18 @@ def test_a_deadline_that_cannot_be_kept_is_declined_and_others_run(cluster: Loca
     assert "its deadline cannot be kept" in done.stderr  # told at once, not only in `show`
     required = cluster.run("submit", "--require-sla", *words)
     assert required.returncode == 1
-    assert required.stderr.startswith("dlsched: not submitted: ")
+    assert required.stderr.startswith("dlsched: not submitted: deadline ")
+    assert "; the earliest deadline that can be kept is " in required.stderr
+    told = cluster.run("submit", "--require-sla", "--json", *words)
+    assert told.returncode == 1
+    [declined] = json.loads(told.stdout)["declined"]
+    earliest = declined["deadline"]["earliest_at"]
+    assert "the earliest that can is" in cluster.cli("submit", "--test-only", *words)
+    words = ("--gpus", "1", "--expected", "1h", "--deadline", earliest, "--", "true")
+    asked_again = submitted(cluster, "--require-sla", *words)
     whenever = submitted(cluster, "--gpus", "1", "--", "true")
     assert cluster.until(kept, "COMPLETED", "FAILED", "CANCELLED").state == "COMPLETED"
+    assert cluster.until(asked_again, "COMPLETED", "FAILED", "CANCELLED").state == "COMPLETED"
     assert cluster.until(whenever, "COMPLETED", "FAILED", "CANCELLED").state == "COMPLETED"
     ended = cluster.until(too_early, "COMPLETED", "FAILED", "CANCELLED")
     assert ended.state == "CANCELLED", cluster.story(too_early)

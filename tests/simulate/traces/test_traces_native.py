@@ -149,15 +149,36 @@ def test_an_unknown_status_is_refused(trace_file):
     [
         ("deadline", "-5", "deadline is -5; it must be after the submit (more than 0 s)"),
         ("deadline_kind", "hard", "deadline_kind is 'hard', none of strict, soft, best-effort"),
+        ("deadline_kind", "soft", "deadline_kind is soft, and the job has no deadline"),
+        ("deadline_kind,sla", 'strict,"asap:5,60"', "deadline_kind is strict, and the job has no"),
         ("deadline_steps", "5:1 4:1", "deadline_steps is '5:1 4:1', not TIME:VALUE"),
         ("sla", "5:1 4:1", "sla is '5:1 4:1', no function of time: 4 s comes after 5 s"),
     ],
 )
 def test_a_deadline_that_makes_no_sense_is_refused_by_line(trace_file, column, cell, message):
-    path = trace_file(f"job_id,submit_time,num_gpus,duration,{column}\n1,0,1,1,\n2,0,1,1,{cell}\n")
+    empty = "," * column.count(",")
+    header = f"job_id,submit_time,num_gpus,duration,{column}"
+    path = trace_file(f"{header}\n1,0,1,1,{empty}\n2,0,1,1,{cell}\n")
     with pytest.raises(BadInput) as caught:
         open_trace(path)
     assert str(caught.value).startswith(f"{path}:3: {message}")
+
+
+def test_a_kind_needs_a_deadline_or_a_curve_with_one_unless_it_is_best_effort(trace_file):
+    header = "job_id,submit_time,num_gpus,duration,deadline,deadline_kind,sla\n"
+    rows = [
+        "9,strict,",
+        "9,soft,",
+        ',soft,"step:5,1"',
+        ",best-effort,",
+        "9,best-effort,",
+        "9,,",
+        ",,",
+    ]
+    lines = "".join(f"{place},0,1,1,{row}\n" for place, row in enumerate(rows))
+    assert len(open_trace(trace_file(header + lines))) == len(rows)
+    trace = open_trace(trace_file(f"{header}1,0,1,1,,soft,\n2,0,1,1,9,soft,\n"), options=SKIP)
+    assert trace.dropped == {"deadline_kind without a deadline": 1}
 
 
 def test_reasons_come_in_file_order_and_a_row_counts_once(trace_file):

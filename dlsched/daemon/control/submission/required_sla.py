@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dlsched.core.errors import BadInput, PolicyFailed, plural
 from dlsched.core.scenarios import verdict_of
 from dlsched.daemon.control.predicted import put_deadline
+from dlsched.daemon.control.submission.earliest_deadline import earliest_deadline
 from dlsched.daemon.control.submission.job_validation import ValidJob
 from dlsched.daemon.predictions import JobForecast, Predictions
 from dlsched.daemon.rpc_errors import TooMuch
@@ -54,16 +55,25 @@ async def declined(
         return reply
     first = 0
     for place, each in enumerate(asked, 1):
-        mine = forecasts[first : first + each.elements]
+        mine = range(first, first + each.elements)
         first += each.elements
-        worst = min(mine, key=_chance)
+        worst = min((forecasts[element] for element in mine), key=_chance)
         if verdict_of(_chance(worst)) == "ok":
             continue
         told, deadline_at = reply.declined.add(place=place), each.body.deadline_at
-        if worst is not None and deadline_at is not None and not math.isnan(worst.on_time):
-            put_deadline(told.deadline, worst, deadline_at)
-        else:
-            told.why = "no end is predicted: the policy refuses it, or it ends too far ahead"
+        if worst is None or deadline_at is None or math.isnan(worst.on_time):
+            told.why = "no end is predicted: it ends too far ahead"
+            continue
+        found = await earliest_deadline(
+            predictions, specs, mine, likely=worst.end_p90, now=specs[0].submitted_at
+        )
+        if worst.refused and found is None:
+            told.why = worst.refused
+            continue
+        put_deadline(told.deadline, worst, deadline_at)
+        told.deadline.ClearField("earliest_at")
+        if found is not None:
+            told.deadline.earliest_at = found
     if broken:
         jobs = plural(len(broken), "other job")
         reply.declined.add(why=f"{jobs} would no longer be sure to keep the deadline")

@@ -32,9 +32,18 @@ def settle_deadline(values: dict[str, Any], now: float) -> None:
                 ("deadline_kind", kind),
             ):
                 values[name] = found if values[name] is None else values[name]
-    if values["deadline_at"] is None and values["deadline_kind"] in ("strict", "soft"):
-        raise BadInput(f"deadline kind: {values['deadline_kind']}, and the job has no deadline")
+    check_kind(values["deadline_kind"], values["deadline_at"])
     refuse_past(values["deadline_at"], now)
+
+
+def check_kind(kind: str | None, deadline: float | None) -> None:
+    """Refuse a kind of a deadline that there is not.
+
+    Raises:
+        BadInput: it is strict or soft, and there is no deadline.
+    """
+    if deadline is None and kind in ("strict", "soft"):
+        raise BadInput(f"deadline kind: {kind}, and the job has no deadline")
 
 
 def refuse_past(deadline: float | None, now: float) -> None:

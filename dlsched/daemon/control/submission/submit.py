@@ -211,10 +211,11 @@ class Submissions:
         ]
         for job, deadline_at in due[:MOST_TESTED]:
             forecast = await self._predictions.of(job, max(until - boottime(), 0.0))
-            if forecast is not None and not math.isnan(forecast.on_time):
+            refused = self._declined_by_policy(JobId(job)) or (forecast.refused if forecast else "")
+            if refused:
+                reply.warnings.append(f"job {job} is cancelled: {refused}")
+            elif forecast is not None and not math.isnan(forecast.on_time):
                 put_deadline(reply.deadlines.add(), forecast, deadline_at, job)
-            elif declined := self._declined_by_policy(JobId(job)):
-                reply.warnings.append(f"job {job} is cancelled: {declined}")
         return reply
 
     def _declined_by_policy(self, job: JobId) -> str:

@@ -30,7 +30,7 @@ from dlsched.daemon.control.submission.job_validation import check_fits, check_p
 from dlsched.daemon.control.submission.node_constraints import split_constraint
 from dlsched.daemon.control.submission.partitions import check_access, partition_for, tenants_of
 from dlsched.daemon.control.submission.quotas import refuse_beyond_quota
-from dlsched.daemon.control.submission.slas import refuse_past
+from dlsched.daemon.control.submission.slas import check_kind, refuse_past
 from dlsched.daemon.notifying.receivers import unheard
 from dlsched.daemon.rpc_errors import NotPossible
 from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
@@ -75,6 +75,8 @@ def _value(row: Field, text: str) -> Any:
             value = None if not text else int(text) if row.form == "whole" else float(text)
         except ValueError:
             raise BadInput(f"{row.name}: {text[:40]!r} is not a {what}") from None
+    elif row.form == "choice":
+        value = text or None
     value = bounds.check_field(row, value, wall())
     if row.name == "deadline_at":
         refuse_past(value, wall())
@@ -335,6 +337,8 @@ def _lines(  # noqa: PLR0912  # one refusal a branch
     settings = cluster.settings.limits
     bounds.check_number("grace_s", fields.get("grace_s"), 0.0, settings.grace_s)
     bounds.check_whole("retries", fields.get("retries"), 0, settings.retries)
+    if fields.keys() & {"deadline_at", "deadline_kind"}:
+        check_kind(*(fields.get(n, table.field(row, n)) for n in ("deadline_kind", "deadline_at")))
     lines = []
     for field, value in fields.items():
         if field == "array_limit":
