@@ -138,6 +138,7 @@ class HarmlessModels:
     """Measured pairs, but for models whose pairs count as if each job were alone."""
 
     name = "measured"
+    most_together = MeasuredPairs.most_together
 
     def __init__(self, measured: MeasuredPairs, trace: Trace, models: Sequence[str]) -> None:
         """Take the measurements, the jobs, and the models that make no difference."""

@@ -106,6 +106,11 @@ class Belief:
         return limits if len(rows) == 1 else np.full(len(rows), np.nan)
 
     @property
+    def most_together(self) -> float:
+        """Units on the same GPUs of which it may be known how fast they are."""
+        return math.inf if self.sharing is None else self.sharing.most_together
+
+    @property
     def knows_pairs(self) -> bool:
         """Is anything known of how fast two units on the same GPUs are?"""
         return self.by_type is not None or self.sharing is not None

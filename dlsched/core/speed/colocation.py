@@ -53,6 +53,7 @@ class MeasuredPairs:
     """The units of a run under a table of pairs; a larger group is not known."""
 
     name = "measured"
+    most_together = 2.0
 
     def __init__(self, table: ColocationTable, workloads: Sequence[Workload]) -> None:
         """Take the workload of each unit, as the table's keys tell them apart."""

@@ -7,6 +7,7 @@ fit together", and NaN for "not known". A group with a speed that is not known i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -25,9 +26,11 @@ class Interference(Protocol):
 
     Attributes:
         name: the word for it on the command line.
+        most_together: units on the same GPUs of which it knows at most.
     """
 
     name: str
+    most_together: float
 
     def relative(self, rows: Sequence[int], limits: Floats, gpu_type: str, gpus: int) -> Floats:
         """The speed of each unit of a group, relative to its speed alone; NaN where not known.
@@ -45,6 +48,7 @@ class NoInterference:
     """Each unit is as fast as alone, as far as it may use the GPUs."""
 
     name = "none"
+    most_together = math.inf
 
     def relative(self, rows: Sequence[int], limits: Floats, gpu_type: str, gpus: int) -> Floats:
         """The limits."""
@@ -55,6 +59,7 @@ class TablePairs:
     """Pairs from a table of steps per second; a larger group is not known."""
 
     name = "measured"
+    most_together = 2.0
 
     def __init__(self, speeds: Speeds) -> None:
         """Take speeds alone and in pairs."""

@@ -52,6 +52,7 @@ class OverlappingJobs:
     """Groups of guaranteed and opportunistic units, each with the stages of its iteration."""
 
     name = "overlap"
+    most_together = math.inf
 
     def __init__(self, stages: Floats, iteration_s: Floats, is_opportunistic: Bools) -> None:
         """Take what was measured of each unit alone, on its own gang.

@@ -126,6 +126,7 @@ class StagedJobs:
     """Groups of up to four units, each with the stages of its iteration."""
 
     name = "stages"
+    most_together = float(MOST_TOGETHER)
 
     def __init__(
         self, stages: Floats, iteration_s: Floats, factors: Sequence[float] = MEASURED_FACTORS

@@ -8,6 +8,7 @@ Source: the model by which AntMan (OSDI 2020) is simulated here; see docs/polici
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ class LoadedGpus:
     """Groups of any size, by the measured use of a GPU by each unit alone."""
 
     name = "utilisation"
+    most_together = math.inf
 
     def __init__(self, utilisation: Floats) -> None:
         """Take the part of the time for which each unit uses its GPUs alone; NaN: not known."""

@@ -71,14 +71,7 @@ def test_owners_lanes_and_parts_are_compared_in_the_same_command(tmp_path: Path)
         for whole, part in zip(csv.DictReader(one), csv.DictReader(other), strict=True):
             assert all(whole[name] == part[name] for name in ("duration", "model", "guarantee"))
     words = ["--profiles", str(WORKLOADS), "--cluster", CLUSTER, "--policy", "srtf,antman,salus"]
-    words += [
-        "--interference",
-        "stages",
-        "-o",
-        "antman.most_opportunistic=3",
-        "--executor",
-        "processes:1",
-    ]
+    words += ["--interference", "stages", "--executor", "processes:1"]
     words += ["--summary-out", str(tmp_path / "s.json")]
     result = CliRunner().invoke(app, ["replay", str(jobs), str(parts), *words])
     assert result.exit_code == 0, result.output

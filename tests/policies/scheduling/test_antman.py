@@ -51,6 +51,24 @@ def test_an_opportunistic_job_waits_while_no_gpu_leaves_enough(lab: Any) -> None
     assert lab.spans(unknown)["B"][0] == 100
 
 
+def test_a_gpu_has_room_for_an_owner_beside_as_many_as_the_interference_knows(lab: Any) -> None:
+    """`stages` knows four on a GPU: the place of the fourth is kept for an owner."""
+    columns = {"data_ms": [5.0] * 5, "gpu_ms": [5.0] * 5, "network_ms": [5.0] * 5}
+    jobs = [(k, 1, 100) for k in range(5)]
+    result = run(
+        lab,
+        jobs,
+        [OPPORTUNISTIC] * 4 + [GUARANTEED],
+        [10] * 5,
+        columns={**columns, "iteration_ms": [15.0] * 5},
+        interference="stages",
+    )
+    starts = result.jobs.first_start_time.tolist()
+    assert (starts[:3], starts[4]) == ([0, 1, 2], 4)
+    assert starts[3] > 100
+    assert (result.jobs.status == "completed").all()
+
+
 def cluster_of(folder: Path, text: str) -> Cluster:
     file = folder / "cluster.toml"
     file.write_text(text)

@@ -158,9 +158,8 @@ class AntMan(SchedulingPolicy[AntManOptions]):
     def _start_opportunistic(self, rows: list[int], walk: Walk) -> None:
         """Opportunistic jobs start where a GPU leaves enough."""
         options = self.options
-        leftovers = Leftovers(
-            walk, options.most_used, options.most_memory, options.most_opportunistic, self._owning
-        )
+        room = int(min(options.most_opportunistic, walk.ctx.perf.most_together - 1))
+        leftovers = Leftovers(walk, options.most_used, options.most_memory, room, self._owning)
         for row in rows:
             placement = leftovers.place(row)
             if placement is None:
