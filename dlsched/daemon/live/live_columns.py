@@ -58,6 +58,9 @@ _OF_NODES = (
     change.Quarantine,
     change.OrphanOver,
 )
+_FOLLOWED = frozenset(  # attached records that change what is here
+    {HoldChanged, FieldsChanged, Progress, CheckpointCommitted, NodeDescribed, Drained}
+)
 LEARN_FROM = 512  # ended jobs that stay for policies to learn from
 
 
@@ -240,7 +243,8 @@ class LiveColumns:
         self._submit([ledger.jobs[job] for job in new if job not in self.jobs.row_of], now)
         for write in writes:
             if isinstance(write, change.Attach):
-                job = self._attach(write.row, ledger, now)
+                is_followed = type(write.row) in _FOLLOWED  # most of a submission's are not
+                job = self._attach(write.row, ledger, now) if is_followed else None
                 if job is not None:
                     touched[job] = None
                 continue
@@ -295,7 +299,7 @@ class LiveColumns:
         row = self.jobs.row_of.get(job)
         if row is None:
             return
-        self.jobs.set(row, held=bool(held))
+        self.jobs["held"][row] = bool(held)
         self.eligibility.held_by.pop(job, None)
         if held:
             self.eligibility.held_by[job] = held
