@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ from dlsched.rpc.wire_scan import scan
 
 log = logging.getLogger(__name__)
 CODE = grpc.StatusCode
+REFUSAL_LINES = 10  # of the log in a second
 
 
 class _Refused(Exception):
@@ -43,6 +45,26 @@ class _Refused(Exception):
     def __init__(self, code: grpc.StatusCode, why: str) -> None:
         super().__init__(why)
         self.code = code
+
+
+class _RefusalLog:
+    """A line for each refused call, but few in a second: no caller can fill the disk with them."""
+
+    def __init__(self) -> None:
+        self._second, self._lines, self._left_out = 0, 0, 0
+
+    def note(self, method: str, peer: str, why: _Refused) -> None:
+        """Log a refused call, or count it."""
+        second = int(time.monotonic())
+        if second != self._second:
+            if self._left_out:
+                log.warning("further-calls-refused count=%d", self._left_out)
+            self._second, self._lines, self._left_out = second, 0, 0
+        if self._lines == REFUSAL_LINES:
+            self._left_out += 1
+            return
+        self._lines += 1
+        log.warning("call-refused method=%s peer=%s why=%s", method, peer, why)
 
 
 class _Places:
@@ -78,6 +100,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         self._guarded: dict[str, tuple[Any, Any]] = {}
         self._places = {True: _Places(), False: _Places()}  # of users, and of all others
         self._calls: Counter[Identity] = Counter()
+        self._refusals = _RefusalLog()
         self._working: WeakValueDictionary[tuple[Identity, str], asyncio.Semaphore] = (
             WeakValueDictionary()
         )
@@ -121,7 +144,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
                         async for answer in answers:
                             yield answer
                 except _Refused as refused:  # a further message
-                    await _refuse(method, context, refused)
+                    await self._refuse(method, context, refused)
 
         serializer = {"response_serializer": handler.response_serializer}
         if handler.response_streaming:
@@ -165,7 +188,7 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
                     await place.aclose()
                 del raw
             except _Refused as refused:
-                await _refuse(method, context, refused)
+                await self._refuse(method, context, refused)
             remember(context, caller)
             if caller.kind == "user" and not caller.is_operator and not bounds.is_lasting(method):
                 await held.enter_async_context(self._place_to_work(caller, method))
@@ -219,6 +242,16 @@ class Door(aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
         except BadInput as error:
             raise _Refused(CODE.INVALID_ARGUMENT, str(error)) from None
 
+    async def _refuse(self, method: str, context: Any, refused: _Refused) -> None:
+        """End a call with one line, for its caller and for the log."""
+        self._refusals.note(method, context.peer(), refused)
+        try:
+            await context.abort(refused.code, str(refused))
+        except aio.AbortError:
+            raise
+        except Exception:  # its caller has left, or gRPC itself has refused the message
+            raise asyncio.CancelledError from None
+
 
 async def _received(method: str, requests: AsyncIterator[bytes]) -> bytes:
     """The bytes of a request."""
@@ -256,14 +289,3 @@ def _decode(raw: bytes, decode: Any) -> Any:
         return decode(raw)
     except DecodeError:
         raise BadInput(f"not a {kind.DESCRIPTOR.name}") from None
-
-
-async def _refuse(method: str, context: Any, refused: _Refused) -> None:
-    """End a call with one line, for its caller and for the log."""
-    log.warning("call-refused method=%s peer=%s why=%s", method, context.peer(), refused)
-    try:
-        await context.abort(refused.code, str(refused))
-    except aio.AbortError:
-        raise
-    except Exception:  # its caller has left, or gRPC itself has refused the message
-        raise asyncio.CancelledError from None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -233,6 +234,24 @@ def test_malformed_bytes_are_one_line_for_the_caller_and_for_the_log(
     mine = [record for record in caplog.records if record.name == door.__name__]
     assert len(mine) == 2
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_many_refused_calls_are_few_lines_of_the_log(
+    decoder: type[Decoder], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter([*[7.0] * 50, 8.0])
+    monkeypatch.setattr(door, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+
+    async def work() -> None:
+        async with served() as (_, _, target), channel(target, "ann") as ann:
+            for _ in range(51):
+                await answer(ann, b"\x0a\x05ab")
+
+    with caplog.at_level(logging.WARNING):
+        run(work())
+    said = [record.getMessage() for record in caplog.records if record.name == door.__name__]
+    assert [line.split()[0] for line in said].count("call-refused") == door.REFUSAL_LINES + 1
+    assert f"further-calls-refused count={50 - door.REFUSAL_LINES}" in said
 
 
 def test_of_one_caller_two_large_messages_are_held_and_others_are_served(
