@@ -17,6 +17,7 @@ from dlsched.client.daemon_client import Client
 from dlsched.client.submission.request import Caller, Command, compose
 from dlsched.core.errors import DlschedError, Unavailable
 from dlsched.rpc.channels import ClientTrust, open_blocking_channel
+from dlsched.rpc.messages import as_protobuf
 from dlsched.rpc.v1 import control_pb2, control_pb2_grpc
 
 _LAST_SYSTEM_ACCOUNT, _UNMAPPED = 999, 65534
@@ -72,7 +73,8 @@ class LocalSubmissions:
         options = {"output": wanted.output, "gpus": str(wanted.gpus), "chdir": wanted.folder}
         command = Command(script=wanted.script.encode(), name="torture")
         request = control_pb2.SubmitRequest(
-            request_id=str(uuid.uuid4()), jobs=[compose(options, command, caller).request]
+            request_id=str(uuid.uuid4()),
+            jobs=[as_protobuf(compose(options, command, caller).request)],
         )
         trust = ClientTrust.claimed_user(user.name, user.uid)
         while not self._over.is_set():
