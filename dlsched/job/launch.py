@@ -13,6 +13,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,7 @@ def _send_request(link: socket.socket, wanted: RunRanks) -> None:
         )
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_MESSAGE)
     sys.stdout.flush()
-    streams = [_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2)]
+    streams = [_descriptor(sys.stdout, 1), _descriptor(sys.stderr, 2), *_input()]
     try:
         socket.send_fds(link, [packet], streams, socket.MSG_NOSIGNAL)
     except OSError as error:
@@ -102,6 +103,15 @@ def _descriptor(stream: object, default: int) -> int:
         return int(stream.fileno())  # type: ignore[attr-defined]  # not all streams have one
     except (AttributeError, OSError, ValueError):
         return default
+
+
+def _input() -> list[int]:
+    """What the first rank reads: standard input, unless it is a terminal or is closed."""
+    try:
+        found = os.fstat(sys.stdin.fileno())
+    except (AttributeError, OSError, ValueError):
+        return []
+    return [] if stat.S_ISCHR(found.st_mode) else [sys.stdin.fileno()]
 
 
 class _Watch:

@@ -77,7 +77,10 @@ def _parser() -> _Parser:
     add = parser.add_argument
     add("-N", "--nodes", default="", metavar="N", help="On so many nodes.")
     add("-n", "--ntasks", type=_count, default=0, metavar="N", help="Tasks in all.")
-    add("--ntasks-per-node", type=_count, default=0, metavar="N", help="Tasks on each node.")
+    add(
+        *("--ntasks-per-node", "--tasks-per-node"),
+        type=_count, default=0, metavar="N", help="Tasks on each node.",
+    )  # fmt: skip
     add("--ntasks-per-gpu", type=_count, default=0, metavar="N", help="Tasks for each GPU.")
     add("-w", "--nodelist", default="", metavar="HOSTS", help="On these nodes.")
     add("-x", "--exclude", default="", metavar="HOSTS", help="Not on these nodes.")

@@ -202,7 +202,10 @@ FIELDS: tuple[Field, ...] = (
         _option("ntasks_per_gpu", "--ntasks-per-gpu", "Ranks for each GPU.", "N", slurm=True),
     ),
     _row("ntasks_per_node", "whole",
-        _option("ntasks_per_node", "--ntasks-per-node", "Ranks on each node.", "N", slurm=True),
+        _option(
+            "ntasks_per_node", "--ntasks-per-node --tasks-per-node", "Ranks on each node.", "N",
+            slurm=True,
+        ),
         label="ntasks per node", least=1, most=1_000_000, launch="ntasks_per_node",
     ),
     _row("cpus_per_task", "whole",

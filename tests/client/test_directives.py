@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +102,33 @@ def test_options_without_effect_here_are_named_in_one_note() -> None:
         "--threads-per-core, --no-kill, --propagate, --acctg-freq, --profile, --quiet, -v, "
         "--get-user-env",
     )
+
+
+def test_all_wrong_values_of_a_script_are_told_at_once() -> None:
+    lines = (
+        *(
+            "-t abc",
+            "--mem=10X",
+            "--nodes=two",
+            "--array=x",
+            "--begin=whenever",
+            "--exclusive=user",
+        ),
+        *("-J 'a", "--mail-type=NEVER", "--gres=shard:2", "--dependency=maybe:7", "--foo"),
+    )
+    with pytest.raises(BadInput) as error:
+        read(*(f"#SBATCH {line}" for line in lines))
+    assert "s.sh:8: #SBATCH: no closing quotation; " in str(error.value)
+    places = re.findall(r"s\.sh:(\d+): (?:#SBATCH )?([-\w]+)", str(error.value))
+    assert places == [
+        *(("2", "-t"), ("3", "--mem"), ("4", "--nodes"), ("5", "--array"), ("6", "--begin")),
+        *(("7", "--exclusive"), ("9", "--mail-type"), ("10", "--gres")),
+        *(("11", "--dependency"), ("12", "--foo")),
+    ]
+
+
+def test_slurms_other_word_for_tasks_on_each_node() -> None:
+    assert read("#SBATCH --tasks-per-node=2")[0] == {"ntasks_per_node": "2"}
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_times_processors_and_memory_are_those_of_the_partition() -> None:
     assert (none.cpus, none.memory_bytes) == (None, None)
     free = admitted(partition="free")
     assert (free.cpus, free.memory_bytes, free.time_limit_s) == (None, None, None)
-    with pytest.raises(BadInput, match="PartitionTimeLimit: time limit 7201 s is above partition"):
+    with pytest.raises(BadInput, match="PartitionTimeLimit: time limit 2:00:01 is above partition"):
         admitted(time_limit_s=7201)
 
 

@@ -41,14 +41,14 @@ def test_a_class_is_known_allowed_and_within_its_limits(tmp_path: Path) -> None:
             (bob.submit(job(priority_class="urgent")), DENIED,
              "InvalidQOS: priority class urgent is for user ann only"),
             (caller.submit(job(priority_class="urgent", time_limit_s=7200)), INVALID,
-             "QOSMaxWallDurationPerJobLimit: time limit 7200 s is above priority class urgent's, "
-             "3600 s"),
+             "QOSMaxWallDurationPerJobLimit: time limit 2:00:00 is above priority class urgent's, "
+             "1:00:00"),
             (caller.submit(job(priority_class="urgent", grace_s=90)), INVALID,
              "grace: 90 s is above priority class urgent's, 60 s"),
             (caller.submit(job(priority_class="urgent", gpus=3)), INVALID,
              "QOSGrpGRES: needs 3 GPUs, and class urgent may have 2"),
             (caller.submit(job(priority_class="urgent", gpus=2)), INVALID,
-             "QOSMaxGRESPerUser: needs 2 GPUs, and class user urgent ann may have 1"),
+             "QOSMaxGRESPerUser: needs 2 GPUs, and user ann in class urgent may have 1"),
         ):  # fmt: skip
             assert await refused(call) == (code, said)
         [plain] = await caller.submit(job(held=True))
@@ -61,7 +61,7 @@ def test_a_class_is_known_allowed_and_within_its_limits(tmp_path: Path) -> None:
         assert not (await caller.control.Update(update, timeout=10)).failed
         for fields, said in (
             ({"priority_class": "x"}, "InvalidQOS: priority class 'x' is not known"),
-            ({"priority_class": "urgent"}, "QOSMaxWallDurationPerJobLimit: time limit 7200 s"),
+            ({"priority_class": "urgent"}, "QOSMaxWallDurationPerJobLimit: time limit 2:00:00"),
         ):
             asked = c.UpdateRequest(filter=c.Filter(jobs=[plain]), fields=fields)
             [failed] = (await caller.control.Update(asked, timeout=10)).failed
@@ -75,7 +75,7 @@ def test_a_class_is_known_allowed_and_within_its_limits(tmp_path: Path) -> None:
         code, said = await refused(caller.submit(job(priority_class="urgent")))
         assert (code, said) == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "QOSMaxSubmitJobPerUserLimit: class user urgent ann has 3 live jobs, at most 3",
+            "QOSMaxSubmitJobPerUserLimit: user ann in class urgent has 3 live jobs, at most 3",
         )
 
     play(tmp_path, scene, classes=CLASSES)
@@ -86,7 +86,7 @@ def test_jobs_wait_for_the_gpus_of_their_class(tmp_path: Path) -> None:
         first, second = await caller.submit(*[job(priority_class="urgent") for _ in range(2)])
         await reaches(caller, first, "RUNNING")
         why = await waits(caller, second, "QOSMaxGRESPerUser")
-        assert why == "QOSMaxGRESPerUser: class user urgent ann has 1 of 1 GPU, needs 1"
+        assert why == "QOSMaxGRESPerUser: user ann in class urgent has 1 of 1 GPU, needs 1"
         await ends(agent, first)
         await reaches(caller, second, "RUNNING")
 

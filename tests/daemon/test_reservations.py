@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ def test_what_cannot_be_reserved_is_refused(tmp_path: Path) -> None:
             assert message in said
         await ends(agent, endless)
         await reaches(caller, endless, "COMPLETED")
-        await reserve(root, "a", HOUR, HOUR)
+        (added,) = await reserve(root, "a", HOUR, HOUR)
+        assert re.match(
+            r"reservation a: added, nodes n1, start_at 2\d{3}-\d\d-\d\dT[\d:]{8}[+-]", added
+        )
         _, said = await refused(reserve(root, "b", 1.5 * HOUR, HOUR))
         assert "node n1 is reserved by a then" in said
         mallory = Operator(running)

@@ -132,7 +132,7 @@ def test_a_job_beyond_a_limit_is_refused_in_slurms_words(lab: Any) -> None:
     jobs = [(0, 3, 10, "ann", "urgent"), (0, 2, 10, "ann", "urgent")]
     result = lab.run(trace_of(lab, jobs), cluster=cluster_of((8, 2)))
     assert result.jobs.status.tolist() == ["refused", "completed"]
-    told = "QOSMaxGRESPerUser: needs 3 GPUs, and class user urgent ann may have 2"
+    told = "QOSMaxGRESPerUser: needs 3 GPUs, and user ann in class urgent may have 2"
     assert result.jobs.reason[0] == told
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dlsched.cli.jobs.attach import exit_code, say, told
+from dlsched.core.cluster.host_lists import fold
 from dlsched.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -119,9 +120,7 @@ def run_interactive(
     telling = replace(
         told(words.name),
         waits=lambda _status: spoken.say("waits"),
-        attached=lambda node: spoken.say(
-            "granted", node, ",".join(cluster.show(chosen)[0].job.nodes)
-        ),
+        attached=lambda node: spoken.say("granted", node, fold(cluster.show(chosen)[0].job.nodes)),
     )
     try:
         end = cluster.attachment(job, wait=True, told=telling).run()

@@ -181,7 +181,7 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
         ("model", job.model),
         ("comment", job.comment),
         *(
-            (BY_NAME[name].title, f"{value:04o}" if name == "umask" else f"{value:.12g}")
+            (BY_NAME[name].title, _number_text(name, value))
             for name, value in job.asked.items()
             if BY_NAME[name].kept == "body"
             and name != "gpu_share"
@@ -192,6 +192,14 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     ):
         if value is not None:
             yield title, value
+
+
+def _number_text(name: str, value: float) -> str:
+    from dlsched.client.submission.memory import memory_text  # noqa: PLC0415  # few need it
+
+    if name == "umask":
+        return f"{int(value):04o}"
+    return memory_text(int(value)) if name.endswith("_bytes") else f"{value:.12g}"
 
 
 def _training_now(job: Job) -> Iterator[tuple[str, str | None]]:

@@ -34,7 +34,7 @@ def utc_text(at: float | None) -> str | None:
 
 
 def moment_or_ago(what: str, text: str) -> float:
-    """Read a time in the past: `2h` is two hours ago, `16:00` the last one.
+    """Read a time in the past: `2h` is two hours ago, `16:00` the last one, `today` its midnight.
 
     Returns:
         Seconds since the epoch.
@@ -43,12 +43,13 @@ def moment_or_ago(what: str, text: str) -> float:
         BadInput: neither a time nor a duration with a unit; `what` names the option.
     """
     from dlsched.client.submission.durations import duration  # noqa: PLC0415
-    from dlsched.client.submission.moments import moment  # noqa: PLC0415
+    from dlsched.client.submission.moments import DAYTIMES, moment  # noqa: PLC0415
 
     now = datetime.now().astimezone()
     word = text.strip().lower().removesuffix("ago").strip()
     if word[-1:] in set("wdhms") and word[:1].isdigit():
         return now.timestamp() - duration(what, word)
-    at = moment(what, text, now=now)
-    is_clock = ":" in word and "-" not in word
+    word = "midnight" if word == "today" else word
+    at = moment(what, word, now=now)
+    is_clock = word in DAYTIMES or (":" in word and "-" not in word)
     return at - DAY_S if at > now.timestamp() and is_clock else at

@@ -30,13 +30,8 @@ def main(words: Sequence[str]) -> int:
         print(f"one of these: {' '.join(_MODULES)}", file=sys.stderr)
         return 2
     name, *rest = words
-    if name == "srun" and os.environ.get("DLSCHED_CTL_SOCK"):
-        from dlsched.job.srun import main as srun  # noqa: PLC0415  # the standard library only
-
-        return srun(rest)
     try:
-        module = importlib.import_module(f"dlsched.cli.slurm.{_MODULES[name]}")
-        code: int = getattr(module, name)(rest)
+        code = _run(name, ["--help"] if rest == ["--usage"] else rest)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,6 +43,21 @@ def main(words: Sequence[str]) -> int:
 
         print(f"{name}: error: {shown(' '.join(str(error).splitlines()))}", file=sys.stderr)
         return error.exit_code
+    return code
+
+
+def _run(name: str, words: list[str]) -> int:
+    if words[:1] in (["-V"], ["--version"]):
+        from dlsched import __version__  # noqa: PLC0415
+
+        print(f"dlsched {__version__}")
+        return 0
+    if name == "srun" and os.environ.get("DLSCHED_CTL_SOCK"):
+        from dlsched.job.srun import main as srun  # noqa: PLC0415  # the standard library only
+
+        return srun(words)
+    module = importlib.import_module(f"dlsched.cli.slurm.{_MODULES[name]}")
+    code: int = getattr(module, name)(words)
     return code
 
 

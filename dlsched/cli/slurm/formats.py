@@ -13,7 +13,7 @@ from dlsched.core.errors import BadInput, not_known, shorten
 
 T = TypeVar("T")
 _LETTER = re.compile(r"%(\.?)(\d{0,4})([A-Za-z%])", re.ASCII)
-_WORD = re.compile(r"([A-Za-z_]+)(?:[:%]([.-]?)(\d+)?\w*)?", re.ASCII)
+_WORD = re.compile(r"([A-Za-z_-]+)(?:[:%]([.-]?)(\d+)?\w*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from dlsched.cli.jobs.job_columns import COLUMNS, STATE_CODES, Row, where_text
 from dlsched.cli.slurm.formats import Cell, moment
+from dlsched.cli.slurm.sacct import CELLS
+from dlsched.cli.slurm.sacct_steps import Line
 from dlsched.client.records import Detail, Job
 from dlsched.client.submission.durations import duration_text
 from dlsched.client.submission.memory import memory_text
@@ -62,12 +64,17 @@ def _state(row: Row) -> str:
 
 
 def _time(row: Row) -> str:
-    found = COLUMNS["time"].text(row)
+    """Of the present run: of a job that waits again, Slurm says nothing of earlier ones."""
+    found = "-" if row.job.is_pending else COLUMNS["time"].text(row)
     return "0:00" if found == "-" else found
 
 
 def _of(name: str) -> Callable[[Row], str]:
-    return lambda row: str(getattr(row.job, name) or "")
+    return lambda row: str(getattr(row.job, name) or "(null)")
+
+
+def _tres(row: Row) -> str:
+    return CELLS["AllocTRES"].text(Line(row.job))
 
 
 @dataclass(frozen=True)
@@ -108,9 +115,10 @@ def _sharing(row: Row) -> str:
     return "NO" if row.job.asked.get("exclusive") else "OK"
 
 
-def _on_node(row: Row) -> str:
-    gang = row.job.gang
-    return str(max(gang)) if gang else str(row.job.gpus)
+def _gres(row: Row) -> str:
+    """GPUs on each node."""
+    count = max(row.job.gang, default=row.job.gpus)
+    return f"gres:gpu:{count}" if count else "N/A"
 
 
 _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cell
@@ -130,7 +138,7 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "Partition": ("P", Cell("PARTITION", _of("partition"))),
     "Name": ("j", Cell("NAME", _of("name"))),
     "UserName": ("u", Cell("USER", _of("user"))),
-    "Account": ("a", Cell("ACCOUNT", lambda row: row.job.account or row.job.vc or "")),
+    "Account": ("a", Cell("ACCOUNT", lambda row: row.job.account or row.job.vc or "(null)")),
     "QOS": ("q", Cell("QOS", _of("priority_class"))),
     "StateCompact": ("t", Cell("ST", lambda row: STATE_CODES.get(row.job.state, "?"))),
     "State": ("T", Cell("STATE", _state)),
@@ -147,8 +155,9 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "SubmitTime": ("V", Cell("SUBMIT_TIME", lambda row: moment(row.job.submitted_at, "N/A"))),
     "StartTime": ("S", Cell("START_TIME", _start)),
     "EndTime": ("e", Cell("END_TIME", _end)),
-    "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies))),
-    "tres-per-node": ("b", Cell("TRES_PER_NODE", lambda row: f"gres:gpu:{_on_node(row)}")),
+    "Dependency": ("E", Cell("DEPENDENCY", lambda row: ",".join(row.job.dependencies) or "(null)")),
+    "tres-alloc": ("", Cell("TRES_ALLOC", _tres)),
+    "tres-per-node": ("b", Cell("TRES_PER_NODE", _gres)),
     "Feature": ("f", Cell("FEATURES", lambda row: asked_features(row.job))),
     "Comment": ("k", Cell("COMMENT", _of("comment"))),
     "SchedNodes": ("Y", Cell("SCHEDNODES", lambda row: "(null)")),
@@ -165,6 +174,6 @@ _CELLS: dict[str, tuple[str, Cell[Row]]] = {  # by name: the letter, and the cel
     "WorkDir": ("Z", Cell("WORK_DIR", lambda row: _detail_of(row).working_directory or "")),
     "Command": ("o", Cell("COMMAND", _command)),
 }
-LETTERS = dict(_CELLS.values())
+LETTERS = {letter: cell for letter, cell in _CELLS.values() if letter}
 NAMES = {name: cell for name, (_, cell) in _CELLS.items()}
 OF_DETAILS = ("WorkDir", "Command")  # of which the queue itself says nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -37,6 +38,15 @@ def _processor_time(job: Job) -> str:
     hours, minutes = divmod(int(minutes), 60)
     days, hours = divmod(hours, 24)
     return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{int(seconds):02}"
+
+
+def _held_processor_time(job: Job) -> str:
+    """Seconds times processors that it holds."""
+    return str(int(job.run_s or 0) * math.ceil(float(_cpus(job))))
+
+
+def _limit_minutes(job: Job) -> str:
+    return "UNLIMITED" if job.time_limit_s is None else str(int(job.time_limit_s // 60))
 
 
 def _peak_memory(line: Line) -> str:
@@ -96,6 +106,7 @@ _OF_JOBS: dict[str, Cell[Job]] = {
     "NCPUS": Cell("NCPUS", _cpus),
     "ReqCPUS": Cell("ReqCPUS", _cpus),
     "NNodes": Cell("NNodes", lambda job: str(_nodes(job))),
+    "AllocNodes": Cell("AllocNodes", lambda job: str(_nodes(job))),
     "AllocTRES": Cell("AllocTRES", _tres),
     "ReqTRES": Cell("ReqTRES", _tres),
     "State": Cell("State", _state),
@@ -103,7 +114,9 @@ _OF_JOBS: dict[str, Cell[Job]] = {
     "Elapsed": Cell("Elapsed", _elapsed),
     "ElapsedRaw": Cell("ElapsedRaw", lambda job: str(int(job.run_s or 0))),
     "TotalCPU": Cell("TotalCPU", _processor_time),
+    "CPUTimeRAW": Cell("CPUTimeRAW", _held_processor_time),
     "Timelimit": Cell("Timelimit", _limit),
+    "TimelimitRaw": Cell("TimelimitRaw", _limit_minutes),
     "Submit": Cell("Submit", lambda job: moment(job.submitted_at)),
     "Eligible": Cell("Eligible", lambda job: moment(job.begin_at or job.submitted_at)),
     "Start": Cell("Start", lambda job: moment(job.first_started_at)),

@@ -47,6 +47,9 @@ def scontrol(words: Sequence[str]) -> int:
     one_line = len(todo) < len(words) and bool({"-o", "--oneliner"} & set(words))
     if not todo:
         raise BadInput(f"give a command: {_USE}")
+    if todo[0] in ("-h", "--help"):
+        print(f"usage: scontrol [-o] COMMAND …\n\nOne of: {_USE}.")
+        return 0
     verb, rest = todo[0].lower(), todo[1:]
     if verb == "show":
         return _show(rest, one_line=one_line)
@@ -240,10 +243,12 @@ def _nodes(words: Sequence[str]) -> Iterator[str]:
 def _partitions(words: Sequence[str]) -> Iterator[str]:
     from dlsched.client.daemon_client import Client  # noqa: PLC0415
     from dlsched.client.submission.durations import duration_text  # noqa: PLC0415
+    from dlsched.core.cluster.host_lists import fold  # noqa: PLC0415
 
     asked = {word.partition("=")[2] or word for word in words}
     with Client() as cluster:
         found = [each.partition for each in cluster.tenants("partition")]
+        nodes = cluster.nodes()  # those of a partition that names none
     for each in found:
         if asked and each.name not in asked:
             continue
@@ -254,7 +259,7 @@ def _partitions(words: Sequence[str]) -> Iterator[str]:
         yield (
             f"PartitionName={each.name}\n   AllowGroups={groups} AllowAccounts={accounts}\n"
             f"   Default={default} DefaultTime={usual} MaxTime={limit}\n"
-            f"   Nodes={each.nodes}\n   State=UP\n"
+            f"   Nodes={each.nodes or fold([node.name for node in nodes])}\n   State=UP\n"
         )
     unknown = asked - {each.name for each in found}
     if unknown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlsched.cli.slurm.arguments import Arguments, given_by, joined
@@ -25,6 +25,11 @@ _OPEN = ("idle", "mixed", "full")  # states of nodes that are in service
 _SHORT = {"mixed": "mix", "full": "alloc", "drained": "drain", "draining": "drng", "late": "down"}
 _SHORT |= {"reserved": "resv"}
 _LONG = {"full": "allocated", "late": "down", "unheard": "unknown"}
+# Slurm's order within a partition: what an operator has taken out of service comes first
+_RANKS = (
+    *("drained", "draining", "maint", "reserved", "invalid"),
+    *("mixed", "full", "idle", "spare", "down"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,9 @@ LETTERS: dict[str, Cell[Group]] = {
     "o": Cell("NODE_ADDR", lambda group: group.first.address or ""),
     "v": Cell("VERSION", lambda group: group.first.agent_version or ""),
 }
+_OF_PARTITIONS = {LETTERS[letter].title for letter in "PRa"}
+# nodes that differ in one of these are on lines of their own, where it is shown
+_TELL_APART = (*_OF_PARTITIONS, *(LETTERS[letter].title for letter in "lTnGbEuHfov"), "GRES_USED")
 NAMES: dict[str, Cell[Group]] = {
     "NodeList": LETTERS["N"],
     "NodeHost": LETTERS["n"],
@@ -194,8 +202,8 @@ def sinfo(words: Sequence[str]) -> int:
     if given.list_reasons:
         nodes = [node for node in nodes if node.reason]
     asked = set(joined(given.partition))
-    by_node = given.Node or given.list_reasons
-    rows = _groups(nodes, partitions, asked, by_node=by_node, summed=given.summarize)
+    shown = [part.cell for part in parts if part.cell is not None]
+    rows = _groups(nodes, partitions, asked, shown, by_node=given.Node)
     chosen = given.format or given_by("SINFO_FORMAT")
     for line in lines(parts, rows, header=not given.noheader, padded=not chosen):
         print(line)
@@ -226,22 +234,49 @@ def _groups(
     nodes: Sequence[Node],
     partitions: Sequence[TenantPartition],
     asked: set[str],
+    shown: Sequence[Cell[Group]],
     *,
     by_node: bool,
-    summed: bool,
 ) -> list[Group]:
-    """The lines: nodes of one partition and state together, or each alone, or all together."""
+    """The lines: nodes together that look alike in what is shown, or each node alone.
+
+    A node of several partitions is on a line of each, unless no partition is shown.
+    """
+    apart = [cell for cell in shown if cell.title in _TELL_APART]
+    found: dict[tuple[str, ...], dict[str, Group]] = {}
+    for single in _singles(nodes, partitions, asked, by_node=by_node):
+        name = single.first.name
+        key = (name if by_node else "", *(cell.text(single) for cell in apart))
+        found.setdefault(key, {}).setdefault(name, single)
+    return [
+        replace(next(iter(each.values())), nodes=tuple(group.first for group in each.values()))
+        for each in found.values()
+    ]
+
+
+def _singles(
+    nodes: Sequence[Node],
+    partitions: Sequence[TenantPartition],
+    asked: set[str],
+    *,
+    by_node: bool,
+) -> list[Group]:
+    """Each node in each of its partitions, in Slurm's order."""
     known = {each.name: each for each in partitions}
-    found: dict[tuple[str, str], list[Node]] = {}
+    names = dict.fromkeys(name for node in nodes for name in node.partitions or ("-",))
+    places = {name: place for place, name in enumerate(names)}  # nodes have them as configured
+    found: list[tuple[tuple[int, int], Group]] = []
     for node in nodes:
-        for partition in node.partitions or ("-",):
-            if not asked or partition in asked:
-                key = node.name if by_node else "" if summed else node.state
-                found.setdefault((partition, key), []).append(node)
-    groups = []
-    for (name, _), members in found.items():
-        facts = known.get(name, TenantPartition())
-        limit = duration_text(facts.max_time_s) if facts.HasField("max_time_s") else "infinite"
-        mark = "*" if facts.is_default else ""
-        groups.append(Group(partition=f"{name}{mark}", limit=limit, nodes=tuple(members)))
-    return groups
+        for name in node.partitions or ("-",):
+            if asked and name not in asked:
+                continue
+            facts = known.get(name, TenantPartition())
+            limit = duration_text(facts.max_time_s) if facts.HasField("max_time_s") else "infinite"
+            mark = "*" if facts.is_default else ""
+            state = node.state.rstrip("*~#")
+            rank = _RANKS.index(state) if state in _RANKS else len(_RANKS)
+            group = Group(partition=f"{name}{mark}", limit=limit, nodes=(node,))
+            found.append(((places[name], rank), group))
+    if not by_node:
+        found.sort(key=lambda each: each[0])
+    return [group for _, group in found]

@@ -47,7 +47,7 @@ def _parser() -> Arguments:
     option("-l", "--long", flag=True, help="more columns")
     option("-n", "--norm", flag=True)
     option("-h", "--noheader", flag=True, help="without the titles")
-    option("-o", "--format", help=f"letters: {USUAL}")
+    option("-o", "--format", help=f"letters: {USUAL}".replace("%", "%%"))
     return found
 
 
@@ -66,8 +66,8 @@ def sprio(words: Sequence[str]) -> int:
     with Client() as cluster:
         found = [each for each in cluster.show(wanted, why_order=True) if each.job.is_pending]
     ranked = [each for each in found if "total" in each.order_numbers]
-    if found and not ranked:
-        policy = found[0].order_numbers.get("policy", "")
+    policy = found[0].order_numbers.get("policy", "") if found else ""
+    if policy and policy != "multifactor":
         raise DlschedError(f"policy {policy} has no points; `dlsched show JOB --why-order`")
     ranked.sort(key=lambda each: int(each.order_numbers["position"]))
     for line in lines(parts, ranked, header=not given.noheader):

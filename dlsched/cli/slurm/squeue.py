@@ -17,7 +17,7 @@ from dlsched.core.errors import BadInput
 
 USUAL = "%i %P %j %u %t %M %D %R"
 LONG = "%i %P %j %u %T %M %l %D %R"
-START = "%i %P %j %u %t %S %D %Y %r"
+START = "%i %P %j %u %t %S %D %Y %R"
 
 
 def _parser() -> Arguments:
@@ -61,10 +61,11 @@ def squeue(words: Sequence[str]) -> int:
             nodes=given.nodelist,
             names=joined(given.name) or None,
         ),
-        states=_states(given.states),
+        states=_states(given.states or (["PENDING"] if given.start else None)),
         all_users=not users,
     )
-    order = _order(joined(given.sort or given_by("SQUEUE_SORT")))
+    usual = ["S"] if given.start else given_by("SQUEUE_SORT")
+    order = _order(joined(given.sort or usual))
     classes = set(joined(given.qos))
     detailed = any(part.cell is NAMES[name] for part in parts for name in OF_DETAILS)
 

@@ -11,6 +11,7 @@ from dlsched.client.submission.directives import idle_note, take_option
 from dlsched.client.submission.options import BY_NAME, merged, put
 from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, shorten
+from dlsched.jobs.fields import OPTIONS
 
 if TYPE_CHECKING:
     from dlsched.rpc.v1.control_pb2 import SubmitReply
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 _OWN = {"--wrap": True, "--test-only": False, "--ignore-unknown-directives": False, "--pty": False}
 _OF_RUNNING = {"--jobid": True, "--overlap": False}  # of srun: a command inside a running job
 _OF_STEPS = {"-l", "--label", "-K", "--kill-on-bad-exit", "-u", "--unbuffered"}
+_PURPOSES = {
+    "sbatch": "Submit a script; #SBATCH lines may hold the same options.",
+    "srun": "Run a command as a job of its own, with its output here.",
+    "salloc": "Open a shell, or run a command, on the first node of an allocation.",
+}
 _VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
 
 
@@ -129,6 +135,8 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
     todo = list(words)
     while todo and todo[0].startswith("-") and todo[0] not in ("-", "--"):
         word, equals, value = todo[0].partition("=")
+        if word in ("-h", "--help"):
+            _show_help(name)
         if word in known:
             del todo[0]
             if known[word] and not equals:
@@ -147,6 +155,18 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
     for note in idle_note(name, idle):
         print(note, file=sys.stderr)
     return layer, own, todo[1:] if todo[:1] == ["--"] else todo
+
+
+def _show_help(name: str) -> NoReturn:
+    """Print the options and end."""
+    what = "[SCRIPT [ARGUMENT]...]" if name == "sbatch" else "[COMMAND [ARGUMENT]...]"
+    print(f"usage: {name} [OPTION]... {what}\n\n{_PURPOSES[name]}\n\noptions:")
+    own = ("--wrap", "--test-only") if name == "sbatch" else ("--pty",) if name == "srun" else ()
+    rows = [(word, "As with Slurm.") for word in own]
+    rows += [(", ".join(each.words), each.help) for each in OPTIONS if each.slurm]
+    for words, help_ in rows:
+        print(f"  {words:<34} {help_}")
+    raise SystemExit(0)
 
 
 def _from_variables(variables: Mapping[str, str]) -> dict[str, str]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from dlsched.client.submission.options import BY_WORD, merged, put
+from dlsched.client.submission.request import check_option
 from dlsched.client.submission.texts import MAX_SCRIPT
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.field import Option
@@ -55,21 +57,25 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
     unknown: list[str] = []
     wrong: list[str] = []
     idle: dict[str, None] = {}
+    now = datetime.now().astimezone()
     for place, mark, text in _lines(name, script, notes):
         try:
-            words = shlex.split(text, comments=True)
-        except ValueError as error:
-            raise BadInput(f"{place}: {mark}: {str(error).lower()}") from None
-        for each in parsed(f"{place}: {mark}", words, is_slurm=mark == "#SBATCH"):
-            if each.option is not None:
-                try:
-                    put(found[mark], each.option, f"{place}: {each.word}", each.value)
-                except BadInput as error:
-                    wrong.append(str(error))
-            elif each.is_idle:
-                idle[each.word] = None
-            else:
-                unknown.append(f"{place}: {mark} {shorten(each.word)}")
+            for each in parsed(
+                f"{place}: {mark}", shlex.split(text, comments=True), is_slurm=mark == "#SBATCH"
+            ):
+                if each.option is not None:
+                    what = f"{place}: {each.word}"
+                    put(found[mark], each.option, what, each.value)
+                    if not each.option.grammar:
+                        check_option(each.option.key, what, each.value, now)
+                elif each.is_idle:
+                    idle[each.word] = None
+                else:
+                    unknown.append(f"{place}: {mark} {shorten(each.word)}")
+        except BadInput as error:
+            wrong.append(str(error))
+        except ValueError as error:  # quotes without an end
+            wrong.append(f"{place}: {mark}: {str(error).lower()}")
     if unknown and not ignore_unknown:
         which = "it" if len(unknown) == 1 else "them"
         wrong.append(

@@ -11,7 +11,7 @@ from dlsched.core.errors import BadInput, shorten
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _COUNT = re.compile(r"(\d{1,12}) *(seconds?|secs?|minutes?|mins?|hours?|days?|weeks?)", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_NAMED = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0)}
+DAYTIMES = {"midnight": (0, 0), "noon": (12, 0), "teatime": (16, 0)}
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -65,8 +65,8 @@ def _found(what: str, word: str, now: datetime) -> float | None:
         # today is now: a job may begin at once
         return now.timestamp() if word == "today" else _at(now + timedelta(days=1), 0, 0, 0)
     clock = _CLOCK.fullmatch(word)
-    if clock or word in _NAMED:
-        hour, minute = (int(clock[1]), int(clock[2])) if clock else _NAMED[word]
+    if clock or word in DAYTIMES:
+        hour, minute = (int(clock[1]), int(clock[2])) if clock else DAYTIMES[word]
         second = int(clock[3] or 0) if clock else 0
         at = _at(now, hour, minute, second)
         return at if at > now.timestamp() else _at(now + timedelta(days=1), hour, minute, second)

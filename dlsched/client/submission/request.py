@@ -12,7 +12,7 @@ from datetime import datetime
 
 from dlsched.client.submission.containers import check_container
 from dlsched.client.submission.exports import exported
-from dlsched.client.submission.resources import FROM_RESOURCES, resources
+from dlsched.client.submission.resources import FROM_RESOURCES, check_resource, resources
 from dlsched.client.submission.slurm_variables import slurm_variables
 from dlsched.client.submission.texts import check_text, check_words
 from dlsched.client.submission.values import read_number, read_value, word_of
@@ -138,6 +138,32 @@ def compose(options: Mapping[str, str], command: Command, caller: Caller) -> Sub
         wait=options.get("wait") == "yes",
         parsable=options.get("parsable") == "yes",
     )
+
+
+def check_option(key: str, what: str, text: str, now: datetime) -> None:
+    """Check the text of one option by itself; `what` names it in the error.
+
+    Raises:
+        BadInput: it is malformed.
+    """
+    if key in _PLAIN:
+        read_value(_PLAIN[key], what, text, now)
+    elif key == "nice":
+        read_number(what, text)
+    elif key == "array":
+        from dlsched.client.submission.task_sets import parse_tasks  # noqa: PLC0415
+
+        parse_tasks(what, text)
+    elif key == "dependency":
+        from dlsched.client.submission.changes import wire_dependencies  # noqa: PLC0415
+
+        wire_dependencies(what, text)
+    elif key == "signal":
+        from dlsched.client.submission.warning_signals import parse_warning  # noqa: PLC0415
+
+        parse_warning(what, text)
+    else:
+        check_resource(key, what, text)
 
 
 def _plain_values(options: Mapping[str, str], caller: Caller) -> dict[str, Value]:

@@ -28,6 +28,13 @@ FROM_RESOURCES = (
 )
 
 
+_NUMBERS = {
+    *("ntasks", "ntasks_per_node", "ntasks_per_gpu", "min_gpus", "max_gpus"),
+    *("cpus", "cpus_per_task", "cpus_per_gpu"),
+}
+_SIZES = {"mem", "mem_per_cpu", "mem_per_gpu", "tmp"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """None is "not said"; GPUs and processors are the whole gang's, memory is a node's."""
@@ -58,6 +65,30 @@ class Resources:
             if isinstance(value, int) and not name.endswith("_bytes") and value >= 2**31:
                 raise BadInput(f"{word_of(name)}: {value} is out of bounds")
         return found
+
+
+def check_resource(key: str, what: str, text: str) -> None:
+    """Check the text of one option by itself, where `resources` reads it; `what` names it.
+
+    Raises:
+        BadInput: it is malformed.
+    """
+    if key in _NUMBERS:
+        whole_number(what, text, least=1)
+    elif key in ("gpus", "gpus_per_node", "gpus_per_task"):
+        parse_gpus(what, text)
+    elif key == "nodes":
+        _nodes(text, ranged=True, what=what)
+    elif key == "share":
+        parse_share(what, text)
+    elif key in _SIZES:
+        from dlsched.client.submission.memory import (  # noqa: PLC0415  # few say it
+            is_whole_memory,
+            memory_bytes,
+        )
+
+        if not (key == "mem" and is_whole_memory(text)):
+            memory_bytes(what, text)
 
 
 def resources(options: Mapping[str, str]) -> Resources:
@@ -122,16 +153,16 @@ def resources(options: Mapping[str, str]) -> Resources:
     )
 
 
-def _nodes(text: str, *, ranged: bool) -> tuple[int | None, int | None]:
+def _nodes(text: str, *, ranged: bool, what: str = "--nodes") -> tuple[int | None, int | None]:
     """A number of nodes, and the most of a range `LOW-HIGH`.
 
     Without `ranged` the GPUs of the whole job are said, and any number of nodes will do.
     """
     low, dash, high = text.partition("-")
     if not dash or not low:
-        return whole_number("--nodes", text, least=1, most=65_536), None
-    least = whole_number("--nodes", low, least=1, most=65_536)
-    most = whole_number("--nodes", high, least=least, most=65_536)
+        return whole_number(what, text, least=1, most=65_536), None
+    least = whole_number(what, low, least=1, most=65_536)
+    most = whole_number(what, high, least=least, most=65_536)
     if least == most:
         return least, None
     return (least, most) if ranged else (None, None)

@@ -68,6 +68,15 @@ def holders_of(
     return tuple(found)
 
 
+def in_words(holder: Holder) -> str:
+    """A holder as reasons name it: `account vision`, `user ann in class urgent`."""
+    kind, name = holder
+    if kind != EACH_USER:
+        return f"{kind} {name}"
+    class_, _, user = name.partition(" ")
+    return f"user {user} in class {class_}"
+
+
 def limit_of(holder: Holder, limits: Mapping[Holder, T]) -> T:
     """A holder's own limit, or else that of every user."""
     kind, name = holder
@@ -107,10 +116,9 @@ class GpusInUse(defaultdict[Holder, float]):
 
     def why(self, holder: Holder, gpus: float) -> str:
         """Why a job that needs so many GPUs waits for a holder."""
-        kind, name = holder
         most = self._most(holder) or 0
-        has = f"{kind} {name} has {self[holder]:.9g} of {plural(int(most), 'GPU')}"
-        return f"{REASONS[kind]}: {has}, needs {gpus:.9g}"
+        has = f"{in_words(holder)} has {self[holder]:.9g} of {plural(int(most), 'GPU')}"
+        return f"{REASONS[holder[0]]}: {has}, needs {gpus:.9g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any
 
 from dlsched.core.cluster.host_lists import expand
@@ -247,20 +248,22 @@ def _changes(tenant: Tenant, before: Tenant | None) -> list[str]:
     subject = " ".join(key_of(tenant))
     if before is None:
         said = [
-            f"{name} {_word(getattr(tenant, name))}"
+            f"{name} {_word(name, getattr(tenant, name))}"
             for name in tenant.__slots__
             if name not in ("name", "kind") and getattr(tenant, name) not in (None, "", ())
         ]
         return [f"{subject}: added{', ' if said else ''}{', '.join(said)}"]
     lines = [
-        f"{subject}: {name} {_word(getattr(before, name))} -> {_word(getattr(tenant, name))}"
+        f"{subject}: {name} {_word(name, old)} -> {_word(name, new)}"
         for name in tenant.__slots__
-        if getattr(before, name) != getattr(tenant, name)
+        if (old := getattr(before, name)) != (new := getattr(tenant, name))
     ]
     return lines or [f"{subject}: as it was"]
 
 
-def _word(value: Any) -> str:
+def _word(name: str, value: Any) -> str:
+    if name.endswith("_at") and isinstance(value, float):
+        return f"{datetime.fromtimestamp(value).astimezone():%Y-%m-%dT%H:%M:%S%z}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value in ("", ()):

@@ -18,6 +18,7 @@ from dlsched.core.sharing.gpu_limits import (
     Holder,
     RowLimits,
     holders_of,
+    in_words,
     limit_of,
 )
 from dlsched.daemon.live import job_columns as c
@@ -173,9 +174,8 @@ class TenantLimits:
         if full is not None:
             return used.why(full, gpus)
         for holder in holders:
-            kind, name = holder
             quota, spent = self.quota(holder), self.used_hours.get(holder, 0.0)
             if quota.gpu_hours is not None and spent >= quota.gpu_hours:
-                has = f"{kind} {name} has used {spent:.1f} of {quota.gpu_hours:g} GPU-hours"
-                return f"{HOURS[kind]}: {has}"
+                has = f"{in_words(holder)} has used {spent:.1f} of {quota.gpu_hours:g} GPU-hours"
+                return f"{HOURS[holder[0]]}: {has}"
         return ""

@@ -56,19 +56,20 @@ def message(notice: Notice, stored: StoredJob, cluster: str) -> dict[str, Any]:
         "ended_at": _utc(facts.ended_at),
         "executed_s": facts.executed_s,
     }
-    task = spec.task if spec is not None and not notice.whole_array else None
-    found["array_task"] = task
+    single = spec if spec is not None and not notice.whole_array else None
+    found["array_task"] = task = single.task if single else None
+    found["array_job"] = notice.job - single.index if single and task is not None else None
     return found | {"text": subject(found)}
 
 
 def subject(content: dict[str, Any]) -> str:
     """A message in one line."""
-    task = content["array_task"]
     what = "Array" if content["array"] else "Job"
-    first = content["job"]
+    job = content["job"]
+    if content["array_job"] is not None:  # as listings name an element
+        job = f"{content['array_job']}_{content['array_task']}"
     name = "".join(c if c.isprintable() else " " for c in content["name"])
-    element = f", task {task}" if task is not None else ""
-    line = f"{what} {first}{element} ({name}) {_VERBS[content['event']]}"
+    line = f"{what} {job} ({name}) {_VERBS[content['event']]}"
     if content["event"] in ("end", "fail", "time_limit", "invalid_depend"):
         line += f": {content['state']}"
         if content["code"] or content["signal"]:
@@ -84,7 +85,7 @@ def mail(content: dict[str, Any]) -> bytes:
     """The text of a mail."""
     lines = [content["text"], ""]
     lines += [f"{'Cluster':<10}{content['cluster']}", f"{'User':<10}{content['user']}"]
-    if content["reason"]:
+    if content["reason"] and content["event"] != "begin":
         lines.append(f"{'Reason':<10}{content['reason']}")
     if content["nodes"]:
         lines.append(f"{'Nodes':<10}{', '.join(content['nodes'])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.db.tenants import PriorityClass
 
@@ -70,8 +71,8 @@ def check_time(found: PriorityClass, limit_s: float | None) -> float | None:
     most = found.max_time_s
     if most is not None and limit_s is not None and limit_s > most:
         raise BadInput(
-            f"QOSMaxWallDurationPerJobLimit: time limit {limit_s:g} s is above priority class "
-            f"{found.name}'s, {most:g} s"
+            f"QOSMaxWallDurationPerJobLimit: time limit {duration_text(limit_s)} is above priority "
+            f"class {found.name}'s, {duration_text(most)}"
         )
     return most if limit_s is None else limit_s
 

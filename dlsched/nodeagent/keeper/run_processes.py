@@ -358,10 +358,14 @@ class RunProcesses:
         if not self._running:
             self._ended_at = clock.boottime()
             self._ended_unasked = self._ended_unasked or self._keeper.state.stop is None
-        if not self._running and self._keeper.state.stage is not protocol.Stage.STOPPING:
+        if self._running:
+            return
+        if self._keeper.state.stage is not protocol.Stage.STOPPING:
             self._give_up_at = clock.boottime() + self._spec.timing.unkillable_s
             self._kill()
-        # while it stops: a shell dies of TERM at once, but what it has started has its grace
+            return
+        # a script's shell dies of TERM at once, but what it has started has its grace
+        self.shells.hang_up()
 
     def _end_other_ranks(self) -> None:
         """End the other ranks on this node after one has failed: TERM, then KILL."""

@@ -61,8 +61,11 @@ class LocalRanks:
         command: RankCommand,
         places: Sequence[RankPlace],
         streams: tuple[int, int] | None,
+        read: int | None = None,
     ) -> None:
         """Start the ranks of this node; without `streams`, their output is read here.
+
+        Rank 0 reads from the descriptor `read`, the others nothing.
 
         Raises:
             OSError: when there is no process or descriptor left; some ranks may have started.
@@ -90,6 +93,7 @@ class LocalRanks:
                 output="",
                 error="",
                 streams=streams or (pipes[0][1], pipes[1][1]),
+                input=read if place.rank == 0 else None,
             )
             try:
                 self._pids[keeper.processes.start_child(process)] = place.rank

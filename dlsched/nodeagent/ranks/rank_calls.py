@@ -364,7 +364,8 @@ class Call:
         where = tuple(self._node_of[rank] for rank in range(command.world))
         self._send(words.Started(ranks=command.world, call=self.number, nodes=where))
         by_node = {share.node: places for share, places in zip(layout, plans, strict=True)}
-        self.ranks.start(command, by_node.get(spec.node, ()), streams)
+        read = self.peer.streams[2] if len(self.peer.streams) > 2 else None
+        self.ranks.start(command, by_node.get(spec.node, ()), streams, read)
         for fd in self.peer.streams:
             os.close(fd)
         self.peer.streams.clear()

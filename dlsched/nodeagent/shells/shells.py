@@ -44,6 +44,13 @@ OWN = "interactivejob"  # the ticket of an interactive job's own process
 _LONGEST_TICKET = 64
 
 
+def _hang_up(shell: Shell) -> None:
+    """As a terminal that is closed: a shell at its prompt ignores TERM."""
+    found = processes.stat(shell.pid) if shell.end is None else None
+    if found is not None:
+        processes.send([found], signal.SIGHUP)
+
+
 class Shells:
     """What clients of one run are attached to."""
 
@@ -81,9 +88,14 @@ class Shells:
         for each in list(self._connections):
             each.notice(text)
         own = self._shells.get(OWN)
-        found = processes.stat(own.pid) if own is not None and own.end is None else None
-        if found is not None and state.stop is StopReason.CANCEL:
-            processes.send([found], signal.SIGHUP)  # a shell at its prompt ignores TERM
+        if own is not None and state.stop is StopReason.CANCEL:
+            _hang_up(own)
+
+    def hang_up(self) -> None:
+        """End the shells that are beside the job, whose own processes have ended."""
+        for ticket, each in self._shells.items():
+            if ticket != OWN:
+                _hang_up(each)
 
     def _stopped(self) -> str:
         """Why the job is being stopped; empty: it is not."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from dlsched.core.units import Units
 from dlsched.core.walk.walk import Walk
 
 Start = Callable[[int], Placement | Refused]  # starts a row, or says why not
+_WALL_CLOCK = 1e9  # seconds: a policy's clock beyond it is the wall's, of a live cluster
 OVERRUN_S = 60.0  # seconds until the end of a job that has outrun its prediction, without rounds
 
 
@@ -51,8 +53,12 @@ def first_overrun(ctx: RoundContext) -> float:
 
 
 def clock_text(time: float) -> str:
-    """A time as text for users."""
-    return f"{time:,.0f} s" if math.isfinite(time) else "an unknown time"
+    """A time as text for users: of a live cluster in UTC, of a replay in seconds."""
+    if not math.isfinite(time):
+        return "an unknown time"
+    if time < _WALL_CLOCK:
+        return f"{time:,.0f} s"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @dataclass(slots=True)

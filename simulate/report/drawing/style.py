@@ -99,7 +99,7 @@ text.best{font-weight:700}
 .jobs:hover>g{opacity:.22}
 .jobs:hover>g:hover{opacity:1}
 @media screen and (max-width:760px){main{padding:20px 14px 40px}.panels{grid-template-columns:1fr}
-.facts{grid-template-columns:max-content 1fr}.panels svg.wide,.gantt svg{min-width:720px}
+.facts{grid-template-columns:max-content 1fr}.panels svg.wide,.gantt svg{min-width:720px}.panels svg.half{max-width:508px}
 .panels,.gantt{overflow-x:auto}}
 @page{size:A4 landscape;margin:12mm}
 """

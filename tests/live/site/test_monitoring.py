@@ -110,7 +110,10 @@ def test_waits_preemptions_and_ends_are_counted(a_day: Monitored) -> None:
     assert value("dlsched_job_starts_total") == 5
     assert value("dlsched_job_wait_seconds_count", vc="research") == 1
     assert value("dlsched_job_wait_seconds_count", vc="-") == 3
-    assert value("dlsched_job_wait_seconds_bucket", vc="-", le="+Inf") == 3
+    assert value("dlsched_job_wait_seconds_bucket", vc="-", le="300.0") == 3
+    waited = value("dlsched_job_wait_seconds_sum", vc="-")
+    assert waited is not None
+    assert 0 < waited < 900
 
 
 def test_the_use_of_each_virtual_cluster(a_day: Monitored) -> None:

@@ -207,6 +207,9 @@ def test_an_array_is_told_of_as_a_whole(telling: LocalCluster, sink: Sink) -> No
     assert mine[1]["reason"] == "4 elements: 3 COMPLETED, 1 FAILED"
     each = _submit(telling, "--mail-type", "END,ARRAY_TASKS", "-a", "0-1")
     eventually("each has ended", lambda: all(sink.events("/site", each + k) for k in (0, 1)))
+    (second,) = (told for told in sink.got["/site"] if told["job"] == each + 1)
+    assert (second["array_job"], second["array_task"]) == (each, 1)
+    assert second["text"].startswith(f"Job {each}_1 (")
 
 
 def test_most_of_a_time_limit_is_told_once_a_run(telling: LocalCluster, sink: Sink) -> None:

@@ -120,7 +120,7 @@ def test_limits_of_classes_hold_in_life_and_in_replays_of_it(tmp_path: Path) -> 
         plain = cluster.submit("sleep 600")
         cluster.until(plain, "RUNNING")
         for job in waiting:
-            assert cluster.job(job).reason.startswith("QOSMaxGRESPerUser: class user urgent ")
+            assert cluster.job(job).reason.startswith("QOSMaxGRESPerUser: user ")
         saved, told = str(tmp_path / "saved"), tmp_path / "told.csv"
         cluster.cli("admin", "snapshot", "-o", saved)
         words = ("--policy", "las", "--jobs-out", str(told))

@@ -216,6 +216,15 @@ def test_attach_enters_a_running_job_and_comes_back_to_the_same_shell(login: Log
     login.typed(f"dlsched cancel {job}")
 
 
+def test_a_shell_that_was_left_does_not_delay_a_cancel(login: LoginNode) -> None:
+    job = running(login, "sleep 604", gpus=1, grace="10m")
+    with login.terminal(f"dlsched attach {job}") as user:
+        user.expect(PROMPT)
+        user.kill()
+    login.typed(f"scancel {job}")
+    login.cluster.until(job, "CANCELLED")  # a shell at its prompt ignores TERM
+
+
 def test_a_command_without_a_terminal_has_clean_streams(login: LoginNode) -> None:
     job = running(login, gpus=1)
     done = login.run(f"printf 'b\\na\\n' | dlsched attach {job} -- sort")

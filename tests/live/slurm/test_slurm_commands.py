@@ -75,17 +75,26 @@ def test_the_nodes_in_slurms_formats(login: LoginNode) -> None:
         for name in ("n1", "n2")
         for line in (f"{name} gpu:v100:2 idle {login.cluster.node(name).cpus}",)
     ]
+    # without partitions in the format, each node is there once
+    assert login.typed('sinfo -h -N -o "%N %t"').splitlines() == ["n1 idle", "n2 idle"]
+    assert login.typed('sinfo -h -o "%D %t"') == "2 idle\n"
     titles, main, debug = login.typed("sinfo").splitlines()
     assert titles.split() == ["PARTITION", "AVAIL", "TIMELIMIT", "NODES", "STATE", "NODELIST"]
     assert main.split() == ["main*", "up", "infinite", "2", "idle", "n[1-2]"]
     assert debug.split()[0] == "debug"
     login.typed("scontrol update NodeName=n2 State=DRAIN Reason='bad fan'")
     assert login.typed('sinfo -h -p main -t drain -o "%n %t %E"') == "n2 drain bad fan\n"
-    assert "bad fan" in login.typed("sinfo -R")
+    assert login.typed("sinfo -h -R").count("bad fan") == 1
+    lines = [line.split() for line in login.typed("sinfo -h").splitlines()]
+    assert [(line[0], line[4], line[5]) for line in lines] == [
+        (partition, state, node)
+        for partition in ("main*", "debug")  # by partition, and what is out of service first
+        for state, node in (("drain", "n2"), ("idle", "n1"))
+    ]
     login.typed("scontrol update NodeName=n2 State=RESUME")
     assert login.typed("sinfo -h -p main -t drain") == ""
     assert "Gres=gpu:v100:2" in login.typed("scontrol show node n1")
-    assert "PartitionName=debug" in login.typed("scontrol show partition debug")
+    assert "Nodes=n[1-2]\n" in login.typed("scontrol show partition debug")
 
 
 def test_jobs_are_changed_with_scontrol(login: LoginNode) -> None:
@@ -353,6 +362,45 @@ def test_what_jobs_hold_is_seen_on_nodes(login: LoginNode) -> None:
     found = login.cluster.until(job, "PENDING")
     assert found.held
     login.typed(f"scancel {job}")
+
+
+def test_the_first_task_reads_what_srun_reads(login: LoginNode) -> None:
+    """Here-documents and pipes, as with Slurm; the other tasks read nothing."""
+    (login.home / "reads.sh").write_text(
+        "#!/bin/bash\n"
+        "srun cat <<END\nfrom a document\nEND\n"
+        "echo piped | srun -n 2 sh -c 'cat; echo task $SLURM_PROCID'\n"
+        "srun bash <<'END'\necho a shell of task $SLURM_PROCID\nEND\n"
+    )
+    job = int(login.typed("sbatch --parsable --gpus=0 --tasks-per-node=2 -o reads.out reads.sh"))
+    login.cluster.until(job, "COMPLETED")
+    document, *tasks, shell = (login.home / "reads.out").read_text().splitlines()
+    assert (document, shell) == ("from a document", "a shell of task 0")
+    assert sorted(tasks) == ["piped", "task 0", "task 1"]
+
+
+def test_a_job_that_waits_is_predicted_and_one_that_runs_is_not(login: LoginNode) -> None:
+    running = submitted(login, "--gpus-per-node=2 -N 2 --time=1:00:00")
+    waiting = submitted(login, "--gpus=1 --time=5 -J next")
+    login.cluster.until(running, "RUNNING")
+    row = login.typed("squeue -h --start").split()
+    assert (row[0], row[4], row[-1]) == (str(waiting), "PD", "(Resources)")
+    cells = login.typed(f'squeue -h -j {waiting} -o "%a %k %M" -O tres-alloc:40').split()
+    assert cells == ["cpu=1,gres/gpu=1,node=1"]
+    assert login.typed(f'squeue -h -j {waiting} -o "%a %k %M"') == "(null) (null) 0:00\n"
+    login.typed(f"scancel {running} {waiting}")
+
+
+def test_each_command_says_what_it_knows(login: LoginNode) -> None:
+    for name in ("sbatch", "srun", "salloc", "squeue", "sacct", "sinfo", "scancel", "scontrol"):
+        assert login.typed(f"{name} --help").startswith(f"usage: {name} ")
+    assert "%.10Q" in login.typed("sprio --help")
+    assert "--gpus-per-node" in login.typed("sbatch --usage")
+    assert login.typed("squeue --version").startswith("dlsched ")
+    job = submitted(login, "--gpus=1", "exit 3")
+    login.cluster.until(job, "FAILED")
+    failed = login.typed("sacct -X -n -s F -S today -o JobID,AllocNodes,CPUTimeRAW,TimelimitRaw")
+    assert [str(job), "1", "0", "UNLIMITED"] in [line.split() for line in failed.splitlines()]
 
 
 def test_the_commands_are_installed_by_one_command(login: LoginNode) -> None:

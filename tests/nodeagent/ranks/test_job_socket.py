@@ -59,7 +59,7 @@ def held() -> int:
     ("packet", "kept"),
     [
         (words.encode(words.Hello(rank=0)), 2),
-        (words.encode(RANKS), 2),
+        (words.encode(RANKS), 3),
         (words.encode(words.StepDone(step=1)), 0),
         (b'{"type": "of a later version"}', 0),
     ],

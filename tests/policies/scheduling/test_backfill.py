@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.core.cluster.description import Cluster, Node, VirtualCluster
+from dlsched.policies.scheduling.backfill import clock_text
 
 E1 = [(0, 2, 10), (1, 4, 5), (2, 2, 9), (3, 2, 4), (4, 1, 20)]
 E2 = [(0, 3, 10), (1, 3, 5), (2, 4, 5), (3, 1, 30)]
@@ -117,3 +118,9 @@ def test_a_job_that_waits_for_its_quota_delays_no_other(lab, policy):
     jobs = [(0, 4, 1000), (1, 4, 100), (2, 4, 5000)]
     run = lab.run(lab.trace(jobs, vc=["a", "a", "b"]), policy, cluster=cluster)
     assert lab.spans(run) == {"A": (0, 1000), "B": (1000, 1100), "C": (2, 5002)}
+
+
+def test_planned_starts_are_seconds_of_a_replay_and_moments_of_a_live_cluster():
+    assert clock_text(4130.0) == "4,130 s"
+    assert clock_text(1_795_649_421.0) == "2026-11-25 23:30 UTC"
+    assert clock_text(np.inf) == "an unknown time"

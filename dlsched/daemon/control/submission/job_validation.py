@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dlsched.client.submission.memory import memory_text
 from dlsched.core.cluster.features import CONTAINER, alternatives_of, holds, with_feature
 from dlsched.core.cluster.host_lists import expand
 from dlsched.core.errors import BadInput, NotAllowed, not_known, plural
@@ -386,16 +387,12 @@ def _with_bytes(
     fits = [host for host in hosts if (getattr(host, name) or asked) >= asked]
     if len(fits) < nodes:
         best = max(hosts, key=lambda host: getattr(host, name) or 0)
-        has = (getattr(best, name) or 0) / 2**30
+        has = getattr(best, name) or 0
         raise BadInput(
-            f"node {best.name} has {_shown(has)} of {of_what}, {_shown(asked / 2**30)} is asked for"
-            f"{_more(nodes)}"
+            f"node {best.name} has {memory_text(has)} of {of_what}, "
+            f"{memory_text(asked)} is asked for{_more(nodes)}"
         )
     return fits
-
-
-def _shown(gib: float) -> str:
-    return f"{gib:.1f}".removesuffix(".0") + "G"
 
 
 def _more(nodes: int) -> str:

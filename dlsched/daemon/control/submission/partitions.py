@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from dlsched.client.submission.durations import duration_text
 from dlsched.core.errors import BadInput, NotAllowed, not_known
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control import bounds
@@ -65,8 +66,8 @@ def time_within(
     if most is not None and limit > most:
         if least is None or least > most:
             raise BadInput(
-                f"PartitionTimeLimit: time limit {limit:g} s is above partition {found.name}'s, "
-                f"{most:g} s"
+                f"PartitionTimeLimit: time limit {duration_text(limit)} is above partition "
+                f"{found.name}'s, {duration_text(most)}"
             )
         return most
     return limit

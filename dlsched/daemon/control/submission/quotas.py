@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from dlsched.core.errors import BadInput, plural
-from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder
+from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder, in_words
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
@@ -32,12 +32,12 @@ def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
     """
     limits = cluster.live.eligibility.tenant_limits
     least = body.min_gpus if body.min_gpus is not None else body.gpus
-    for kind, name in limits.holders_of(user, body.account, body.vc, body.priority_class):
-        quota = limits.quota((kind, name))
+    for holder in limits.holders_of(user, body.account, body.vc, body.priority_class):
+        quota = limits.quota(holder)
         if quota.gpus is not None and least * part_of(body.gpu_share) > quota.gpus:
             raise BadInput(
-                f"{REASONS[kind]}: needs {plural(least, 'GPU')}, "
-                f"and {kind} {name} may have {quota.gpus}"
+                f"{REASONS[holder[0]]}: needs {plural(least, 'GPU')}, "
+                f"and {in_words(holder)} may have {quota.gpus}"
             )
 
 
@@ -62,11 +62,11 @@ class JobQuotas:
                 if limits.quota(holder).jobs is not None:
                     more[holder] += count
         live = self._live_jobs() if more else self._live
-        for (kind, name), count in more.items():
-            most = limits.quota((kind, name)).jobs
-            if most is not None and live[kind, name] + count > most:
-                has = plural(live[kind, name], "live job")
-                raise TooMuch(f"{JOBS[kind]}: {kind} {name} has {has}, at most {most}")
+        for holder, count in more.items():
+            most = limits.quota(holder).jobs
+            if most is not None and live[holder] + count > most:
+                has = plural(live[holder], "live job")
+                raise TooMuch(f"{JOBS[holder[0]]}: {in_words(holder)} has {has}, at most {most}")
 
     def _live_jobs(self) -> Counter[Holder]:
         cluster, limits = self._cluster, self._cluster.live.eligibility.tenant_limits
