@@ -52,13 +52,14 @@ def _gavel(objective: str) -> Entry:
 
 
 UNTOLD = _several("nothing", "fifo", "first-fit", "las", "tiresias", "multi-queue", "gandiva-fair")
+TOLD = ("sjf", "qssf", "srtf", "srsf", "easy", "conservative")  # take durations of any quality
 ENTRIES: dict[str, tuple[Entry, ...]] = {
     "rigid": (
         *UNTOLD,
         *_several("nothing", "gandiva", "mlfs"),
-        *_several("history", "sjf", "qssf", "srtf", "srsf", "easy"),
-        *_several("noise", "sjf", "qssf", "srtf", "srsf", "easy"),
-        *_several("truth", "sjf", "qssf", "srtf", "srsf", "easy", "themis", "themis-greedy"),
+        *_several("history", *TOLD),
+        *_several("noise", *TOLD),
+        *_several("truth", *TOLD, "themis", "themis-greedy"),
     ),
     "deadlines": (
         *_several("nothing", "fifo", "tiresias", "edf"),
@@ -89,7 +90,6 @@ ENTRIES: dict[str, tuple[Entry, ...]] = {
 ABSENT = {  # policies that take no part, and why
     "antman": "needs to know which jobs are guaranteed",
     "carbyne": "is for graphs of tasks",
-    "conservative": "takes minutes a run where estimates are wrong",
     "dl2": "needs a network trained for the cluster",
     "elasticflow": "is for elastic jobs with deadlines, compared on its own page",
     "multifactor": "is a site's choice of weights",
