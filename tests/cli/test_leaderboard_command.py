@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.dask_cluster import dask_cluster
+
 
 def test_a_page_is_made_resumed_and_equal(dlsched, tmp_path: Path) -> None:
     pages = [tmp_path / f"{number}.md" for number in range(2)]
@@ -35,6 +37,33 @@ def test_a_page_is_made_resumed_and_equal(dlsched, tmp_path: Path) -> None:
         ("srtf", "truth"),
         ("fifo", "nothing"),
     }
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # a library's own warnings are not ours
+def test_two_dask_workers_make_the_page_that_this_process_makes(dlsched, tmp_path: Path) -> None:
+    words = (
+        "leaderboard", "--division", "rigid", "--track", "philly-like", "--policy",
+        "fifo,conservative", "--jobs", 60, "--seeds", 2, "--load", "1.2",
+    )  # fmt: skip
+    own = dlsched(
+        *words, "--executor", "processes:1", "--resume", tmp_path / "own", "-o", tmp_path / "own.md"
+    )
+    assert own.code == 0, own.err
+    (tmp_path / "dask").mkdir()
+    with dask_cluster(tmp_path / "dask", workers=2) as address:
+        far = dlsched(
+            *words, "--executor", f"dask://{address}", "--resume", tmp_path / "far",
+            "-o", tmp_path / "far.md",
+        )  # fmt: skip
+    assert far.code == 0, far.err
+    assert far.err.count("rigid: ") == 8
+    assert rows_of(tmp_path / "far.md") == rows_of(tmp_path / "own.md")
+
+
+def rows_of(page: Path) -> list[str]:
+    """Its lines without the last column, which says how long decisions took."""
+    return [line.rsplit("|", 2)[0] for line in page.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(

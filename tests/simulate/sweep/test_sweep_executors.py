@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -19,6 +16,7 @@ from simulate.settings import RunSettings
 from simulate.sweep import Dimensions, Inputs, conduct, executor_of, expand
 from simulate.sweep.interface import InProcess
 from simulate.sweep.processes import Processes
+from tests.dask_cluster import dask_cluster
 
 
 @pytest.fixture(scope="module")
@@ -110,32 +108,8 @@ class _Killed(Processes):
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
-    """A scheduler and a worker, each a real process on loopback; gives HOST:PORT."""
-    pytest.importorskip("distributed")
-    folder = tmp_path_factory.mktemp("dask")
-    told = folder / "scheduler.json"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    scheduler = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port",
-         "0", "--no-dashboard", "--scheduler-file", str(told)], **quiet,
-    )  # fmt: skip
-    until = time.monotonic() + 15
-    while not (told.exists() and told.read_text().strip()):
-        assert time.monotonic() < until, "the scheduler does not come up"
-        time.sleep(0.05)
-    address = json.loads(told.read_text())["address"]
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny",
-         "--nthreads", "1", "--no-dashboard", "--local-directory", str(folder)], **quiet,
-    )  # fmt: skip
-    from distributed import Client  # noqa: PLC0415 - an extra
-
-    with Client(address) as client:
-        client.wait_for_workers(1, timeout=15)
-    yield address.removeprefix("tcp://")
-    for process in (worker, scheduler):
-        process.terminate()
-        process.wait(timeout=10)
+    with dask_cluster(tmp_path_factory.mktemp("dask"), workers=1) as address:
+        yield address
 
 
 @pytest.mark.slow
