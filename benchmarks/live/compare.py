@@ -226,6 +226,7 @@ def listing(bench: Bench) -> Figures:
     figures = _fill_queue(bench)
     memory = getattr(bench.cluster, "memory_mb", None)
     if callable(memory):
+        time.sleep(5)  # until what the call itself needed is given back
         figures["10,000 waiting: daemon MB"] = memory()["memory: daemon MB"]
     text_wall, text_cpu, text = bench.call(*bench.words.list_text)
     figures |= {
