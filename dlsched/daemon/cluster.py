@@ -305,9 +305,7 @@ class Cluster(LedgerFollower):
         node, described = self.driver.reserved.nodes.get(name), self.agents.described.get(name)
         if section is None or node is None:
             return []
-        types = {gpu.type for gpu in described.facts.gpus} if described is not None else set()
-        reported = next(iter(types)) if len(types) == 1 else ""
-        return list(mismatches(section, node, reported, described))
+        return list(mismatches(section, node, described))
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -144,8 +144,13 @@ class LiveNodes:
         """The names of all nodes, by index."""
         return [node.name for node in self._all]
 
-    def register(self, name: NodeName, gpus: Sequence[GpuId], gpu_type: str = "") -> LiveNode:
-        """Enter a node, or the GPUs that it has now."""
+    def register(
+        self, name: NodeName, gpus: Sequence[GpuId], gpu_type: str | None = None
+    ) -> LiveNode:
+        """Enter a node, or the GPUs that it has now.
+
+        `gpu_type` is empty when its GPUs are of several types; None: it stays as it was.
+        """
         node = self.get(name)
         if node is None:
             node = LiveNode(name)
@@ -158,8 +163,8 @@ class LiveNodes:
                 node.gpus.append(gpu)
                 self.version += 1
         node.gone = ((1 << len(node.gpus)) - 1) & ~node.mask(gpus)
-        if gpu_type and gpu_type != node.gpu_type:
-            node.gpu_type = gpu_type
+        if gpu_type is not None and (gpu_type or ANY_TYPE) != node.gpu_type:
+            node.gpu_type = gpu_type or ANY_TYPE
             self.version += 1
         return node
 

@@ -47,14 +47,13 @@ def features_in_force(settings: Settings, agents: Agents) -> dict[str, tuple[str
 
 
 def mismatches(
-    section: NodeSection, node: Node, gpu_type: str, described: Described | None
+    section: NodeSection, node: Node, described: Described | None
 ) -> Iterator[tuple[str, bool]]:
     """Where configuration and agent differ, in words, and whether the node has too little.
 
     Args:
         section: of the configuration.
         node: as it has registered.
-        gpu_type: that it reports.
         described: what its agent reported beside that; None: nothing yet.
     """
     pairs: list[tuple[str, float | None, float, str]] = [
@@ -73,6 +72,10 @@ def mismatches(
         if low or (has > wanted and what != "memory"):  # a bit more memory is no news
             word = f"low {what}: " if low else f"{what}: "
             yield f"{word}{has:.4g}{unit} reported, {wanted:.4g}{unit} in the configuration", low
-    is_told = bool(section.gpu_type and node.gpus) and gpu_type not in ("", ANY_TYPE)
-    if is_told and gpu_type.lower() != section.gpu_type.lower():
-        yield f"GPU type: {gpu_type} reported, {section.gpu_type} in the configuration", True
+    types = {} if described is None else dict.fromkeys(gpu.type for gpu in described.facts.gpus)
+    told = [each for each in types if each not in ("", ANY_TYPE)]
+    if section.gpu_type and any(each.lower() != section.gpu_type.lower() for each in told):
+        yield (
+            f"GPU type: {' and '.join(told)} reported, {section.gpu_type} in the configuration",
+            True,
+        )

@@ -142,6 +142,34 @@ def test_ports_have_one_meaning_in_docs_and_packaging() -> None:
             assert f"| {number} |" in table, name
 
 
+def test_a_node_is_of_the_type_that_it_reports_now() -> None:
+    tables = {"nodes": [{"name": "n1"}, {"name": "n2", "gpu_type": "v100"}]}
+    with LocalCluster(nodes=2, gpus="2:v100", tables=tables) as cluster:
+        for gpus, shown, reported in (
+            ("1:v100+1:a100", "gpu", "v100 and a100"),
+            ("2:a100", "a100", "a100"),
+        ):
+            for name in cluster.names:
+                cluster.kill(name)
+                cluster.gpus[name] = gpus
+                cluster.start_agent(name)
+            why = f"GPU type: {reported} reported, v100 in the configuration"
+            eventually("n2 says so", lambda why=why: why in (cluster.node("n2").reason or ""))
+            eventually("n2 is drained", lambda: cluster.node("n2").state == "drained")
+            eventually("n1 has that type", lambda shown=shown: cluster.node("n1").gpu_type == shown)
+            v100, any_type = (
+                int(cluster.cli("submit", "--parsable", "--gpus", gpus, "--", "true"))
+                for gpus in ("v100:1", "2")
+            )
+            assert cluster.until(any_type, "COMPLETED").nodes == ("n1",)
+            assert cluster.job(v100).state == "PENDING"
+            cluster.cli("cancel", str(v100))
+            cluster.kill("daemon")
+            cluster.start_daemon()
+            eventually("n1 is heard", lambda: cluster.node("n1").state == "idle")
+            assert cluster.node("n1").gpu_type == shown
+
+
 def test_a_node_with_gpus_of_two_types_serves_jobs_that_name_none() -> None:
     with LocalCluster(nodes=1, gpus="1:v100+1:a100") as cluster:
         node = cluster.node("n1")
