@@ -19,7 +19,8 @@ EVERY_KIND: frozenset[Kind] = frozenset({"user", "node", "daemon", "operator", "
 class Rule:
     """The callers that may use a method.
 
-    `speaks_as` names the field of the message that must contain the caller's own name.
+    `speaks_as` names the field of the message that must contain the caller's own name, `what`
+    says what the method does, as a refused user reads it.
     """
 
     name: str
@@ -27,16 +28,17 @@ class Rule:
     operators_only: bool = False
     has_account: bool = False  # on the daemon's machine, as which jobs run
     speaks_as: str = ""
+    what: str = ""  # empty: the name of the method
 
     def refusal(self, identity: Identity, method: str) -> str | None:
         """Why a call is refused, in one line; None: its message may be read."""
-        short = method.rpartition("/")[2]
+        what = self.what or method.rpartition("/")[2]
         if identity.kind not in self.kinds:
-            return f"{short} is not for {identity}: {self.name} only"
+            return f"{what} is not for {identity}: {self.name} only"
         if self.operators_only and not identity.is_operator:
-            return f"{short} is for operators only; {identity} is none"
+            return f"{what} is for operators only; {identity} is none"
         if self.has_account and identity.uid is None:
-            return f"{short} is for users of the cluster; {identity} has no account there"
+            return f"{what} is for users of the cluster; {identity} has no account there"
         return None
 
     def misspoken(self, identity: Identity, request: Any) -> str | None:
@@ -48,15 +50,21 @@ class Rule:
 
 ANYONE = Rule(name="anyone who is known", kinds=EVERY_KIND)
 USER = Rule(name="users", kinds=frozenset({"user", "operator"}))
-ACCOUNT = Rule(name="users", kinds=frozenset({"user"}), has_account=True)
+SUBMIT = Rule(name="users", kinds=frozenset({"user"}), has_account=True, what="submitting jobs")
 OWNER = Rule(name="owner or operator", kinds=frozenset({"user", "operator"}))  # + require_owner
-OPERATOR = Rule(name="operators", kinds=frozenset({"user", "operator"}), operators_only=True)
 NODE = Rule(name="nodes", kinds=frozenset({"node"}), speaks_as="node")
 PEER = Rule(name="nodes", kinds=frozenset({"node"}), speaks_as="asker")
 DAEMON = Rule(name="the daemon", kinds=frozenset({"daemon"}))
 
+
+def _operators(what: str) -> Rule:
+    """For operators only; others are told so of `what`."""
+    kinds: frozenset[Kind] = frozenset({"user", "operator"})
+    return Rule(name="operators", kinds=kinds, operators_only=True, what=what)
+
+
 RULES: dict[str, Rule] = {
-    "/dlsched.v1.Control/Submit": ACCOUNT,
+    "/dlsched.v1.Control/Submit": SUBMIT,
     "/dlsched.v1.Control/Queue": USER,
     "/dlsched.v1.Control/Show": USER,
     "/dlsched.v1.Control/History": USER,
@@ -70,26 +78,26 @@ RULES: dict[str, Rule] = {
     "/dlsched.v1.Control/Sweep": OWNER,
     "/dlsched.v1.Control/Tasks": OWNER,
     "/dlsched.v1.Control/Nodes": USER,
-    "/dlsched.v1.Control/SetNodes": OPERATOR,
+    "/dlsched.v1.Control/SetNodes": _operators("changing nodes"),
     "/dlsched.v1.Control/Status": USER,
     "/dlsched.v1.Control/Usage": USER,
     "/dlsched.v1.Control/Checkpoints": USER,
-    "/dlsched.v1.Control/SetPolicy": OPERATOR,
-    "/dlsched.v1.Control/Reload": OPERATOR,
-    "/dlsched.v1.Control/Snapshot": OPERATOR,
+    "/dlsched.v1.Control/SetPolicy": _operators("changing the policy"),
+    "/dlsched.v1.Control/Reload": _operators("reloading the configuration"),
+    "/dlsched.v1.Control/Snapshot": _operators("taking a snapshot"),
     "/dlsched.v1.Control/WhatIf": USER,
-    "/dlsched.v1.Control/SetShadow": OPERATOR,
+    "/dlsched.v1.Control/SetShadow": _operators("changing the shadow policy"),
     "/dlsched.v1.Control/Shadow": USER,
     "/dlsched.v1.Control/Calibration": USER,
-    "/dlsched.v1.Control/Orphans": OPERATOR,
-    "/dlsched.v1.Control/ConfirmOver": OPERATOR,
-    "/dlsched.v1.Control/Audit": OPERATOR,
+    "/dlsched.v1.Control/Orphans": _operators("listing orphans"),
+    "/dlsched.v1.Control/ConfirmOver": _operators("confirming that jobs are over"),
+    "/dlsched.v1.Control/Audit": _operators("reading the audit"),
     "/dlsched.v1.Control/Tenants": USER,
-    "/dlsched.v1.Control/SetTenant": OPERATOR,
-    "/dlsched.v1.Control/RemoveTenant": OPERATOR,
+    "/dlsched.v1.Control/SetTenant": _operators("changing tenants"),
+    "/dlsched.v1.Control/RemoveTenant": _operators("removing tenants"),
     "/dlsched.v1.Control/Speeds": USER,
-    "/dlsched.v1.Control/SetSpeeds": OPERATOR,
-    "/dlsched.v1.Control/ForgetSpeeds": OPERATOR,
+    "/dlsched.v1.Control/SetSpeeds": _operators("changing known speeds"),
+    "/dlsched.v1.Control/ForgetSpeeds": _operators("forgetting known speeds"),
     "/dlsched.v1.Control/CreateToken": OWNER,
     "/dlsched.v1.Control/ListTokens": OWNER,
     "/dlsched.v1.Control/RevokeToken": OWNER,
@@ -111,8 +119,8 @@ RULES: dict[str, Rule] = {
     "/grpc.health.v1.Health/Check": ANYONE,
     "/grpc.health.v1.Health/List": ANYONE,
     "/grpc.health.v1.Health/Watch": ANYONE,
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPERATOR,
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": OPERATOR,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _operators("listing methods"),
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": _operators("listing methods"),
 }
 
 

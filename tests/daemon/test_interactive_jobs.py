@@ -115,6 +115,26 @@ def test_every_client_that_waits_is_told_of_the_end(tmp_path: Path) -> None:
     play(scene())
 
 
+def test_an_element_of_an_array_is_named_as_users_name_it(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(tmp_path) as (daemon, _):
+            ann, bob = daemon.caller(), daemon.caller("bob", 1002)
+            [array] = await ann.submit(job(held=True, array="4-5"))
+            name = f"job {array}_5"
+            code, why = await refused(ann.control.Attach(), target(array + 1))
+            assert (code, why) == (
+                CODE.FAILED_PRECONDITION,
+                f"{name} does not run: it is pending",
+            )
+            _, why = await refused(bob.control.Attach(), target(array + 1))
+            assert why == f"{name} belongs to ann, not to bob"
+            await ann.act(c.ACTION_CANCEL, array)
+            code, why = await refused(ann.control.Attach(), target(array + 1))
+            assert (code, why) == (CODE.FAILED_PRECONDITION, f"{name} has ended")
+
+    play(scene())
+
+
 def test_the_connections_into_a_job_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,7 +227,8 @@ def test_another_users_job_is_neither_cancelled_nor_read(
     )
     assert cancelled == (1, f"cancelled 0 jobs\ndlsched: job {job}: not yours (owner {owner})")
     assert logs == (1, f"dlsched: job {job} belongs to {owner}, not to {other}")
-    assert reloaded == (1, f"dlsched: Reload is for operators only; {other} is none")
+    refusal = f"reloading the configuration is for operators only; {other} is none"
+    assert reloaded == (1, f"dlsched: {refusal}")
     assert cluster.call("cancel", job, uid=uid) == (0, "cancelled 1 job")
 
 

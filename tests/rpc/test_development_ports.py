@@ -44,7 +44,7 @@ def test_claims_are_believed_and_rules_hold_all_the_same(serving: Any) -> None:
                 stub = control_pb2_grpc.ControlStub(ann)
                 code, why = await refused(stub.SetPolicy(control_pb2.SetPolicyRequest(), timeout=5))
                 assert code is grpc.StatusCode.PERMISSION_DENIED
-                assert why == "SetPolicy is for operators only; ann is none"
+                assert why == "changing the policy is for operators only; ann is none"
             async with open_channel(served.target, ClientTrust.claimed_user("olga", 1002)) as olga:
                 stub = control_pb2_grpc.ControlStub(olga)
                 await stub.SetPolicy(control_pb2.SetPolicyRequest(), timeout=5)

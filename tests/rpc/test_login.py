@@ -172,7 +172,7 @@ def test_another_user_gets_a_token_of_his_own_and_no_more(
     assert run(work()).splitlines() == [
         name,
         f"UNKNOWN Unexpected {NotAllowedText(name)}",
-        f"PERMISSION_DENIED SetPolicy is for operators only; {name} is none",
+        f"PERMISSION_DENIED changing the policy is for operators only; {name} is none",
     ]
 
 

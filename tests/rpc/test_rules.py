@@ -90,7 +90,18 @@ def test_a_user_without_an_account_runs_no_jobs() -> None:
     rule = RULES["/dlsched.v1.Control/Submit"]
     stranger = Identity(kind="user", name="eve", via="token")
     why = rule.refusal(stranger, "/dlsched.v1.Control/Submit")
-    assert why == "Submit is for users of the cluster; eve has no account there"
+    assert why == "submitting jobs is for users of the cluster; eve has no account there"
+
+
+def test_a_refused_user_reads_what_the_call_does_and_no_name_of_a_method() -> None:
+    refused = {name: rule.refusal(ANN, name) for name, rule in RULES.items()}
+    for_operators = {name: why for name, why in refused.items() if RULES[name].operators_only}
+    assert len(for_operators) > 10
+    for name, why in for_operators.items():
+        assert why is not None
+        assert name.rpartition("/")[2] not in why
+    why = for_operators["/dlsched.v1.Control/SetNodes"]
+    assert why == "changing nodes is for operators only; ann is none"
 
 
 def test_a_job_is_its_owners_and_the_operators() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dlsched.client.submission.options import put
+from dlsched.client.submission.options import put_typed
 from dlsched.jobs.field import Option
 
 _KINDS: dict[str, Any] = {"flag": bool, "many": list[str] | None, "value": str | None}
@@ -43,5 +43,5 @@ def layer_of(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, s
         if value is None or value is False or value == []:
             continue
         for text in value if isinstance(value, list) else [value]:
-            put(layer, option, option.words[-1], "yes" if text is True else text)
+            put_typed(layer, option, option.words[-1], "yes" if text is True else text)
     return layer

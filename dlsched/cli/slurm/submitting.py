@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from dlsched.client.submission.directives import idle_note, take_option
-from dlsched.client.submission.options import BY_NAME, merged, put
+from dlsched.client.submission.options import BY_NAME, merged, put_typed
 from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.fields import OPTIONS
@@ -147,7 +147,7 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
             continue
         given = take_option(todo, is_slurm=True)
         if given.option is not None:
-            put(layer, given.option, given.word, given.value)
+            put_typed(layer, given.option, given.word, given.value)
         elif given.is_idle:
             idle[given.word] = None
         elif name == "sbatch" or given.word not in _OF_STEPS:
@@ -177,5 +177,5 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, str]:
             name = variable.removeprefix("SBATCH_")
             option = BY_NAME.get(_VARIABLES.get(name, name.lower()))
             if option is not None and option.slurm:
-                put(layer, option, f"environment variable {variable}", text)
+                put_typed(layer, option, f"environment variable {variable}", text)
     return layer

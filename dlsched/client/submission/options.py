@@ -6,9 +6,11 @@ A layer maps keys of the table of job fields to texts; flags are the text `yes` 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from dlsched.client.submission.gpus import parse_gres
 from dlsched.client.submission.texts import as_flag
+from dlsched.client.submission.values import word_of
 from dlsched.core.errors import BadInput, shorten
 from dlsched.jobs.field import Option
 from dlsched.jobs.fields import OPTIONS
@@ -88,6 +90,23 @@ def put(layer: dict[str, str], option: Option, what: str, text: str) -> None:
     if option.kind == "many" and option.key in layer:
         text = f"{layer[option.key]}\n{text}"
     layer[option.key] = text
+
+
+def put_typed(layer: dict[str, str], option: Option, word: str, text: str) -> None:
+    """Enter an option of a command line, which was typed as `word`.
+
+    Its text is checked at once where errors would later name another word: `--notify` for what
+    `--mail-type` has said.
+
+    Raises:
+        BadInput: as `put` does, or the text is malformed.
+    """
+    put(layer, option, word, text)
+    is_plain = option.kind == "value" and not option.grammar
+    if text and is_plain and word_of(option.key) not in option.words:
+        from dlsched.client.submission.request import check_option  # noqa: PLC0415
+
+        check_option(option.key, word, text, datetime.now().astimezone())
 
 
 def _refuse_contradiction(layer: Layer, option: Option, what: str, text: str) -> None:

@@ -18,10 +18,10 @@ import grpc
 from dlsched.core.errors import BadInput, NotAllowed, Unavailable
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.control.bounds import check_text, check_words
-from dlsched.daemon.control.job_filters import owned_job
+from dlsched.daemon.control.job_filters import owned_job, subject
 from dlsched.daemon.rpc_errors import NotFound, NotPossible, TooMuch
 from dlsched.protocol.ledger import Job, JobStatus, Run
-from dlsched.protocol.messages import JobId, NodeName
+from dlsched.protocol.messages import NodeName
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
 from dlsched.rpc.v1 import attach_pb2 as wire
@@ -56,14 +56,14 @@ class Attachments:
             raise BadInput("ticket: not 8 to 64 letters and digits")
         check_text("terminal", target.term, 64)
         check_words("command", target.argv, _ARGV_BYTES)
-        job = await self._job(target, caller)
-        with self._counted(caller, job), self._cluster.interactive.client(job):
+        row = await self._job(target, caller)
+        with self._counted(caller, row), self._cluster.interactive.client(row.job):
             if target.wait:
-                async for status in self._start(job):
+                async for status in self._start(row):
                     yield wire.AttachOutput(waits=status)
-            async for output in self._passed_on("Attach", job, target, inputs):
+            async for output in self._passed_on("Attach", row, target, inputs):
                 if output.HasField("attached"):
-                    self._cluster.interactive.entered(job)
+                    self._cluster.interactive.entered(row.job)
                 yield output
 
     async def forward(self, inputs: AsyncIterator[Any], caller: Identity) -> AsyncGenerator[Any]:
@@ -75,14 +75,14 @@ class Attachments:
         target = await _target(inputs)
         if not 0 < target.port < 1 << 16:
             raise BadInput(f"port {target.port}: not within 1 and 65535")
-        job = await self._job(target, caller)
-        with self._counted(caller, job):
-            async for output in self._passed_on("Forward", job, target, inputs):
+        row = await self._job(target, caller)
+        with self._counted(caller, row):
+            async for output in self._passed_on("Forward", row, target, inputs):
                 yield output
 
     # -- which job -----------------------------------------------------------------------------
 
-    async def _job(self, target: wire.AttachTarget, caller: Identity) -> JobId:
+    async def _job(self, target: wire.AttachTarget, caller: Identity) -> Job:
         """The job that a client may enter.
 
         Raises:
@@ -92,25 +92,29 @@ class Attachments:
         owner = row.request.user
         is_owner = caller.kind == "user" and caller.name == owner
         if not is_owner and self._cluster.settings.trust.attach == "owner":
-            raise NotAllowed(f"job {target.job} belongs to {owner}; here only owners enter jobs")
+            raise NotAllowed(f"{self._name(row)} belongs to {owner}; here only owners enter jobs")
         if row.status.is_terminal:
-            raise NotPossible(f"job {target.job} has ended")
-        return row.job
+            raise NotPossible(f"{self._name(row)} has ended")
+        return row
 
-    def _row(self, job: JobId) -> Job:
-        """The job's row.
+    def _name(self, row: Job) -> str:
+        return f"job {subject(row, self._cluster)}"
+
+    def _row_now(self, row: Job) -> Job:
+        """The job's row as it is now.
 
         Raises:
             NotPossible: it has ended.
         """
-        row = self._cluster.driver.committed.jobs.get(job)
-        if row is None or row.status.is_terminal:
-            raise NotPossible(f"job {job} has ended")
-        return row
+        now = self._cluster.driver.committed.jobs.get(row.job)
+        if now is None or now.status.is_terminal:
+            raise NotPossible(f"{self._name(row)} has ended")
+        return now
 
     @contextlib.contextmanager
-    def _counted(self, caller: Identity, job: JobId) -> Iterator[None]:
-        for key, most, what in ((caller, OF_ONE, str(caller)), (job, OF_JOB, f"job {job}")):
+    def _counted(self, caller: Identity, row: Job) -> Iterator[None]:
+        job = row.job
+        for key, most, what in ((caller, OF_ONE, str(caller)), (job, OF_JOB, self._name(row))):
             if self._counts[key] >= most:
                 raise TooMuch(f"{what} has {most} connections into jobs, which is the most")
         self._counts.update((caller, job))
@@ -120,32 +124,32 @@ class Attachments:
             self._counts.subtract((caller, job))
             self._counts = +self._counts  # without those that are 0
 
-    async def _start(self, job: JobId) -> AsyncIterator[str]:
+    async def _start(self, row: Job) -> AsyncIterator[str]:
         """Each status of a job until it runs.
 
         Raises:
             NotPossible: it has ended.
         """
         told = ""
-        while (row := self._row(job)).status in (JobStatus.PENDING, JobStatus.STARTING):
+        while (row := self._row_now(row)).status in (JobStatus.PENDING, JobStatus.STARTING):
             if row.status.value != told:
                 told = row.status.value
                 yield told
                 continue  # it may have changed meanwhile
-            await self._cluster.interactive.change(job)
+            await self._cluster.interactive.change(row.job)
 
-    def _place(self, job: JobId, target: wire.AttachTarget) -> tuple[Run, NodeName]:
+    def _place(self, row: Job, target: wire.AttachTarget) -> tuple[Run, NodeName]:
         """The run and the node that a target means.
 
         Raises:
             DlschedError: the job does not run, or not there.
         """
-        row = self._row(job)
-        run = self._cluster.driver.committed.live_run(job)
+        row = self._row_now(row)
+        run = self._cluster.driver.committed.live_run(row.job)
         if run is None or not run.released:
-            raise NotPossible(f"job {job} does not run: it is {row.status.value}")
+            raise NotPossible(f"{self._name(row)} does not run: it is {row.status.value}")
         if target.node and target.node not in run.members:
-            raise NotFound(f"node {target.node}: job {job} is on {', '.join(run.members)}")
+            raise NotFound(f"node {target.node}: {self._name(row)} is on {', '.join(run.members)}")
         return run, NodeName(target.node) or next(iter(run.members))
 
     # -- to the agent --------------------------------------------------------------------------
@@ -153,16 +157,16 @@ class Attachments:
     async def _passed_on(
         self,
         method: str,
-        job: JobId,
+        row: Job,
         target: wire.AttachTarget,
         inputs: AsyncIterator[Any],
     ) -> AsyncGenerator[Any]:
         """Pass a client's messages on to the agent of a node, and its answers back."""
-        run, node = self._place(job, target)
+        run, node = self._place(row, target)
         stub = self._cluster.agents.stub(node)
         if stub is None:
             raise Unavailable(f"node {node} has not said where its agent listens")
-        spec = self._cluster.driver.table.spec(self._row(job))
+        spec = self._cluster.driver.table.spec(self._row_now(row))
         target.key.CopyFrom(to_wire(run.key))
         target.user, target.uid = spec.user, spec.uid
         call = getattr(stub, method)()

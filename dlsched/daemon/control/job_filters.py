@@ -228,7 +228,7 @@ async def owned_job(cluster: Cluster, number: int, caller: Identity) -> Job:
         row = (await driver.read(partial(driver.store.protocol_jobs, [job]))).get(job)
     if row is None:
         raise no_such(str(number))
-    require_owner(caller, row.request.user, f"job {number}")
+    require_owner(caller, row.request.user, f"job {subject(row, cluster)}")
     return row
 
 
