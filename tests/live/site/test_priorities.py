@@ -146,3 +146,34 @@ def test_limits_of_classes_hold_in_life_and_in_replays_of_it(tmp_path: Path) -> 
         assert min(b - a for a, b in pairwise(starts(told))) < 0.5
         said = cluster.cli("replay", "--from-db", cluster.database, "--policy", "fifo")
         assert "only those on GPUs hold (not max_time_s)" in said
+
+
+def test_an_elastic_job_that_asks_for_more_than_its_limit_is_refused_in_both_worlds(
+    tmp_path: Path,
+) -> None:
+    said = "QOSGrpGRES: needs 3 GPUs, and class urgent may have 2"
+    classes = CLASSES.replace("gpus_per_user = 1\n", "")
+    with LocalCluster(nodes=1, gpus="4:v100") as cluster:
+        path = cluster.folder / "dlsched.toml"
+        path.write_text(path.read_text() + classes)
+        cluster.cli("admin", "reload")
+        words = ("submit", "--parsable", "-q", "urgent", "--min-gpus", "1", "--max-gpus", "4")
+        refused = cluster.run(*words, "--gpus", "3", "--", "true")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr == f"dlsched: {said} (--gpus 2 would do)\n"
+        job = int(cluster.cli(*words, "--gpus", "2", "--", "sleep", "600"))
+        assert cluster.until(job, "RUNNING").gpus == 2
+        cluster.cli("cancel", str(job))
+        held = int(cluster.cli(*words, "--hold", "--gpus", "2", "--", "true"))
+        again = cluster.run("update", str(held), "--gpus", "3")
+        assert again.returncode == 1
+        assert f"{said} (--gpus 2 would do)" in again.stderr
+        names = "job_id,submit_time,num_gpus,duration,min_gpus,max_gpus,class"
+        trace, limited, told = (tmp_path / name for name in ("week.csv", "c.toml", "told.csv"))
+        trace.write_text(f"{names}\n1,0,3,60,1,4,urgent\n2,0,2,60,1,4,urgent\n")
+        limited.write_text(NODES + classes)
+        more = ("--policy", "fifo", "--jobs-out", str(told))
+        shown = cluster.cli("replay", str(trace), "--cluster", str(limited), *more)
+        assert f"note: job 1 refused: {said}\n" in shown
+        rows = list(csv.DictReader(told.read_text().splitlines()))
+        assert [row["status"] for row in rows] == ["refused", "completed"]

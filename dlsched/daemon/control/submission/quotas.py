@@ -27,17 +27,21 @@ JOBS = {
 def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
     """Refuse a job that needs more GPUs than a tenant may have at once.
 
+    An elastic job counts with the GPUs that it asks for, not with its fewest: policies see it when
+    the quota has room for all of them.
+
     Raises:
         BadInput: one line that names the quota.
     """
     limits = cluster.live.eligibility.tenant_limits
-    least = body.min_gpus if body.min_gpus is not None else body.gpus
+    least = body.gpus if body.min_gpus is None else body.min_gpus
     for holder in limits.holders_of(user, body.account, body.vc, body.priority_class):
         quota = limits.quota(holder)
-        if quota.gpus is not None and least * part_of(body.gpu_share) > quota.gpus:
+        if quota.gpus is not None and body.gpus * part_of(body.gpu_share) > quota.gpus:
+            fewer = f" (--gpus {quota.gpus} would do)" if least <= quota.gpus < body.gpus else ""
             raise BadInput(
-                f"{REASONS[holder[0]]}: needs {plural(least, 'GPU')}, "
-                f"and {in_words(holder)} may have {quota.gpus}"
+                f"{REASONS[holder[0]]}: needs {plural(body.gpus, 'GPU')}, "
+                f"and {in_words(holder)} may have {quota.gpus}{fewer}"
             )
 
 
