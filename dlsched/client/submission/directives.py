@@ -66,7 +66,7 @@ def read_directives(name: str, script: bytes, *, ignore_unknown: bool = False) -
                 if each.option is not None:
                     what = f"{place}: {each.word}"
                     put(found[mark], each.option, what, each.value)
-                    if not each.option.grammar:
+                    if each.option.kind != "flag" and not each.option.grammar:
                         check_option(each.option.key, what, each.value, now)
                 elif each.is_idle:
                     idle[each.word] = None
