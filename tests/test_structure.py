@@ -176,12 +176,16 @@ def product_files_with(word: str) -> list[str]:
     )
 
 
-def test_a_field_that_policies_see_is_written_down_twice() -> None:
-    """In the table and the proto file; else only what uses it: policies, replays, and pages."""
+def test_a_field_that_policies_see_is_written_down_once_for_each_form() -> None:
+    """In table, typed forms and proto; else only what uses it: policies, replays and pages."""
     curves = ("dlsched/daemon/control/submission/slas.py", "dlsched/core/job_rewards.py")
     users = ("dlsched/policies/", "simulate/", "docs/", *curves)
     told = [path for path in product_files_with("deadline_value") if not path.startswith(users)]
-    assert told == ["dlsched/jobs/fields.py", "proto/dlsched/v1/control.proto"]
+    assert told == [
+        "dlsched/jobs/fields.py",
+        "dlsched/jobs/typed_forms.py",
+        "proto/dlsched/v1/control.proto",
+    ]
 
 
 def test_derived_forms_of_a_job_name_no_field_that_they_only_carry() -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -173,7 +172,7 @@ class Client:
             raise BadInput(
                 f"request id: {shorten(request_id)!r} is not 1 to 100 letters, digits and ._:-"
             )
-        request_id = request_id or str(uuid.uuid4())
+        request_id = request_id or os.urandom(16).hex()
         shared = _shared([submission.environment for submission in submissions])
         common = shared.items()
         request = messages.SubmitRequest(

@@ -24,7 +24,8 @@ from dlsched.core.deadlines import BEST_EFFORT
 from dlsched.core.parts import parts_of
 from dlsched.core.sharing.decayed_usage import DecayedUsage, owner_numbers
 from dlsched.core.sharing.gpu_limits import RowLimits
-from dlsched.jobs.fields import COLUMNS, AskedColumns
+from dlsched.jobs.fields import COLUMNS
+from dlsched.jobs.typed_forms import AskedColumns
 
 
 class Status(IntEnum):

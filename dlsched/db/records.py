@@ -17,8 +17,8 @@ from dlsched.db.speeds import SpeedsForgotten, SpeedsSet
 from dlsched.db.task_runs import TasksEnded, TasksGiven
 from dlsched.db.tenants import OPERATOR, Tenant
 from dlsched.db.trainings import CurvesRow, TrainingRow
-from dlsched.jobs.fields import JobFields
 from dlsched.jobs.sweep import Sweep, filled
+from dlsched.jobs.typed_forms import JobFields
 from dlsched.protocol.messages import JobId, NodeName, RunId
 
 

@@ -5,7 +5,6 @@ Whether a host is loopback depends on the IP addresses to which its name resolve
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from dataclasses import dataclass
@@ -42,6 +41,8 @@ class Endpoint:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise BadInput(f"{self}: {error.strerror or error}") from None
+        import ipaddress  # noqa: PLC0415  # few addresses are checked
+
         numbers = [str(where[4][0]) for where in found]
         if not all(ipaddress.ip_address(number.split("%")[0]).is_loopback for number in numbers):
             raise NotTrusted(

@@ -15,7 +15,7 @@ from dlsched.daemon.round.round_state import RoundState
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.reading.loading import JobFacts, Loaded
 from dlsched.db.records import CheckpointCommitted, JobBody, JobSpec
-from dlsched.jobs.fields import uses_leftovers
+from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol.ledger import (
     Assign,
     CancelJob,

@@ -36,7 +36,8 @@ from dlsched.daemon.round.restore import numbering_of, table_of
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.db.records import JobBody
 from dlsched.jobs.field import Field
-from dlsched.jobs.fields import BY_NAME, COLUMNS, CSV, FIELDS, AskedColumns, JobFields
+from dlsched.jobs.fields import BY_NAME, COLUMNS, CSV, FIELDS
+from dlsched.jobs.typed_forms import AskedColumns, JobFields
 from dlsched.rpc.v1 import control_pb2 as c
 from simulate.population import populate
 from simulate.traces.open import open_trace

@@ -52,7 +52,9 @@ def states_of(words: Sequence[str] | None) -> list[str]:
     Raises:
         BadInput: a state that is not known.
     """
-    from dlsched.cli.jobs.job_columns import STATE_CODES  # noqa: PLC0415  # `--help` needs none
+    if not words:
+        return []
+    from dlsched.cli.jobs.job_columns import STATE_CODES  # noqa: PLC0415  # few calls name states
 
     by_code = {code: state for state, code in STATE_CODES.items()}
     found = []

@@ -6,7 +6,6 @@ Names come from other users: `shown` escapes what a terminal would act upon.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import unicodedata
 from dataclasses import dataclass
@@ -50,12 +49,17 @@ def terminal(colour: str = "auto") -> Terminal:
     if colour not in {"auto", "always", "never"}:
         raise not_known("--color:", colour, ("auto", "always", "never"))
     is_tty = sys.stdout.isatty()
+    width = None
+    if is_tty:
+        import shutil  # noqa: PLC0415  # most of its cost is compression
+
+        width = shutil.get_terminal_size().columns
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
     return Terminal(
         is_tty=is_tty,
         colour=colour == "always" or (colour == "auto" and is_tty and not plain),
-        width=shutil.get_terminal_size().columns if is_tty else None,
+        width=width,
         unicode=is_tty and encoding == "utf8",
     )
 

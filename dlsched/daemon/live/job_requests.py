@@ -14,7 +14,8 @@ import numpy as np
 from dlsched.daemon.live.job_columns import ENDED, JobColumns
 from dlsched.daemon.live.placement_constraints import PlacementConstraints, Wishes, wishes_of
 from dlsched.db.records import JobBody, JobSpec
-from dlsched.jobs.fields import COLUMNS, uses_leftovers
+from dlsched.jobs.fields import COLUMNS
+from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol.gpu_shares import part_of
 from dlsched.protocol.ledger import Job
 from dlsched.protocol.messages import SuspendLevel

@@ -40,8 +40,9 @@ from dlsched.daemon.site_rules.priority_classes import check_grace, check_time
 from dlsched.daemon.tenants import Tenants, TenantsOfUser
 from dlsched.db.contents import JobContent, program_of
 from dlsched.db.records import ArrayShape, JobBody
-from dlsched.jobs.fields import BY_NAME, LEFTOVERS, uses_leftovers
+from dlsched.jobs.fields import BY_NAME, LEFTOVERS
 from dlsched.jobs.mounts import read_mounts
+from dlsched.jobs.typed_forms import uses_leftovers
 from dlsched.protocol import messages as m
 from dlsched.protocol.ledger import Request
 from dlsched.rpc.identity import Identity
