@@ -92,6 +92,13 @@ def test_a_command_that_fails_says_its_last_words() -> None:
         reproduce(wanted, None)
 
 
+def test_the_files_that_a_command_reads_are_on_the_page() -> None:
+    text = PAGE.read_text()
+    for each in catalogue().values():
+        for name, content in each.files.items():
+            assert f"`{{work}}/{name}`:\n\n```text\n{content.rstrip()}\n```" in text, each.name
+
+
 def test_the_page_has_everything_and_nothing_differs_without_a_reason() -> None:
     text = PAGE.read_text()
     assert re.findall(r"^## (\S+)$", text, re.M) == list(catalogue())
@@ -114,7 +121,6 @@ def test_the_page_has_everything_and_nothing_differs_without_a_reason() -> None:
     [
         pytest.param(name, marks=pytest.mark.exhaustive if each.cpu_s > SHORT_S else ())
         for name, each in catalogue().items()
-        if each.data
     ],
 )
 def test_published_figures_come_out(name: str) -> None:

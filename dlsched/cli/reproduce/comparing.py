@@ -148,7 +148,9 @@ def _ours(found: Mapping[str, Mapping[str, Any]], label: str, figure: Figure) ->
 
 def _at(result: Any, path: str) -> float:
     for part in path.split("."):
-        if isinstance(result, list):  # of objects that one of their words names
+        if isinstance(result, list) and part.isdigit():
+            result = result[int(part)] if int(part) < len(result) else None
+        elif isinstance(result, list):  # of objects that one of their words names
             result = next((each for each in result if part in each.values()), None)
         else:
             result = (result or {}).get(part)

@@ -12,8 +12,10 @@ HEAD = """# Published figures beside ours
 
 Made by `dlsched reproduce --all --page docs/reproduced.md`; `--list` names what there is. Each
 command can be typed as it stands: `{data}` is the folder of published data (`DLSCHED_DATA`), which
-is not part of dlsched, and `{work}` a folder for one run. *Paper*: printed in it; *authors*: their
-recorded results; *artifact*: their code, run again. "To the digit": the same in all printed ones.
+is not part of dlsched, and `{work}` a folder for one run, with the files shown before the commands.
+*Paper*: printed in it; *authors*: their recorded results; *artifact*: their code, run again. "To
+the digit": the same in all printed ones. *A trend*: on generated data in place of the paper's; the
+published figure is only a bound.
 
 """
 
@@ -26,6 +28,8 @@ def page_of(found: Iterable[tuple[Reproduction, list[Compared]]]) -> str:
     lines = [f"{sum(counts.values())} figures of {len(pairs)} reproductions: {told}.", ""]
     for each, rows in pairs:
         lines += [f"## {each.name}", "", f"{each.system}: {each.shows} ({each.source}).", ""]
+        for name, text in each.files.items():
+            lines += [f"`{{work}}/{name}`:", "", "```text", text.rstrip(), "```", ""]
         lines += ["```sh", *each.commands, "```", ""]
         lines += ["| Run | Figure | Published | Ours | Asked | Verdict |"]
         lines += ["| --- | --- | ---: | ---: | --- | --- |"]
