@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlsched.protocol import messages as m
-from dlsched.protocol.ledger import in_words, without_words
+from dlsched.protocol.ledger import in_words, with_cause, without_words
 from dlsched.rpc.v1 import control_pb2 as c
 
 from .cluster_of_tests import Caller, Running, eventually, job, settings_of
@@ -34,6 +34,22 @@ SECRET = "ValueError: /data/secret\x1b[31m"
 )
 def test_words_are_left_out_after_how_it_ended(text: str, kept: str) -> None:
     assert without_words(text) == kept
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "told"),
+    [
+        ("exit 127", "n1: exit 127: sh: 1: x: not found", "exit 127: sh: 1: x: not found"),
+        ("n1: exit 3", "n1: exit 3: a\x1b[1mb", "n1: exit 3: a [1mb"),
+        ("signal 9", "n1: OutOfMemoryError", "signal 9: n1: OutOfMemoryError"),
+        ("exit 3", "n1: exit 3", "exit 3"),
+        ("exit 126: cannot open output /a", "n1: exit 126: x", "exit 126: cannot open output /a"),
+        ("Dependency", "n1: exit 3: x", "Dependency"),
+    ],
+)
+def test_a_cause_is_added_where_only_a_code_is_known(reason: str, cause: str, told: str) -> None:
+    assert with_cause(reason, cause) == told
+    assert without_words(told) == without_words(reason)
 
 
 @given(

@@ -171,6 +171,19 @@ def test_a_gang_starts_when_it_is_released(store: Store, persist: Term) -> None:
     assert job.nodes == ("n2", "n1")  # in the order of the layout
 
 
+def test_a_cause_is_that_of_the_latest_run(store: Store, persist: Term) -> None:
+    persist(node("n1"), submit(1), assign(1, ("n1", (0,))))
+    persist(StopRun(key(1).run_id, StopReason.MIGRATE))
+    persist(ended(1, "n1", code=143, stop=StopReason.MIGRATE))
+    first = Event(at=1.0, kind="cause", job=JobId(1), run_id=key(1).run_id, text="first")
+    persist(first, assign(1, ("n1", (0,)), run=2))
+    persist(ended(1, "n1", run=2, code=127))
+    job = one(store, 1)
+    assert (job.state, job.end, job.cause) == ("FAILED", "failed: exit 127", "")
+    persist(replace(first, run_id=key(1, 2).run_id, text="second"))
+    assert one(store, 1).cause == "second"
+
+
 def test_words_of_states(store: Store, persist: Term) -> None:
     persist(node("n1"), *(submit(k) for k in range(1, 5)))
     persist(assign(1, ("n1", (0,))), assign(2, ("n1", (1,))), CancelJob(JobId(3)))

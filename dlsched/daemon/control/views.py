@@ -19,7 +19,7 @@ from dlsched.db.reading.queries import StoredJob
 from dlsched.db.records import JobSpec
 from dlsched.db.rows import state_word
 from dlsched.jobs.fields import FIELDS
-from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, without_words
+from dlsched.protocol.ledger import Job, JobStatus, Run, RunStatus, with_cause, without_words
 from dlsched.protocol.messages import RunId, StepRecord, StopReason
 from dlsched.rpc.conversion import to_wire
 from dlsched.rpc.identity import Identity
@@ -269,7 +269,8 @@ def stored_view(stored: StoredJob) -> control_pb2.JobView:
         return control_pb2.JobView(job=row.job, user=row.request.user, state=stored.state)
     view = base_view(row, spec, facts.updated)
     view.state = stored.state
-    view.reason = row.reason or (stored.end if view.state != "COMPLETED" else "")
+    reason = row.reason or (stored.end if view.state != "COMPLETED" else "")
+    view.reason = with_cause(reason, stored.cause)
     _put_facts(view, facts)
     view.run_s = facts.executed_s
     if stored.first_prediction is not None:

@@ -1,4 +1,4 @@
-"""Time spent on starts and repeated work, and predicted starts beside the true ones."""
+"""What starts, repeated work and failures were like, and predicted starts beside the true ones."""
 
 from __future__ import annotations
 
@@ -44,6 +44,22 @@ class JobOverhead:
     restart_s: float | None = None
     starting_s: float = 0.0
     run_restart_s: float = 0.0
+
+
+def causes_of_failures(connection: Connection, jobs: Sequence[Row]) -> dict[int, str]:
+    """Why the latest run failed, as an event tells, of the jobs that have failed."""
+    events, runs = schema.events.c, schema.runs.c
+    query = (
+        select(events.job, events.text, runs.run)
+        .join_from(schema.events, schema.runs, runs.run_id == events.run_id)
+        .where(events.kind == "cause")
+    )
+    latest = {row["job"]: row["runs"] for row in jobs if row["state"] == "FAILED"}
+    return {
+        row["job"]: row["text"]
+        for row in rows_in(connection, query, events.job, latest)
+        if row["run"] == latest[row["job"]]
+    }
 
 
 def overheads(connection: Connection, jobs: Sequence[Row]) -> dict[int, JobOverhead]:

@@ -42,6 +42,7 @@ from dlsched.db.reading.loading import (
 )
 from dlsched.db.reading.outcomes import (
     PredictedStart,
+    causes_of_failures,
     first_predictions,
     overheads,
     predicted_starts,
@@ -77,6 +78,7 @@ class StoredJob:
     state: str  # as users see it
     nodes: tuple[NodeName, ...] = ()  # of the latest run
     end: str = ""  # why the latest run is over
+    cause: str = ""  # of its failure, where its output has told one
     first_prediction: Prediction | None = None  # of the job's start
     gpu_used: float | None = None  # mean utilisation of its GPUs, 0 to 1
 
@@ -488,6 +490,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
     saved, steps = last_checkpoints(connection, ids), last_progress(connection, ids)
     where, used = _where(connection, ids), read_gpu_use(connection, ids)
     spent, predictions = overheads(connection, rows), first_predictions(connection, ids)
+    causes = causes_of_failures(connection, rows)
     found = []
     for row in rows:
         nodes, end = where.get(row["job"], ((), ""))
@@ -499,6 +502,7 @@ def _stored(connection: Connection, rows: Sequence[Row]) -> list[StoredJob]:
                 state=row["state"],
                 nodes=nodes,
                 end=end,
+                cause=causes.get(job, ""),
                 first_prediction=predictions.get(job),
                 gpu_used=used.get(job),
             )

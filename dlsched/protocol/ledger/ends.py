@@ -27,6 +27,7 @@ INFRASTRUCTURE = frozenset({m.ExitReason.NOT_STARTED, m.ExitReason.NODE_LOST})
 BY_ITSELF = frozenset({m.ExitReason.EXITED, m.ExitReason.SIGNALLED})
 _REASONS = "|".join(reason.value for reason in m.ExitReason)
 _HOW_IT_ENDED = re.compile(rf"\b(?:exit \d+|signal \d+|{_REASONS})\b")
+_ONLY_A_CODE = re.compile(r"\b(?:exit|signal) \d+\Z")
 _LONGEST = 300  # characters of what a node says
 SETTLED_S = 86_400.0  # a run that has executed for longer begins the count of GPU faults anew
 GPU_UNHEALTHY = "unhealthy "  # the start of a member's `presumed` when its GPU has failed
@@ -343,6 +344,14 @@ def without_words(text: str) -> str:
         return text
     kept = text[: found.end()]
     return kept + ")" * (kept.count("(") - kept.count(")"))
+
+
+def with_cause(reason: str, cause: str) -> str:
+    """A reason that has only an exit code or a signal, with what the cause of the failure says."""
+    end = _ONLY_A_CODE.search(reason)
+    if end is None or not cause or cause.endswith(end[0]):
+        return reason
+    return f"{reason}: {_one_line(cause.partition(f'{end[0]}: ')[2] or cause)}"
 
 
 def _one_line(text: str) -> str:

@@ -230,6 +230,8 @@ def test_what_no_node_can_ever_give_is_refused_at_once(
          "cannot enter working directory {home}/nowhere: No such file or directory"),
         ("dlsched submit --parsable --gpus 1 -- no-such-program",
          "no-such-program: command not found"),
+        ("sbatch --parsable --wrap 'exec bash -c no-such-program'",
+         "exit 127: bash: line 1: no-such-program: command not found"),
     ],
 )  # fmt: skip
 def test_why_a_start_failed_is_told_where_users_look(
@@ -239,7 +241,13 @@ def test_why_a_start_failed_is_told_where_users_look(
     found = login.cluster.until(job, "FAILED", "PENDING", "COMPLETED")
     if found.state == "PENDING":
         found = login.cluster.until(job, "FAILED", within=90)
-    assert_told(login, job, told.format(home=login.home, job=job))
+    why = told.format(home=login.home, job=job)
+
+    def is_told() -> bool:
+        return why in login.typed(f"dlsched history -j {job} -o reason")
+
+    eventually("the output of the job has been looked at", is_told, within=60)
+    assert_told(login, job, why)
 
 
 def assert_told(login: LoginNode, job: int, why: str) -> None:
