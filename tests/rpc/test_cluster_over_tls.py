@@ -284,7 +284,7 @@ def test_an_operator_at_a_distance_governs_but_runs_nothing(cluster: Cluster, sc
         ("drain", "n1", "--reason", "test"), ("resume-node", "n1"), ("submit", script), config=home
     )
     assert (drained[0], resumed[0]) == (0, 0), (drained, resumed)
-    assert submitted == (1, "dlsched: Submit is not for operator olga: users only")
+    assert submitted == (1, "dlsched: submitting jobs is not for operator olga: users only")
 
 
 def test_a_token_from_creation_to_revocation(
