@@ -93,6 +93,7 @@ ABSENT = {  # policies that take no part, and why
     "dl2": "needs a network trained for the cluster",
     "elasticflow": "is for elastic jobs with deadlines, compared on its own page",
     "multifactor": "is a site's choice of weights",
+    "muri-antman": "needs to know which jobs are guaranteed",
     "pollux": "needs applications measured for goodput",
     "salus": "divides GPUs among iterations, and not jobs among GPUs",
     "shockwave": "needs the epochs of each job",

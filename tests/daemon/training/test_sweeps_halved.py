@@ -119,7 +119,7 @@ def test_the_next_daemon_decides_from_what_was_reached_before(tmp_path: Path) ->
             assert [each.state for each in reply.elements] == ["RUNNING", "CANCELLED", "RUNNING"]
             assert reply.job == first
             other = three.running.caller("eve", 1002)
-            assert await refused(other, first) == f"job {first} belongs to ann, not to eve"
+            assert await refused(other, first) == f"job {first}_1 belongs to ann, not to eve"
             [plain] = await three.caller.submit(job("true"))
             assert (await refused(three.caller, plain)).startswith(f"job {plain}: not a sweep;")
             assert await refused(three.caller, 999) == "job 999: there is no such job"
