@@ -135,14 +135,15 @@ def listing(cluster: LocalCluster, daemon: Daemon) -> list[Figure]:
         cluster.cli("queue", "-a", "--state", "PENDING")
         walls.append(time.perf_counter() - began)
     after, (spent_after, _) = daemon.metrics(), daemon.cpu_s()
-    rounds = 'dlsched_rounds_total{mode="full"}'
+    rounds = 'dlsched_rounds_total{mode="full"}'  # absent before the first one
+    earlier, later = (each.get(rounds, 0.0) for each in (before, after))
     return [
         Figure(name="queue of the waiting jobs, s", value=statistics.median(walls), budget=0.8),
         Figure(
             name="the daemon meanwhile, cores",
             value=(spent_after - spent) / (time.monotonic() - started),
         ),
-        Figure(name="rounds decided meanwhile", value=after[rounds] - before.get(rounds, 0.0)),
+        Figure(name="rounds decided meanwhile", value=later - earlier),
     ]
 
 
