@@ -24,8 +24,8 @@ def page_of(found: Iterable[tuple[Reproduction, list[Compared]]]) -> str:
     """The page as Markdown."""
     pairs = list(found)
     counts = Counter(row.verdict for _, rows in pairs for row in rows)
-    told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    lines = [f"{sum(counts.values())} figures of {len(pairs)} reproductions: {told}.", ""]
+    told = "; ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
+    lines = [f"{sum(counts.values())} figures of {len(pairs)} reproductions; {told}.", ""]
     for each, rows in pairs:
         lines += [f"## {each.name}", "", f"{each.system}: {each.shows} ({each.source}).", ""]
         for name, text in each.files.items():
