@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from dlsched.daemon.round.parts import live_parts, live_semantics
 from dlsched.daemon.round.policy_state import NO_JOB, PolicyState, placed
 from dlsched.daemon.round.snapshot import Held, LiveSnapshot, Quota
 
+_log = logging.getLogger(__name__)
 MOST_BITS = 62  # GPUs of a node whose bits fit one number of numpy's
 Made = tuple[bytes, tuple[Quota, ...], SiteRules, bytes, bool]  # of which a cluster was made
 _CLUSTERS: dict[Made, Cluster] = {}  # the last one
@@ -295,15 +297,32 @@ def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -
         parts = replace_parts(parts, state.chosen, live_semantics(snapshot.settings))
     if not state.parts:
         return parts
-    parts.load_state_dict(state.parts)
+    for stage, kept in state.parts.items():
+        if (part := parts.stages().get(stage)) is not None:
+            try:
+                part.load_state_dict(kept)
+            except Exception as error:  # it was kept by a release whose part keeps other things
+                _log.warning(
+                    "%s %s: what the last round left is of another form (%s); it begins anew",
+                    stage, part.name, error,
+                )  # fmt: skip
+                _begin_anew(parts, part)
     if numbering.same and not numbering.finished_gone:
         return parts
-    for stage, part in parts.stages().items():
+    for part in parts.stages().values():
         cannot_follow = type(part).renumber is Stage.renumber and not part.memories
         if cannot_follow and part.state_dict():
-            setattr(parts, stage, type(part)(part.options))  # it begins anew
+            _begin_anew(parts, part)
     parts.renumber(numbering.old, numbering.finished_gone)
     return parts
+
+
+def _begin_anew(parts: Parts, part: Stage[Any]) -> None:
+    """Put a new part in the place of one, in all its stages."""
+    new = type(part)(part.options)
+    for stage, each in parts.stages().items():
+        if each is part:
+            setattr(parts, stage, new)
 
 
 def restore_reserved(

@@ -15,6 +15,7 @@ from dlsched.daemon.round.codec import decode, encode
 from dlsched.daemon.round.decide import decide
 from dlsched.daemon.round.offline import decide_snapshot
 from dlsched.daemon.round.plan import carry_out, due, refuse_offences, verify
+from dlsched.daemon.round.policy_state import PolicyState
 from dlsched.daemon.round.snapshot import LiveSnapshot
 from dlsched.daemon.round.snapshot_builder import take_snapshot
 from dlsched.daemon.round.worker import PolicyWorker
@@ -132,6 +133,24 @@ def test_a_saved_snapshot_is_decided_equally_offline(live: Any) -> None:
     for data in (b"", b"nonsense", encode({"format": 7}), encode({"format": 1})):
         with pytest.raises(BadInput):
             decide_snapshot(data)
+
+
+def test_a_part_whose_state_another_release_has_kept_begins_anew(
+    live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = some_lab(live, "conservative")
+    snapshot = take_snapshot(lab.state, "full", 61.0)
+    state = PolicyState.from_bytes(snapshot.state)
+    assert state.parts["scheduling"]["planned"]
+    old = {**state.parts, "scheduling": {"planned": [[0, 1, 2.0, 3.0]], "plans": {}}}
+    without = {stage: kept for stage, kept in state.parts.items() if stage != "scheduling"}
+    decided, anew = (
+        decide(replace(snapshot, state=replace(state, parts=parts).to_bytes()))
+        for parts in (old, without)
+    )
+    assert decided.to_bytes() == anew.to_bytes()
+    [line] = [each.getMessage() for each in caplog.records]
+    assert line.startswith("scheduling conservative: what the last round left is of another form")
 
 
 def test_any_policy_state_is_equal_after_encoding_and_decoding() -> None:
