@@ -98,7 +98,7 @@ class Answer:
         at: when it is submitted.
         due: its deadline, seconds of the trace; None: it has none.
         curve: what its end is worth; None: it says nothing.
-        present: what waits and runs then, in jobs.
+        present: what waits and runs then, in jobs; with those of the same moment before it.
         supposed: as it is comes first.
         must_move: names of the jobs ahead without which it would keep its deadline as it is.
     """
@@ -152,13 +152,15 @@ def suppose(
             )
         futures.append(_Future(engines[key], row, choice, settings, arrivals=arrivals))
     first = futures[0]
+    engine = engines[None, None]
+    same_moment = engine.coming.rows[engine.coming.place :].tolist().index(row)
     return Answer(
         job=job,
         row=row,
         at=first.at,
         due=first.due,
         curve=reward_curve(first.outlook.table, row),
-        present=len(engines[None, None].all_known),
+        present=len(engine.all_known) + same_moment,
         supposed=[future.told(first) for future in futures],
         must_move=[names[each] for each in first.must_move().tolist()],
     )

@@ -125,7 +125,7 @@ def test_a_question_leaves_the_trace_as_it_was(lab: Any) -> None:
     [
         ("Z", {}, "--what-if: job 'Z' is not known"),
         ("B", {}, "--what-if: job B: Never: asks for 9 GPUs"),
-        ("A", {"parents": ["", "A"]}, "a trace with dependencies or array limits"),
+        ("A", {"parents": ["", "A"]}, "a trace with dependencies, or with limits of arrays"),
     ],
 )
 def test_what_cannot_be_answered_is_said(lab: Any, job: str, columns: Any, message: str) -> None:
@@ -194,7 +194,9 @@ def test_the_jobs_ahead_that_must_move_are_named(deadline: float, moves: int, la
 
 def test_a_job_that_comes_at_the_same_time_may_have_to_move(lab: Any) -> None:
     trace = lab.trace([(0, 4, 100), (0, 4, 100)], deadline=[math.nan, 150.0])
-    assert ask(lab, trace, "fifo", "B").must_move == ["A"]
+    answer = ask(lab, trace, "fifo", "B")
+    assert (answer.must_move, answer.present) == (["A"], 1)
+    assert ask(lab, trace, "fifo", "A").present == 0
 
 
 LEASED = (

@@ -35,7 +35,7 @@ def test_alternatives_are_answered_in_a_table_json_and_a_page(
     )  # fmt: skip
     assert (shown.code, shown.err) == (0, "")
     head, titles, *rows, last, moves = shown.out.splitlines()
-    assert head.startswith("job new, submitted at 0 s under easy, with 0 jobs before it")
+    assert head.startswith("job new, submitted at 0 s under easy, with 3 jobs before it")
     assert "On time" in titles
     assert "Reward" in titles
     told = json.loads(figures.read_text())
