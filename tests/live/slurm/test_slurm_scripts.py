@@ -207,8 +207,8 @@ def test_jobs_without_gpus_hold_processors_and_leave_gpus_alone(login: LoginNode
     [
         ("--gpus=1 -c 5000", r"node n\d has \d+ CPUs?, 5000 are asked for"),
         ("--gpus=0 -c 5000", r"node n\d has \d+ CPUs?, 5000 are asked for"),
-        ("--gpus=1 --mem=900T", r"node n\d has [\d.]+G of memory, 921600G is asked for"),
-        ("--gpus=1 --tmp=900T", r"node n\d has [\d.]+G of temporary disk, 921600G is asked for"),
+        ("--gpus=1 --mem=900T", r"node n\d has [\d.]+[GT] of memory, 900T is asked for"),
+        ("--gpus=1 --tmp=900T", r"node n\d has [\d.]+[GT] of temporary disk, 900T is asked for"),
         ("--gpus=9 -N1", r"needs 1 node with 9 GPUs each at most; the cluster has 3 nodes"),
     ],
 )
