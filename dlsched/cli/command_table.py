@@ -164,7 +164,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "slots": LazyCommand(
         "slots:slots_command", "Replay workers and parameter servers, slot by slot."
     ),
-    "train": LazyCommand("train:train_app", "Train networks that schedule."),
+    "train": LazyCommand("train:train_app", "Learn what policies decide by."),
     "trace": LazyCommand("trace:trace_app", "Import, show and generate traces."),
     "policy": LazyCommand("policy:policy_app", "List policies and their options."),
     "admin": LazyCommand("", "For operators of the cluster.", group=ADMIN_COMMANDS),

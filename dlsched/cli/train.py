@@ -1,4 +1,4 @@
-"""`dlsched train`: networks that schedule, trained in replays (needs PyTorch)."""
+"""`dlsched train`: what policies decide by, learned from traces and measurements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from dlsched.cli.option_groups import command_group, option
+from dlsched.cli.train_lucid import lucid_command
 from dlsched.cli.train_mlfs import mlfs_command
 from dlsched.core.errors import BadInput
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 MOST_UPDATES, MOST_WINDOW, MOST_TRACES, MOST_HIDDEN = 1_000_000, 1_000, 1_000, 10_000
 VALIDATION_TRACES = 4  # of those that are drawn, as in the published experiment
 
-train_app = command_group("Train networks that schedule.")
+train_app = command_group("Learn what policies decide by.")
 
 
 @train_app.callback()
 def _group() -> None:
-    """Train networks that schedule."""
+    """Learn what policies decide by."""
 
 
 @train_app.command("dl2")
@@ -272,4 +273,5 @@ def _curve(session: Session) -> str:
     return text.getvalue()
 
 
+train_app.command("lucid")(lucid_command)
 train_app.command("mlfs")(mlfs_command)

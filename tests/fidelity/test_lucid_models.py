@@ -15,6 +15,7 @@ from dlsched.policies.scheduling.lucid.classes import (
     classes_of_pairs,
     classes_of_use,
     learned,
+    learned_limits,
 )
 from dlsched.policies.scheduling.lucid.load import DAY, features_of
 from dlsched.policies.scheduling.lucid.options import LucidOptions
@@ -66,6 +67,11 @@ def test_the_tree_tells_classes_as_well_as_the_sheet_says(depth: int, accuracy: 
     if depth == 2:  # the defaults of the policy are this tree
         use = classes_of_use(features["gpu_util"], features["gmem_util"], LucidOptions())
         assert use.tolist() == answers
+        limits = learned_limits(features["gpu_util"], features["gmem_util"], classes)
+        defaults = LucidOptions()
+        assert {name: round(limit, 1) for name, limit in limits.items()} == {
+            name: getattr(defaults, name) for name in limits
+        }
 
 
 @pytest.mark.parametrize("what", ["job", "num"])
