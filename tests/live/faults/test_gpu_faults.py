@@ -132,7 +132,8 @@ def test_an_error_of_the_program_is_told_and_is_the_job_s_own_failure(driven: Dr
 
 
 def test_slow_clocks_are_told_and_take_no_gpu_away(driven: Driven) -> None:
-    job = driven.submit("sleep 600", nodelist="n1", gpus="1")
+    # of a GPU with an error of a program, as one test before, only this is told for a minute
+    job = driven.submit("sleep 600", nodelist="n1", gpus="2")
     where = driven.until(job, "RUNNING")
     driven.driver_says("n1", "slow 1 64\nslow 0 128")
     eventually("its owner is told", lambda: "slowed down" in _faults(driven, job))
