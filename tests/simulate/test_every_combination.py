@@ -262,7 +262,7 @@ def test_a_run_goes_on_as_if_nothing_had_happened_after_a_restart(
     cut.run()
     state = pickle.loads(pickle.dumps(cut.parts.state_dict()))
     cut.cycle.parts = fresh_parts(cut, given, lab, policy)
-    cut.parts.load_state_dict(state)
+    assert not cut.parts.load_state_dict(state)
     cut.horizon = np.inf
     cut.run()
     for column in ("finish", "first_start", "starts", "preemptions", "attained"):

@@ -93,11 +93,28 @@ class Parts:
                 states[stage] = part.state_dict()
         return states
 
-    def load_state_dict(self, states: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict` of the same parts."""
+    def load_state_dict(self, states: Mapping[str, Any]) -> dict[str, Exception]:
+        """Go on from a `state_dict` of the same parts.
+
+        Returns:
+            why a part begins anew, by its stage: another release kept its state in another form.
+        """
+        wrong: dict[str, Exception] = {}
         for stage, part in self.stages().items():
             if stage in states:
-                part.load_state_dict(states[stage])
+                try:
+                    part.load_state_dict(states[stage])
+                except Exception as error:
+                    wrong[stage] = error
+                    self.begin_anew(part)
+        return wrong
+
+    def begin_anew(self, part: Stage[Any]) -> None:
+        """Put a new part in the place of one, in all stages that it fills."""
+        new = type(part)(part.options)
+        for stage, each in self.stages().items():
+            if each is part:
+                setattr(self, stage, new)
 
     def renumber(self, old: Rows, finished_gone: int) -> None:
         """Tell every distinct part that the table was packed; see `Stage.renumber`."""

@@ -225,8 +225,7 @@ def occupancy_of(
         snapshot: of the live state.
         cluster: its nodes.
         leaves_gpus_free: rows that need no part of a GPU only use what others leave, as the policy
-            will have it;
-            else they hold their GPUs, where these are free.
+            will have it; else they hold their GPUs, where these are free.
 
     Raises:
         InvariantBroken: two rows hold one GPU that do not share it.
@@ -297,32 +296,17 @@ def parts_of(snapshot: LiveSnapshot, state: PolicyState, numbering: Numbering) -
         parts = replace_parts(parts, state.chosen, live_semantics(snapshot.settings))
     if not state.parts:
         return parts
-    for stage, kept in state.parts.items():
-        if (part := parts.stages().get(stage)) is not None:
-            try:
-                part.load_state_dict(kept)
-            except Exception as error:  # it was kept by a release whose part keeps other things
-                _log.warning(
-                    "%s %s: what the last round left is of another form (%s); it begins anew",
-                    stage, part.name, error,
-                )  # fmt: skip
-                _begin_anew(parts, part)
+    for stage, error in parts.load_state_dict(state.parts).items():
+        name = parts.stages()[stage].name
+        _log.warning("%s %s begins anew: its state has another form (%s)", stage, name, error)
     if numbering.same and not numbering.finished_gone:
         return parts
     for part in parts.stages().values():
         cannot_follow = type(part).renumber is Stage.renumber and not part.memories
         if cannot_follow and part.state_dict():
-            _begin_anew(parts, part)
+            parts.begin_anew(part)
     parts.renumber(numbering.old, numbering.finished_gone)
     return parts
-
-
-def _begin_anew(parts: Parts, part: Stage[Any]) -> None:
-    """Put a new part in the place of one, in all its stages."""
-    new = type(part)(part.options)
-    for stage, each in parts.stages().items():
-        if each is part:
-            setattr(parts, stage, new)
 
 
 def restore_reserved(

@@ -150,7 +150,7 @@ def test_a_part_whose_state_another_release_has_kept_begins_anew(
     )
     assert decided.to_bytes() == anew.to_bytes()
     [line] = [each.getMessage() for each in caplog.records]
-    assert line.startswith("scheduling conservative: what the last round left is of another form")
+    assert line.startswith("scheduling conservative begins anew: its state has another form")
 
 
 def test_any_policy_state_is_equal_after_encoding_and_decoding() -> None:

@@ -310,7 +310,7 @@ def test_a_run_goes_on_after_a_restart_as_if_nothing_had_happened(lab: Any, poli
     state = pickle.loads(pickle.dumps(cut.parts.state_dict()))
     chosen = lab.settings(policy, **given)
     cut.cycle.parts = build_parts(chosen, resolve_semantics(chosen))
-    cut.parts.load_state_dict(state)
+    assert not cut.parts.load_state_dict(state)
     cut.horizon = np.inf
     cut.run()
     for column in ("finish", "first_start", "starts", "preemptions"):
