@@ -126,6 +126,10 @@ class Cluster:
         self.spec = spec or _spec_of(self.nodes)
         self._check_vcs()
 
+    def node_of_gpu(self, gpu: int) -> int:
+        """The node of a GPU, by its global id."""
+        return int(self.first_gpu.searchsorted(gpu, side="right")) - 1
+
     def _check_vcs(self) -> None:
         owner: dict[str, str] = {}
         for vc in self.vcs.values():

@@ -38,7 +38,7 @@ class Placement(NamedTuple):
         """The GPUs of global ids."""
         masks: dict[int, int] = {}
         for gpu in sorted(ids):
-            node = int(cluster.first_gpu.searchsorted(gpu, side="right")) - 1
+            node = cluster.node_of_gpu(gpu)
             masks[node] = masks.get(node, 0) | 1 << gpu - cluster.first_gpu.item(node)
         return cls(tuple(masks), tuple(masks.values()))
 

@@ -365,11 +365,7 @@ class PublishedRounds:
     def _placement(self, gpus: tuple[int, ...], cluster: Cluster) -> Placement:
         known = self._placements.get(gpus)
         if known is None:
-            masks: dict[int, int] = {}
-            for gpu in sorted(gpus):
-                node = int(np.searchsorted(cluster.first_gpu, gpu, side="right")) - 1
-                masks[node] = masks.get(node, 0) | 1 << (gpu - int(cluster.first_gpu[node]))
-            known = self._placements[gpus] = Placement(tuple(masks), tuple(masks.values()))
+            known = self._placements[gpus] = Placement.of_gpu_ids(gpus, cluster)
         return known
 
     def rename(self, place: Mapping[int, int]) -> None:

@@ -68,7 +68,7 @@ class GpuUse:
             return None
         candidates = np.flatnonzero(has_room & _open_to(row, walk))
         for gpu in candidates[np.argsort(self._use[candidates], kind="stable")].tolist():
-            node = int(np.searchsorted(cluster.first_gpu, gpu, side="right")) - 1
+            node = cluster.node_of_gpu(gpu)
             if is_known_beside(row, node, gpu - cluster.first_gpu.item(node), walk):
                 chosen.append(gpu)
             if len(chosen) == gang:
