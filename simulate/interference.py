@@ -44,7 +44,7 @@ def interference_said(said: str | float | None) -> tuple[str, float]:
     return "", part
 
 
-def interference_of(
+def interference_of(  # noqa: PLR0911  # one source a return
     name: str,
     trace: Trace,
     pairs: ColocationTable | None,
@@ -71,12 +71,15 @@ def interference_of(
     name, colon, factors = name.partition(":")
     if name not in ("", *SOURCES) or (colon and name != "stages"):
         raise not_known("--interference:", name, SOURCES)
-    if name in ("none", "overlap"):
-        return NoInterference() if name == "none" else _overlapping(trace)
-    if name == "stages":
-        return _staged(trace, _factors(factors) if colon else MEASURED_FACTORS)
-    if name == "utilisation":
-        return LoadedGpus(_column(trace, "gpu_util", name) / WHOLE_PERCENT)
+    match name:
+        case "none":
+            return NoInterference()
+        case "overlap":
+            return _overlapping(trace)
+        case "stages":
+            return _staged(trace, _factors(factors) if colon else MEASURED_FACTORS)
+        case "utilisation":
+            return LoadedGpus(_column(trace, "gpu_util", name) / WHOLE_PERCENT)
     if pairs is not None:
         measured = MeasuredPairs(pairs, workloads(trace, pairs.keys))
         return HarmlessModels(measured, trace, harmless) if harmless else measured

@@ -15,7 +15,7 @@ from dlsched.core.deadlines import SOFT, STRICT
 from dlsched.core.errors import BadInput
 from dlsched.core.parts import parts_of
 from dlsched.core.rewards import RewardCurve
-from dlsched.core.sharing.gpu_limits import Holder, RowLimits, holders_of, limits_of
+from dlsched.core.sharing.gpu_limits import RowLimits, holders_of, limits_of
 from dlsched.core.units import UnitTable
 from dlsched.jobs.fields import COLUMNS, CSV
 from simulate import restrictions
@@ -167,14 +167,14 @@ def _put_in_default_class(units: UnitTable, cluster: Cluster) -> None:
 def _limits_of_classes(units: UnitTable, cluster: Cluster) -> RowLimits:
     """Against which limits on the GPUs of classes, and of each user in them, jobs count."""
     most = limits_of(cluster.rules.classes)
+    names, users = units.names["priority_class"], (*units.names["user"], "")  # -1: the last one
     limited = {name for _, name in most}
-    names, users = units.names["priority_class"], units.names["user"]
-    found: dict[int, tuple[Holder, ...]] = {}
-    for code, name in enumerate(names) if limited else ():
-        for row in np.flatnonzero(units.priority_class == code).tolist() if name in limited else ():
-            user = units.user.item(row)
-            whose = "" if user < 0 else users[user]
-            found[row] = holders_of(most, {}, whose, "", "", name)
+    found = {
+        row: holders_of(most, {}, users[units.user.item(row)], "", "", name)
+        for code, name in enumerate(names)
+        if name in limited
+        for row in np.flatnonzero(units.priority_class == code).tolist()
+    }
     return RowLimits(most, found)
 
 

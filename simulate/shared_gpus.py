@@ -52,12 +52,9 @@ class SharedGpus:
         self._partners: dict[int, tuple[int, ...]] = {}
         self._groups: dict[Placement, tuple[tuple[int, ...], float]] = {}  # units, and since when
         self._where: dict[int, Placement] = {}  # of the units of groups
-        self._used_again = (
-            0.0,
-            0,
-        )  # since when, and how many GPUs units use that others hold or use too
-        # units that use what others leave, with those: the placement of one, and since when
-        # opportunistic units and those beside them: where each is, and since when
+        # since when, and how many GPUs units use that others hold or use too
+        self._used_again = (0.0, 0)
+        # by opportunistic units with those beside them: where one is, since when, where each is
         self._opportunistic: dict[
             tuple[int, ...], tuple[Placement, float, dict[int, Placement]]
         ] = {}

@@ -81,13 +81,13 @@ def _names(kind: type, message: str) -> dict[int, tuple[str, bool]]:
 @cache
 def _unsaid(kind: type, message: str) -> dict[str, Any]:
     """What a record has of an empty message."""
-    empty = message_class(message)()
-    unknown = {each.name for each in fields(kind) if each.default is None}
-    return {
-        ours: () if is_list else None if ours in unknown else getattr(empty, name)
-        for number, (ours, is_list) in _names(kind, message).items()
-        for name in (message_class(message).fields_by_number[number].name,)
-    }
+    made = message_class(message)
+    empty, unknown = made(), {each.name for each in fields(kind) if each.default is None}
+    found: dict[str, Any] = {}
+    for number, (ours, is_list) in _names(kind, message).items():
+        default = getattr(empty, made.fields_by_number[number].name)
+        found[ours] = () if is_list else None if ours in unknown else default
+    return found
 
 
 def _said(kind: type, view: Any) -> dict[str, Any]:

@@ -29,9 +29,8 @@ class DividedProgress(LazyProgress):
     def __init__(self, setting: Setting, policy: NodePolicy[Any, Any]) -> None:
         super().__init__(setting)
         self._divided = DividedGpus(policy)
-        self._known: dict[
-            int, tuple[Placement, bool]
-        ] = {}  # where units are, and opportunistic or not
+        # where units are, and are they opportunistic?
+        self._known: dict[int, tuple[Placement, bool]] = {}
         self._owner: dict[Hashable, int] = {}
         self._coming: list[
             tuple[float, int, int, float]

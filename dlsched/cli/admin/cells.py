@@ -74,10 +74,12 @@ def _type(cell: OwnedCell) -> str:
 def _lines(found: CellsView) -> Iterator[str]:
     for cell in found.free:
         nodes = ",".join(cell.nodes)
-        used = f", {cell.opportunistic} of {cell.gpus} GPUs used by opportunistic jobs"
-        yield f"free      {cell.type} {cell.address} on {nodes}" + (
-            used * bool(cell.opportunistic) + ", bad" * (not cell.healthy)
-        )
+        facts = [f"free      {cell.type} {cell.address} on {nodes}"]
+        if cell.opportunistic:
+            facts.append(f"{cell.opportunistic} of {cell.gpus} GPUs used by opportunistic jobs")
+        if not cell.healthy:
+            facts.append("bad")
+        yield ", ".join(facts)
     for job in found.jobs:
         if job.kind != "guaranteed" or job.state != "runs":
             yield f"job       {job.job}: {job.kind}, {job.state}, on {_gpus(job)}"

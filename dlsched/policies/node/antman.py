@@ -289,11 +289,7 @@ class Coordinator(NodePolicy[CoordinatorOptions, GpuState]):
             most = each.steady or self.options.most
             if each.share < most and not each.leaves:
                 share = min(most, each.steady or each.share + self.options.grow)
-                return (
-                    *jobs[:place],
-                    replace(each, share=share),
-                    *jobs[place + 1 :],
-                )
+                return (*jobs[:place], replace(each, share=share), *jobs[place + 1 :])
         return jobs
 
     # -- memory ------------------------------------------------------------------------------------

@@ -73,9 +73,7 @@ class GandivaRounds:
         placed = now.ctx.occupancy.held
         for packed, pack in list(packs.of.items()):
             is_apart = packed in placed and placed[packed] != placed.get(pack.host)
-            if (
-                pack.host not in servers.of or is_apart
-            ):  # a fill has started the packed job elsewhere
+            if pack.host not in servers.of or is_apart:  # a fill has started it elsewhere
                 packs.end(packed, now.time, failed=False)
         for row, here in now.held.items():
             is_whole = here.keys() <= servers.gpus.keys()
