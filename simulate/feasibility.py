@@ -17,7 +17,7 @@ from dlsched.core.host_shares import HostPolicy
 from dlsched.core.parts import parts_of
 from dlsched.core.round.steps import Parts
 from dlsched.core.semantics import Semantics
-from dlsched.core.sharing.gpu_limits import REASONS, in_words, limit_of
+from dlsched.core.sharing.gpu_limits import REASONS, limit_of, too_many
 from dlsched.core.stage import ClaimingPlacement
 from dlsched.core.units import Status, UnitTable
 from dlsched.core.walk.shape import place_shaped
@@ -120,8 +120,7 @@ def _beyond_limits(units: UnitTable) -> dict[int, Refused]:
     for row, holders in limits.holders.items():
         full = limits.in_use().full(holders, needs.item(row))
         if full is not None:
-            asks, most = plural(units.gang.item(row), "GPU"), limit_of(full, limits.most)
-            why = f"needs {asks}, and {in_words(full)} may have {most}"
+            why = too_many(full, units.gang.item(row), limit_of(full, limits.most))
             found[row] = Refused(REASONS[full[0]], why)
     return found
 

@@ -77,6 +77,11 @@ def in_words(holder: Holder) -> str:
     return f"user {user} in class {class_}"
 
 
+def too_many(holder: Holder, gpus: int, most: int) -> str:
+    """Why a job is refused that needs more GPUs than its holder may ever have."""
+    return f"needs {plural(gpus, 'GPU')}, and {in_words(holder)} may have {most}"
+
+
 def limit_of(holder: Holder, limits: Mapping[Holder, T]) -> T:
     """A holder's own limit, or else that of every user."""
     kind, name = holder

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from dlsched.core.errors import BadInput, plural
-from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder, in_words
+from dlsched.core.sharing.gpu_limits import EACH_USER, REASONS, Holder, in_words, too_many
 from dlsched.daemon.cluster import Cluster
 from dlsched.daemon.rpc_errors import TooMuch
 from dlsched.db.records import JobBody
@@ -39,10 +39,8 @@ def refuse_beyond_quota(cluster: Cluster, user: str, body: JobBody) -> None:
         quota = limits.quota(holder)
         if quota.gpus is not None and body.gpus * part_of(body.gpu_share) > quota.gpus:
             fewer = f" (--gpus {quota.gpus} would do)" if least <= quota.gpus < body.gpus else ""
-            raise BadInput(
-                f"{REASONS[holder[0]]}: needs {plural(body.gpus, 'GPU')}, "
-                f"and {in_words(holder)} may have {quota.gpus}{fewer}"
-            )
+            why = too_many(holder, body.gpus, quota.gpus)
+            raise BadInput(f"{REASONS[holder[0]]}: {why}{fewer}")
 
 
 class JobQuotas:
