@@ -24,6 +24,14 @@ _PURPOSES = {
     "srun": "Run a command as a job of its own, with its output here.",
     "salloc": "Open a shell, or run a command, on the first node of an allocation.",
 }
+_OWN_HELP = {
+    "sbatch": {
+        "--wrap": "Run this line by the shell, in place of a script.",
+        "--test-only": "Say when the job would start, and submit nothing.",
+    },
+    "srun": {"--pty": "With a terminal."},
+    "salloc": {},
+}
 _VARIABLES = {"TIMELIMIT": "time", "JOB_NAME": "name", "ARRAY_INX": "array"}
 
 
@@ -159,13 +167,17 @@ def _read(name: str, words: Sequence[str]) -> tuple[dict[str, str], dict[str, st
 
 def _show_help(name: str) -> NoReturn:
     """Print the options and end."""
+    from dlsched.cli.slurm.arguments import Arguments  # noqa: PLC0415  # only `--help` needs it
+
     what = "[SCRIPT [ARGUMENT]...]" if name == "sbatch" else "[COMMAND [ARGUMENT]...]"
-    print(f"usage: {name} [OPTION]... {what}\n\n{_PURPOSES[name]}\n\noptions:")
-    own = ("--wrap", "--test-only") if name == "sbatch" else ("--pty",) if name == "srun" else ()
-    rows = [(word, "As with Slurm.") for word in own]
-    rows += [(", ".join(each.words), each.help) for each in OPTIONS if each.slurm]
-    for words, help_ in rows:
-        print(f"  {words:<34} {help_}")
+    page = Arguments(name, _PURPOSES[name])
+    page.usage = f"{name} [OPTION]... {what}"
+    for word, help_ in _OWN_HELP[name].items():
+        page.option(word, flag=not _OWN.get(word), help=help_)
+    for each in OPTIONS:
+        if each.slurm:
+            page.option(*each.words, flag=each.kind == "flag", help=each.help.replace("%", "%%"))
+    page.print_help()
     raise SystemExit(0)
 
 

@@ -395,7 +395,10 @@ def test_each_command_says_what_it_knows(login: LoginNode) -> None:
     for name in ("sbatch", "srun", "salloc", "squeue", "sacct", "sinfo", "scancel", "scontrol"):
         assert login.typed(f"{name} --help").startswith(f"usage: {name} ")
     assert "%.10Q" in login.typed("sprio --help")
-    assert "--gpus-per-node" in login.typed("sbatch --usage")
+    for name in ("sbatch", "srun", "salloc"):
+        lines = login.typed(f"COLUMNS=80 {name} --usage").splitlines()
+        assert any("--gpus-per-node" in line for line in lines)
+        assert max(map(len, lines)) <= 80
     assert login.typed("squeue --version").startswith("dlsched ")
     job = submitted(login, "--gpus=1", "exit 3")
     login.cluster.until(job, "FAILED")
